@@ -1,0 +1,40 @@
+"""The engine's only way to the outside world: time, chance, disk, network, threads, object store.
+
+Every other engine package takes a :class:`Ports` and imports nothing of the operating system,
+so that a simulator can run the engine unchanged on virtual ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backend.engine.ports.clock import Clock, SystemClock
+from backend.engine.ports.disk import Disk, OsDisk
+from backend.engine.ports.network import Network, SocketNetwork
+from backend.engine.ports.random import Random, SystemRandom
+from backend.engine.ports.workers import ThreadWorkers, Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """One broker's access to the outside world."""
+
+    clock: Clock
+    random: Random
+    disk: Disk
+    network: Network
+    workers: Workers
+
+
+def system_ports() -> Ports:
+    """Ports of the real machine. Call on the thread that runs the event loop."""
+    return Ports(
+        clock=SystemClock(),
+        random=SystemRandom(),
+        disk=OsDisk(),
+        network=SocketNetwork(),
+        workers=ThreadWorkers(),
+    )
+
+
+__all__ = ["Clock", "Disk", "Network", "Ports", "Random", "Workers", "system_ports"]

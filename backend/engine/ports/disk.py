@@ -1,0 +1,208 @@
+"""Files. Paths are plain strings; errors are the operating system's (OSError)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file that is read by position and appended at its end."""
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        """Writes all bytes at the end with as few calls as possible; returns how many."""
+        ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to ``size`` bytes from ``position``; shorter only at the end of the file."""
+        ...
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Overwrites in place."""
+        ...
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Data reaches the device (fdatasync)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """What the engine does with folders and files."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names in the folder, sorted."""
+        ...
+
+    def make_dirs(self, path: str) -> None: ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        """All or nothing: temporary file, fsync, rename, fsync of the folder."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic replace."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Missing is fine."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Missing is fine."""
+        ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def total_bytes(self, path: str) -> int: ...
+
+    def lock(self, path: str) -> File:
+        """Exclusive lock file held until closed; BlockingIOError when another process holds it."""
+        ...
+
+
+class OsFile:
+    """A file descriptor."""
+
+    __slots__ = ("_end", "_fd")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._end = os.fstat(fd).st_size
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        total = sum(len(chunk) for chunk in chunks)
+        written = os.pwritev(self._fd, chunks, self._end)
+        if written < total:
+            data = memoryview(b"".join(chunks))
+            while written < total:
+                written += os.pwrite(self._fd, data[written:], self._end + written)
+        self._end += total
+        return total
+
+    def pread(self, size: int, position: int) -> bytes:
+        return os.pread(self._fd, size, position)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        view = memoryview(data)
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._fd, view[done:], position + done)
+        self._end = max(self._end, position + len(view))
+
+    def size(self) -> int:
+        return self._end
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._end = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsDisk:
+    """The machine's file system."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_dir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if sync:
+            self.sync_dir(os.path.dirname(path))
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.remove(path)
+        except FileNotFoundError:
+            return
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        return shutil.disk_usage(path).free
+
+    def total_bytes(self, path: str) -> int:
+        return shutil.disk_usage(path).total
+
+    def lock(self, path: str) -> OsFile:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise
+        return OsFile(fd)

@@ -1,0 +1,385 @@
+"""Length-prefixed frames over TCP: raw non-blocking sockets on the loop's readers and writers.
+
+A frame is what Kafka sends: four bytes of length, then that many bytes. The port hands whole
+frames up and takes lists of chunks down, so that the layers above never copy a record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+# socket.request.max.bytes of Kafka.
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+# A reader that is slower than this much output is not read from until it has caught up.
+OUTPUT_HIGH_BYTES = 16 * 1024 * 1024
+OUTPUT_LOW_BYTES = OUTPUT_HIGH_BYTES // 4
+# Linux accepts up to IOV_MAX (1024) chunks in one sendmsg.
+SEND_CHUNKS_MAX = 512
+# Small frames arrive many at once: one read of this size takes them all.
+SCRATCH_BYTES = 64 * 1024
+ACCEPT_BACKLOG = 512
+
+_LENGTH = struct.Struct(">i")
+_log = logging.getLogger(__name__)
+
+
+class FrameTooLarge(ConnectionError):
+    """The peer announced a frame with a negative length or one above the limit."""
+
+
+class FrameHandler(Protocol):
+    """The upper side of one connection. All calls come on the loop's thread."""
+
+    def on_frame(self, frame: bytearray) -> None:
+        """One whole frame without its length; the buffer belongs to the handler."""
+        ...
+
+    def on_closed(self, error: BaseException | None) -> None:
+        """Called exactly once; None when the peer closed or we did."""
+        ...
+
+
+class Connection(Protocol):
+    """The lower side of one connection."""
+
+    @property
+    def peer(self) -> str:
+        """``host:port`` of the other side."""
+        ...
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes accepted by :meth:`send` that the socket has not taken yet."""
+        ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def send(self, chunks: Sequence[Buffer]) -> None:
+        """Queues the chunks (with their length prefix) in order; ignored once closed."""
+        ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        """Drops what is queued and closes."""
+        ...
+
+    def close_after_flush(self) -> None:
+        """Closes once everything queued has been sent."""
+        ...
+
+
+class Server(Protocol):
+    """A listening port."""
+
+    @property
+    def port(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+Accept = Callable[[Connection], FrameHandler]
+
+
+class Network(Protocol):
+    """Listening and connecting."""
+
+    def listen(self, host: str, port: int, accept: Accept, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> Server:
+        """Binds at once (OSError when the port is taken); port 0 picks a free one."""
+        ...
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        handler: Callable[[Connection], FrameHandler],
+        *,
+        timeout_ms: float,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> Connection:
+        """An open connection, or OSError / TimeoutError."""
+        ...
+
+
+class SocketConnection:
+    """One non-blocking TCP socket."""
+
+    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._loop = loop
+        self._frame_bytes_max = frame_bytes_max
+        host, port = sock.getpeername()[:2]
+        self._peer = f"{host}:{port}"
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._scratch_used = 0
+        self._frame: bytearray | None = None
+        self._frame_used = 0
+        self._output: deque[memoryview] = deque()
+        self._output_bytes = 0
+        self._writing = False
+        self._reading = False
+        self._paused_by_output = False
+        self._paused_by_owner = False
+        self._closing = False
+        self._closed = False
+        self._handler: FrameHandler | None = None
+
+    def start(self, handler: FrameHandler) -> None:
+        """Begins to deliver frames."""
+        self._handler = handler
+        self._update_reading()
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def output_bytes(self) -> int:
+        return self._output_bytes
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def pause_reading(self) -> None:
+        self._paused_by_owner = True
+        self._update_reading()
+
+    def resume_reading(self) -> None:
+        self._paused_by_owner = False
+        self._update_reading()
+        if self._scratch_used and not self._closed:
+            self._loop.call_soon(self._deliver_scratch)
+
+    def _update_reading(self) -> None:
+        wanted = not (self._closed or self._closing or self._paused_by_output or self._paused_by_owner)
+        if wanted and not self._reading:
+            self._loop.add_reader(self._fd, self._on_readable)
+        elif self._reading and not wanted:
+            self._loop.remove_reader(self._fd)
+        self._reading = wanted
+
+    def _on_readable(self) -> None:
+        try:
+            if self._frame is not None:
+                self._read_into_frame()
+            else:
+                self._read_into_scratch()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._finish(error)
+
+    def _read_into_frame(self) -> None:
+        frame = self._frame
+        assert frame is not None
+        count = self._sock.recv_into(memoryview(frame)[self._frame_used :])
+        if count == 0:
+            self._finish(None)
+            return
+        self._frame_used += count
+        if self._frame_used == len(frame):
+            self._frame = None
+            self._deliver(frame)
+
+    def _read_into_scratch(self) -> None:
+        count = self._sock.recv_into(memoryview(self._scratch)[self._scratch_used :])
+        if count == 0:
+            self._finish(None)
+            return
+        self._scratch_used += count
+        self._deliver_scratch()
+
+    def _deliver_scratch(self) -> None:
+        position = 0
+        used = self._scratch_used
+        scratch = self._scratch
+        while used - position >= 4 and not (self._closed or self._paused_by_owner):
+            (size,) = _LENGTH.unpack_from(scratch, position)
+            if size < 0 or size > self._frame_bytes_max:
+                self._finish(FrameTooLarge(f"{self._peer} announced a frame of {size} bytes"))
+                return
+            body = position + 4
+            if used - body >= size:
+                position = body + size
+                self._deliver(scratch[body:position])
+                continue
+            if 4 + size > SCRATCH_BYTES:
+                frame = bytearray(size)
+                have = used - body
+                frame[:have] = scratch[body:used]
+                self._frame, self._frame_used = frame, have
+                position = used
+            break
+        if position:
+            rest = used - position
+            scratch[:rest] = scratch[position:used]
+            self._scratch_used = rest
+
+    def _deliver(self, frame: bytearray) -> None:
+        handler = self._handler
+        if handler is not None and not self._closed:
+            handler.on_frame(frame)
+
+    def send(self, chunks: Sequence[Buffer]) -> None:
+        if self._closed or self._closing:
+            return
+        for chunk in chunks:
+            if chunk:
+                self._output.append(memoryview(chunk))
+                self._output_bytes += len(chunk)
+        if not self._writing:
+            self._on_writable()
+
+    def _on_writable(self) -> None:
+        try:
+            while self._output:
+                batch = [self._output[i] for i in range(min(len(self._output), SEND_CHUNKS_MAX))]
+                sent = self._sock.sendmsg(batch)
+                self._drop_sent(sent)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._finish(error)
+            return
+        self._after_write()
+
+    def _drop_sent(self, sent: int) -> None:
+        self._output_bytes -= sent
+        output = self._output
+        while sent:
+            first = output[0]
+            if sent >= len(first):
+                sent -= len(first)
+                output.popleft()
+            else:
+                output[0] = first[sent:]
+                return
+
+    def _after_write(self) -> None:
+        pending = bool(self._output)
+        if pending and not self._writing:
+            self._loop.add_writer(self._fd, self._on_writable)
+        elif self._writing and not pending:
+            self._loop.remove_writer(self._fd)
+        self._writing = pending
+        if self._output_bytes > OUTPUT_HIGH_BYTES:
+            self._paused_by_output = True
+            self._update_reading()
+        elif self._paused_by_output and self._output_bytes < OUTPUT_LOW_BYTES:
+            self._paused_by_output = False
+            self._update_reading()
+        if self._closing and not pending:
+            self._finish(None)
+
+    def close(self) -> None:
+        self._finish(None)
+
+    def close_after_flush(self) -> None:
+        self._closing = True
+        self._update_reading()
+        if not self._output:
+            self._finish(None)
+
+    def _finish(self, error: BaseException | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._update_reading()
+        if self._writing:
+            self._loop.remove_writer(self._fd)
+            self._writing = False
+        self._output.clear()
+        self._output_bytes = 0
+        self._sock.close()
+        if self._handler is not None:
+            self._handler.on_closed(error)
+
+
+class SocketServer:
+    """A listening TCP socket."""
+
+    def __init__(self, sock: socket.socket, accept: Accept, frame_bytes_max: int) -> None:
+        self._sock = sock
+        self._accept = accept
+        self._frame_bytes_max = frame_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._port = int(sock.getsockname()[1])
+        self._loop.add_reader(sock.fileno(), self._on_acceptable)
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def _on_acceptable(self) -> None:
+        try:
+            sock, _ = self._sock.accept()
+        except OSError as error:
+            if not isinstance(error, (BlockingIOError, InterruptedError)):
+                _log.warning("Listener on port %d could not accept a connection: %s", self._port, error)
+            return
+        try:
+            connection = SocketConnection(sock, self._loop, self._frame_bytes_max)
+        except OSError:
+            # The peer was gone before we looked.
+            sock.close()
+            return
+        connection.start(self._accept(connection))
+
+    def close(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock.fileno())
+            self._sock.close()
+
+
+class SocketNetwork:
+    """TCP of this machine."""
+
+    def listen(self, host: str, port: int, accept: Accept, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> SocketServer:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+            sock.listen(ACCEPT_BACKLOG)
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+        return SocketServer(sock, accept, frame_bytes_max)
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        handler: Callable[[Connection], FrameHandler],
+        *,
+        timeout_ms: float,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> SocketConnection:
+        loop = asyncio.get_running_loop()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        try:
+            await asyncio.wait_for(loop.sock_connect(sock, (host, port)), timeout_ms / 1000.0)
+            connection = SocketConnection(sock, loop, frame_bytes_max)
+        except BaseException:
+            sock.close()
+            raise
+        connection.start(handler(connection))
+        return connection

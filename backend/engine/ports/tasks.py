@@ -1,0 +1,82 @@
+"""Concurrency without asyncio in sight: tasks, sleeping, events, futures, time-outs.
+
+The engine runs on one event loop per process; a simulator provides a loop whose clock is virtual,
+and everything here follows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Event = asyncio.Event
+Lock = asyncio.Lock
+Future = asyncio.Future
+Task = asyncio.Task
+TimerHandle = asyncio.TimerHandle
+Cancelled = asyncio.CancelledError
+Timeout = TimeoutError
+
+_log = logging.getLogger(__name__)
+_running: set[asyncio.Task[Any]] = set()
+
+
+def _report(task: asyncio.Task[Any]) -> None:
+    _running.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("Task %s ended by an error: %s", task.get_name(), error, exc_info=error)
+
+
+def spawn(coroutine: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+    """Starts a task that is kept alive and whose failure is logged under its name."""
+    task = asyncio.get_running_loop().create_task(coroutine, name=name)
+    _running.add(task)
+    task.add_done_callback(_report)
+    return task
+
+
+def future() -> asyncio.Future[Any]:
+    """A fresh future of the running loop."""
+    return asyncio.get_running_loop().create_future()
+
+
+async def sleep_ms(delay_ms: float) -> None:
+    """Waits; 0 gives other tasks a turn."""
+    await asyncio.sleep(delay_ms / 1000.0)
+
+
+async def wait_for(awaitable: Awaitable[T], timeout_ms: float) -> T:
+    """Result within the time, else :data:`Timeout` and the awaitable is cancelled."""
+    return await asyncio.wait_for(awaitable, timeout_ms / 1000.0)
+
+
+async def gather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """All results in order; the first exception is raised."""
+    return list(await asyncio.gather(*awaitables))
+
+
+async def gather_settled(awaitables: Iterable[Awaitable[T]]) -> list[T | BaseException]:
+    """All results in order, exceptions as values."""
+    return list(await asyncio.gather(*awaitables, return_exceptions=True))
+
+
+def call_later(delay_ms: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+    """Calls once after the delay unless cancelled."""
+    return asyncio.get_running_loop().call_later(delay_ms / 1000.0, callback)
+
+
+def call_soon(callback: Callable[[], object]) -> None:
+    """Calls after the current callback, before anything that waits for time."""
+    asyncio.get_running_loop().call_soon(callback)
+
+
+async def cancel(task: asyncio.Task[Any] | None) -> None:
+    """Cancels a task and waits until it has ended; its own outcome is dropped."""
+    if task is None or task.done():
+        return
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

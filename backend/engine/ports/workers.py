@@ -1,0 +1,38 @@
+"""A small thread pool for what would block the event loop: fsync, cold reads, remote I/O, recovery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+# Two cores run the engine; the rest of the threads wait for disks and stores.
+WORKER_THREADS_MAX = 12
+
+
+class Workers(Protocol):
+    """Runs blocking calls off the event loop."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Result of ``work()``; its exception is raised here."""
+        ...
+
+    def close(self) -> None:
+        """Waits for running work, starts no more."""
+        ...
+
+
+class ThreadWorkers:
+    """Workers on operating-system threads."""
+
+    def __init__(self, threads: int = WORKER_THREADS_MAX) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="ebbline-worker")
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
