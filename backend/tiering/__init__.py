@@ -1,0 +1,1 @@
+"""Facts and decisions of tiered storage as pure functions and frozen values."""

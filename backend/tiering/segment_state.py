@@ -1,0 +1,51 @@
+"""Life cycles of a remote segment and of a partition's deletion (KIP-405, `RemoteLogSegmentState`, `RemotePartitionDeleteState`).
+
+The tables below are the only statement of what may follow what. Repeating a state is legal everywhere: events are delivered at least once.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+
+class SegmentState(IntEnum):
+    """State of one remote segment; the numbers are those of the wire."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+
+class PartitionDeleteState(IntEnum):
+    """Progress of removing a partition's remote data; the numbers are those of the wire."""
+
+    DELETE_PARTITION_MARKED = 0
+    DELETE_PARTITION_STARTED = 1
+    DELETE_PARTITION_FINISHED = 2
+
+
+LEGAL: Final[Mapping[SegmentState | None, frozenset[SegmentState]]] = {
+    None: frozenset({SegmentState.COPY_SEGMENT_STARTED}),
+    SegmentState.COPY_SEGMENT_STARTED: frozenset({SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED}),
+    SegmentState.COPY_SEGMENT_FINISHED: frozenset({SegmentState.DELETE_SEGMENT_STARTED}),
+    SegmentState.DELETE_SEGMENT_STARTED: frozenset({SegmentState.DELETE_SEGMENT_FINISHED}),
+    SegmentState.DELETE_SEGMENT_FINISHED: frozenset(),
+}
+
+LEGAL_DELETE: Final[Mapping[PartitionDeleteState | None, frozenset[PartitionDeleteState]]] = {
+    None: frozenset({PartitionDeleteState.DELETE_PARTITION_MARKED}),
+    PartitionDeleteState.DELETE_PARTITION_MARKED: frozenset({PartitionDeleteState.DELETE_PARTITION_STARTED}),
+    PartitionDeleteState.DELETE_PARTITION_STARTED: frozenset({PartitionDeleteState.DELETE_PARTITION_FINISHED}),
+    PartitionDeleteState.DELETE_PARTITION_FINISHED: frozenset(),
+}
+
+
+def is_legal(from_: SegmentState | None, to: SegmentState) -> bool:
+    """Whether a segment may go from one state (None: not known yet) to another."""
+    return from_ == to or to in LEGAL[from_]
+
+
+def is_legal_delete(from_: PartitionDeleteState | None, to: PartitionDeleteState) -> bool:
+    """Whether a partition's deletion may go from one state (None: not marked yet) to another."""
+    return from_ == to or to in LEGAL_DELETE[from_]
