@@ -1,0 +1,123 @@
+"""Opens the database: SQLite (one file, WAL) or PostgreSQL, by URL.
+
+SQLite has two writers, the observer and the pipeline. WAL lets readers go on during a write;
+writers take the lock at once (``BEGIN IMMEDIATE``) and wait for each other up to
+``BUSY_TIMEOUT_MS``, so a read that turns into a write can never fail half way.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+BUSY_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_S = 5
+# One process holds at most 5 idle and 10 busy connections more: 15 threads at work at once.
+POOL_SIZE, POOL_OVERFLOW = 5, 10
+
+
+class StoreError(Exception):
+    """The database cannot be used. The message is one sentence for people."""
+
+
+def parse_url(url: str) -> URL:
+    """The URL with the driver this product ships. Raises StoreError for any other database."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise StoreError(f"The database URL {url!r} cannot be read: use sqlite:///FILE or postgresql://...") from error
+    kind = parsed.get_backend_name()
+    if kind == "sqlite":
+        return parsed.set(drivername="sqlite")
+    if kind in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    raise StoreError(f"The database {kind!r} is not supported: use sqlite:///FILE or postgresql://...")
+
+
+def create_engine(url: str) -> Engine:
+    """An engine for ``url``. Opens nothing yet; the first connection does.
+
+    Raises StoreError when the URL is not one of the two supported databases, or names a SQLite
+    file in a folder that does not exist (SQLite would say only "unable to open").
+    """
+    parsed = parse_url(url)
+    try:
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite_engine(parsed)
+        return sqlalchemy.create_engine(
+            parsed,
+            pool_size=POOL_SIZE,
+            max_overflow=POOL_OVERFLOW,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+        )
+    except NoSuchModuleError as error:
+        raise StoreError(f"The driver of {describe(url)} is not installed.") from error
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    file = url.database
+    in_memory = file in (None, "", ":memory:")
+    if not in_memory and not Path(str(file)).absolute().parent.is_dir():
+        raise StoreError(f"The folder of the database {file} does not exist: create it or change the database URL.")
+    options: dict[str, int] = {} if in_memory else {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW}
+    engine = sqlalchemy.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}, **options)
+
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves, below
+        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        connection.execute("PRAGMA journal_mode=WAL")
+        # NORMAL: survives a killed process; a power cut may lose the newest transactions, never
+        # a part of one. The pipeline reads them again, as its offsets are in the same transaction.
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("ebbline_writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A connection with one consistent view for all statements in the block; changes nothing."""
+    with engine.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that may write: committed at the end of the block, rolled back on any exception."""
+    with engine.connect().execution_options(ebbline_writes=True) as connection, connection.begin():
+        yield connection
+
+
+def describe(url: str) -> str:
+    """The URL for messages and logs: without the password."""
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):
+        return "the database URL"
+
+
+def check_reachable(engine: Engine) -> None:
+    """Raises StoreError with one sentence when the database does not answer."""
+    where = engine.url.render_as_string(hide_password=True)
+    try:
+        with reading(engine) as connection:
+            connection.exec_driver_sql("SELECT 1")
+    except (DBAPIError, OSError) as error:
+        cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise StoreError(
+            f"The database {where} cannot be used: {cause}. Check the URL and that the server runs."
+        ) from error
