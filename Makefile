@@ -1,0 +1,47 @@
+# Every target sets up what it needs: a virtual environment with the locked versions.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+STAMP := $(VENV)/.installed-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
+ARGS ?=
+
+.PHONY: up test lint bench soak screenshots lock clean
+
+up: $(STAMP) ## Run everything; ARGS="--no-demo" passes options to `ebbline up`
+	$(BIN)/ebbline up $(ARGS)
+
+test: $(STAMP) lint ## Every test tier that this machine can run
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
+
+bench: $(STAMP) ## Side by side with Apache Kafka; ONLY=produce, QUICK=1
+	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+
+soak: $(STAMP) ## The long evidence; results go to tests/soak/results
+	$(BIN)/python -m tests.soak
+
+screenshots: $(STAMP) ## Refresh the pictures in docs/
+	$(BIN)/python -m tests.screenshots
+
+lock: $(STAMP) ## Resolve pyproject.toml again into requirements.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --group dev pyproject.toml --upgrade \
+	  --no-emit-index-url --no-annotate --no-header --generate-hashes --quiet -o requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "ebbline needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
