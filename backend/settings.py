@@ -1,0 +1,74 @@
+"""Settings of `ebbline up` and its child processes: flag > environment > ``ebbline.toml`` > default."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+BROKERS_MAX: Final = 9
+LOOPBACK: Final = "127.0.0.1"
+
+
+class Settings(BaseSettings):
+    """What one `ebbline up` runs. Every field is ``EBBLINE_<FIELD>`` in the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="EBBLINE_", extra="ignore")
+
+    data_dir: Path = Path(".ebbline")
+    database_url: str | None = None
+    brokers: int = Field(default=3, ge=1, le=BROKERS_MAX)
+    cluster_name: str = Field(default="demo", min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
+    process_per_broker: bool = False
+    demo: bool = True
+    ui: bool = True
+    pipeline: bool = True
+    # Node n listens on broker_port + n - 1, and so on (architecture: 19092, 19192, 19292).
+    broker_port: int = Field(default=19092, ge=1, le=65000)
+    controller_port: int = Field(default=19192, ge=1, le=65000)
+    metrics_port: int = Field(default=19292, ge=1, le=65000)
+    api_port: int = Field(default=8090, ge=1, le=65535)
+    app_port: int = Field(default=8501, ge=1, le=65535)
+    sample_interval_ms: int = Field(default=2000, ge=200, le=600_000)
+    # obstore location of the remote tier (a folder or s3://bucket/prefix); default: <data>/remote.
+    remote_location: str | None = None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # The file lies in the data folder, which only a flag or the environment can move.
+        chosen = init_settings().get("data_dir") or os.environ.get("EBBLINE_DATA_DIR") or ".ebbline"
+        toml = TomlConfigSettingsSource(settings_cls, Path(str(chosen)) / "ebbline.toml")
+        return init_settings, env_settings, toml
+
+    @property
+    def database(self) -> str:
+        """The database URL in force; by default SQLite in the data folder."""
+        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'ebbline.db'}"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of every broker's client listener."""
+        return ",".join(f"{LOOPBACK}:{self.broker_port + n}" for n in range(self.brokers))
+
+    @property
+    def api_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.api_port}"
+
+    @property
+    def app_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.app_port}"

@@ -1,0 +1,170 @@
+"""One child process: its log file, its restarts with back-off, its orderly end."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import logging.handlers
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+# Three files of 10 MB a process: at most 30 MB of logs each.
+LOG_BYTES_MAX: Final = 10_000_000
+LOG_FILES: Final = 2
+LOG_LINE_BYTES_MAX: Final = 16_384
+BACKOFF_FIRST_S: Final = 1.0
+BACKOFF_MAX_S: Final = 30.0
+# A process that ran this long was healthy: its next crash starts the back-off anew.
+HEALTHY_AFTER_S: Final = 60.0
+KILL_WAIT_S: Final = 10.0
+_PR_SET_PDEATHSIG: Final = 1
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """How to run one child, and how long it may take to start and stop."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    where: str
+    stop_timeout_s: float
+    # Is it serving? None: alive is enough.
+    healthy: Callable[[], bool] | None = None
+    start_timeout_s: float = 60.0
+
+
+def backoff_s(restarts: int) -> float:
+    """Pause before restart number ``restarts`` (1, 2, ...): 1, 2, 4, ... 30 s."""
+    return min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** (restarts - 1))
+
+
+def _die_with_parent() -> None:
+    """Linux: the child gets SIGTERM when its supervisor is killed, so that no orphan keeps a port."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@dataclass
+class Child:
+    """A supervised process. Methods are called on the supervisor's thread only."""
+
+    spec: ChildSpec
+    log_dir: Path
+    restarts: int = 0
+    started_at_s: float = 0.0
+    next_start_at_s: float = 0.0
+    unhealthy_since_s: float | None = None
+    process: subprocess.Popen[bytes] | None = None
+    last_line: str = ""
+    _pump: threading.Thread | None = None
+    _logger: logging.Handler | None = field(default=None, repr=False)
+
+    @property
+    def log_path(self) -> Path:
+        return self.log_dir / f"{self.spec.name}.log"
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self.process is None else self.process.poll()
+
+    def start(self, now_s: float) -> None:
+        """Spawns the process in a session of its own, so that Ctrl-C reaches only the supervisor."""
+        if self._logger is None:
+            self._logger = logging.handlers.RotatingFileHandler(
+                self.log_path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES, delay=True
+            )
+        self.process = subprocess.Popen(
+            list(self.spec.command),
+            env={**os.environ, **self.spec.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+        assert self.process.stdout is not None
+        self.started_at_s = now_s
+        self.unhealthy_since_s = None
+        self._pump = threading.Thread(
+            target=self._pump_output, args=(self.process.stdout,), name=f"log-{self.spec.name}", daemon=True
+        )
+        self._pump.start()
+        (self.log_dir.parent / "run" / f"{self.spec.name}.pid").write_text(f"{self.process.pid}\n")
+
+    def _pump_output(self, stream: IO[bytes]) -> None:
+        handler = self._logger
+        assert handler is not None
+        with stream:
+            while raw := stream.readline(LOG_LINE_BYTES_MAX):
+                line = raw.decode(errors="replace").rstrip("\n")
+                if line.strip():
+                    self.last_line = line
+                handler.emit(logging.LogRecord(self.spec.name, logging.INFO, "", 0, line, None, None))
+
+    def note_exit(self, now_s: float) -> float:
+        """Plans the restart of a process that ended; seconds until then."""
+        if now_s - self.started_at_s >= HEALTHY_AFTER_S:
+            self.restarts = 0
+        self.restarts += 1
+        pause_s = backoff_s(self.restarts)
+        self.next_start_at_s = now_s + pause_s
+        return pause_s
+
+    def stop(self) -> None:
+        """SIGTERM, a wait of its stop time, then SIGKILL for it and what it started."""
+        process = self.process
+        if process is None:
+            return
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(self.spec.stop_timeout_s)
+            except subprocess.TimeoutExpired:
+                _log.warning("%s did not stop within %.0f s and is killed", self.spec.name, self.spec.stop_timeout_s)
+        self._kill_session(process.pid)
+        process.wait(KILL_WAIT_S)
+        if self._pump is not None:
+            self._pump.join(timeout=KILL_WAIT_S)
+        (self.log_dir.parent / "run" / f"{self.spec.name}.pid").unlink(missing_ok=True)
+
+    @staticmethod
+    def _kill_session(pid: int) -> None:
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def probe(self, now_s: float) -> bool:
+        """Asks the health check; remembers since when it fails."""
+        ok = self.running and (self.spec.healthy is None or self.spec.healthy())
+        if ok:
+            self.unhealthy_since_s = None
+        elif self.unhealthy_since_s is None:
+            self.unhealthy_since_s = now_s
+        return ok
+
+
+def wait_until_healthy(child: Child, *, stopping: Callable[[], bool]) -> bool:
+    """True once the child serves; False when it ended, ran out of its start time, or we are stopping."""
+    deadline = time.monotonic() + child.spec.start_timeout_s
+    while time.monotonic() < deadline and not stopping():
+        if not child.running:
+            return False
+        if child.probe(time.monotonic()):
+            return True
+        time.sleep(0.1)
+    return False

@@ -1,0 +1,48 @@
+"""What must hold before anything is written or started. Each failure is one sentence with the way out."""
+
+from __future__ import annotations
+
+import socket
+
+from backend.settings import LOOPBACK, Settings
+from backend.store import engine as store_engine
+
+
+class PreflightError(Exception):
+    """The start is refused; the message says what and what to do."""
+
+
+def check_ports(settings: Settings) -> None:
+    """Raises PreflightError for the first port that another process holds."""
+    wanted: list[tuple[int, str, str]] = []
+    for n in range(settings.brokers):
+        wanted.append((settings.broker_port + n, f"broker {n + 1}", "EBBLINE_BROKER_PORT"))
+        wanted.append((settings.metrics_port + n, f"metrics of broker {n + 1}", "EBBLINE_METRICS_PORT"))
+    wanted.append((settings.controller_port, "the controller", "EBBLINE_CONTROLLER_PORT"))
+    wanted.append((settings.api_port, "the control API", "EBBLINE_API_PORT"))
+    if settings.ui:
+        wanted.append((settings.app_port, "the dashboard", "EBBLINE_APP_PORT"))
+    for port, what, variable in wanted:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError as error:
+                raise PreflightError(
+                    f"Port {port} for {what} is in use ({error.strerror}): stop what listens there "
+                    f"(is another `ebbline up` running?), or set {variable}."
+                ) from error
+
+
+def check_database(url: str) -> None:
+    """Raises PreflightError unless the database answers. SQLite files are not created here."""
+    try:
+        if store_engine.parse_url(url).get_backend_name() == "sqlite":
+            return
+        engine = store_engine.create_engine(url)
+        try:
+            store_engine.check_reachable(engine)
+        finally:
+            engine.dispose()
+    except store_engine.StoreError as error:
+        raise PreflightError(str(error)) from error

@@ -1,0 +1,259 @@
+"""`ebbline up`: checks, identity, migration, children, one status table, and the way back down.
+
+Order of a start: everything that can be refused is checked before anything is written; the
+database is migrated; the backend comes first and must be ready before pipeline and dashboard.
+A stop goes the other way.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Final
+
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, DataFolderError, new_cluster_id
+from backend.settings import Settings
+from backend.store import migrate
+from backend.store.engine import StoreError
+from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
+from backend.supervisor.preflight import PreflightError, check_database, check_ports
+from spark import java
+
+WATCH_INTERVAL_S: Final = 0.5
+HEALTH_INTERVAL_S: Final = 2.0
+# A process that answers no health check for this long is restarted.
+HUNG_AFTER_S: Final = 60.0
+EXIT_OK, EXIT_REFUSED, EXIT_FAILED = 0, 2, 1
+_log = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """The start was refused before anything ran."""
+
+
+def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
+    """Checks everything, locks the folder, migrates the database, writes the identity last. Raises Refused."""
+    folder = DataFolder(settings.data_dir)
+    try:
+        identity = folder.read_identity()
+        folder.check_writable()
+        if identity is not None:
+            _check_identity(settings, identity, folder)
+        check_ports(settings)
+        check_database(settings.database)
+        if settings.pipeline:
+            java.find_java_home(folder.root)
+        folder.lock()
+        migrate.upgrade(settings.database)
+        if identity is None:
+            identity = ClusterIdentity(
+                format=FORMAT_VERSION,
+                cluster_id=new_cluster_id(),
+                cluster_name=settings.cluster_name,
+                brokers=settings.brokers,
+                broker_port=settings.broker_port,
+                controller_port=settings.controller_port,
+            )
+            folder.write_identity(identity)
+    except (DataFolderError, PreflightError, StoreError, java.NoUsableJava) as error:
+        raise Refused(str(error)) from error
+    return folder, identity
+
+
+def _check_identity(settings: Settings, identity: ClusterIdentity, folder: DataFolder) -> None:
+    if identity.brokers != settings.brokers:
+        raise Refused(
+            f"The folder {folder.root} holds a cluster of {identity.brokers} brokers, {settings.brokers} were asked for: "
+            f"use --brokers {identity.brokers}, or another folder with --data."
+        )
+    if "cluster_name" in settings.model_fields_set and identity.cluster_name != settings.cluster_name:
+        raise Refused(
+            f"The folder {folder.root} belongs to cluster {identity.cluster_name!r}, not {settings.cluster_name!r}: "
+            "leave --cluster-name out, or choose another folder with --data."
+        )
+
+
+def environment(settings: Settings, folder: DataFolder, identity: ClusterIdentity) -> dict[str, str]:
+    """What every child reads, and nothing else (see ``backend/ARCHITECTURE.md``)."""
+    return {
+        "EBBLINE_DATA_DIR": str(folder.root),
+        "EBBLINE_CLUSTER_ID": identity.cluster_id,
+        "EBBLINE_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+        "EBBLINE_DATABASE_URL": settings.database,
+        "EBBLINE_API_URL": settings.api_url,
+        "EBBLINE_API_TOKEN_FILE": str(folder.run / "app.token"),
+        "EBBLINE_CLUSTER_NAME": identity.cluster_name,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2.0).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentity) -> list[ChildSpec]:
+    """The children in start order."""
+    shared = environment(settings, folder, identity)
+    backend_env = shared | {
+        "EBBLINE_BROKERS": str(settings.brokers),
+        "EBBLINE_BROKER_PORT": str(settings.broker_port),
+        "EBBLINE_CONTROLLER_PORT": str(settings.controller_port),
+        "EBBLINE_METRICS_PORT": str(settings.metrics_port),
+        "EBBLINE_API_PORT": str(settings.api_port),
+        "EBBLINE_DEMO": str(settings.demo).lower(),
+        "EBBLINE_SAMPLE_INTERVAL_MS": str(settings.sample_interval_ms),
+    }
+    if settings.remote_location:
+        backend_env["EBBLINE_REMOTE_LOCATION"] = settings.remote_location
+    python = sys.executable
+    specs = [
+        ChildSpec(
+            name="backend",
+            command=[python, "-m", "backend.process"],
+            environment=backend_env,
+            where=f"brokers {settings.bootstrap_servers} · API {settings.api_url}",
+            stop_timeout_s=30.0,
+            healthy=lambda: _answers(f"{settings.api_url}/readyz"),
+        )
+    ]
+    if settings.pipeline:
+        specs.append(
+            ChildSpec(
+                name="pipeline",
+                command=[python, "-m", "spark.job"],
+                environment=shared,
+                where="__remote_log_metadata → " + migrate.describe(settings.database),
+                stop_timeout_s=20.0,
+            )
+        )
+    if settings.ui:
+        specs.append(
+            ChildSpec(
+                name="app",
+                command=[python, "-m", "app.run", "--port", str(settings.app_port)],
+                environment=shared,
+                where=settings.app_url,
+                stop_timeout_s=10.0,
+                healthy=lambda: _answers(f"{settings.app_url}/_stcore/health"),
+            )
+        )
+    return specs
+
+
+class Supervisor:
+    """Runs the children until asked to stop. One instance a process; the main thread drives it."""
+
+    def __init__(self, settings: Settings, folder: DataFolder, identity: ClusterIdentity, console: Console) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._identity = identity
+        self._console = console
+        self._children = [Child(spec, folder.logs) for spec in child_specs(settings, folder, identity)]
+        self._stop = threading.Event()
+
+    def run(self) -> int:
+        """Starts, watches, stops; the exit code."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        code = EXIT_OK
+        try:
+            if self._start_all():
+                self._print_status()
+                self._watch()
+            elif not self._stop.is_set():
+                code = EXIT_FAILED
+        finally:
+            self._stop_all()
+        return code
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._stop.is_set():
+            self._console.print("Already stopping; one moment.")
+        self._stop.set()
+
+    def _start_all(self) -> bool:
+        for child in self._children:
+            if self._stop.is_set():
+                return False
+            child.start(time.monotonic())
+            first = child.spec.name == "backend"
+            if first and not wait_until_healthy(child, stopping=self._stop.is_set):
+                if not self._stop.is_set():
+                    self._console.print(
+                        f"[red]The backend did not start:[/red] {child.last_line or 'it said nothing'}\n"
+                        f"More in {child.log_path}",
+                        highlight=False,
+                    )
+                return False
+        for child in self._children[1:]:
+            if child.spec.healthy is not None:
+                wait_until_healthy(child, stopping=self._stop.is_set)
+        return not self._stop.is_set()
+
+    def _watch(self) -> None:
+        next_probe_s = time.monotonic() + HEALTH_INTERVAL_S
+        while not self._stop.wait(WATCH_INTERVAL_S):
+            now_s = time.monotonic()
+            probing = now_s >= next_probe_s
+            if probing:
+                next_probe_s = now_s + HEALTH_INTERVAL_S
+            for child in self._children:
+                self._watch_one(child, now_s, probing=probing)
+
+    def _watch_one(self, child: Child, now_s: float, *, probing: bool) -> None:
+        name = child.spec.name
+        if child.running:
+            if probing and not child.probe(now_s) and now_s - (child.unhealthy_since_s or now_s) > HUNG_AFTER_S:
+                self._console.print(f"{name} has not answered for {HUNG_AFTER_S:.0f} s and is restarted")
+                child.stop()
+        elif child.next_start_at_s == 0.0 or child.next_start_at_s < child.started_at_s:
+            code = child.exit_code
+            pause_s = child.note_exit(now_s)
+            self._console.print(
+                f"{name} ended with code {code} ({child.last_line[:200]}); starting it again in {pause_s:.0f} s",
+                highlight=False,
+            )
+        elif now_s >= child.next_start_at_s:
+            child.start(now_s)
+
+    def _stop_all(self) -> None:
+        for child in reversed(self._children):
+            if child.process is not None:
+                self._console.print(f"Stopping {child.spec.name} …")
+                child.stop()
+        self._console.print(f"Stopped. The data stays in {self._folder.root}", highlight=False)
+
+    def _print_status(self) -> None:
+        table = Table(title=f"ebbline · cluster {self._identity.cluster_name}", title_justify="left")
+        for heading in ("process", "state", "where", "log"):
+            table.add_column(heading, overflow="fold")
+        for child in self._children:
+            state = "running" if child.running else "restarting"
+            table.add_row(child.spec.name, state, child.spec.where, str(child.log_path))
+        self._console.print(table)
+        if self._settings.ui:
+            self._console.print(f"Dashboard  {self._settings.app_url}", style="bold", highlight=False)
+        self._console.print(f"Kafka      {self._settings.bootstrap_servers}", highlight=False)
+        self._console.print("Ctrl-C stops everything in order.")
+
+
+def run(settings: Settings) -> int:
+    """The whole life of one `ebbline up`; the exit code: 0 stopped, 1 failed, 2 refused."""
+    console = Console()
+    try:
+        folder, identity = prepare(settings)
+    except Refused as error:
+        print(f"ebbline: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    return Supervisor(settings, folder, identity, console).run()
