@@ -1,0 +1,5 @@
+"""Kafka's APIs: one module per API or tight family, each with its handlers and a tuple ``APIS``.
+
+``net`` hands a decoded request to the handler that ``table`` names; the handler asks the parts in ``services`` and
+returns the response message. This is the one place where exceptions become error codes of a response.
+"""

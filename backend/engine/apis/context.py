@@ -1,0 +1,67 @@
+"""What a handler is given beside the request, and how a module declares its handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from backend.protocol.frames import RequestHeader
+from backend.protocol.messages import Message
+
+if TYPE_CHECKING:
+    from backend.engine.apis.services import Services
+
+ListenerKind = Literal["broker", "controller"]
+
+BROKER: Final[frozenset[ListenerKind]] = frozenset({"broker"})
+CONTROLLER: Final[frozenset[ListenerKind]] = frozenset({"controller"})
+BOTH: Final[frozenset[ListenerKind]] = BROKER | CONTROLLER
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Who asks, and through which listener."""
+
+    header: RequestHeader
+    connection_id: int
+    client_host: str
+    listener_name: str
+    listener_kind: ListenerKind
+
+    @property
+    def api_version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str:
+        """Empty when the client gave none."""
+        return self.header.client_id or ""
+
+
+class NoAnswer(Exception):
+    """Raised by a handler to close the connection instead of answering (acks=0 with refused records)."""
+
+
+# Returns the response, None for "answer nothing" (acks=0), or an awaitable of either. A handler that can answer at once
+# should be a plain function: it is answered without a task. A future is awaited without a task too.
+Handler = Callable[["Services", RequestContext, Any], Message | None | Awaitable[Message | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API key: the versions served, its handler, and the kinds of listener that serve it.
+
+    ``advertised_min`` is what ApiVersions shows when Kafka shows older versions than it serves (Produce 0-2).
+    ``on_error`` builds the response when the handler raises (request, api_version, error code, message);
+    without it the listener sets the response's top-level ``error_code`` and ``error_message`` where it has them,
+    and closes the connection where it has not.
+    """
+
+    key: int
+    min_version: int
+    max_version: int
+    handler: Handler
+    listeners: frozenset[ListenerKind] = BROKER
+    advertised_min: int | None = None
+    on_error: Callable[[Any, int, int, str], Message] | None = None

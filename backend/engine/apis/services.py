@@ -1,0 +1,46 @@
+"""The parts of one broker that handlers use; filled by ``broker``, which is the only one to construct them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.common.event_sink import EventSink
+from backend.engine.config import BrokerConfig
+from backend.engine.ports import Ports
+
+if TYPE_CHECKING:
+    from backend.engine.apis.table import ApiTable
+    from backend.engine.controller.driver import Controller
+    from backend.engine.controller.metadata_cache import MetadataCache
+    from backend.engine.coordinator.group_coordinator import GroupCoordinator
+    from backend.engine.coordinator.producer_ids import ProducerIdManager
+    from backend.engine.log.log_manager import LogManager
+    from backend.engine.metrics import BrokerMetrics
+    from backend.engine.remote.rlm import RemoteLogManager
+    from backend.engine.replica.replica_manager import ReplicaManager
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """One broker's parts. On a node without the broker role only the controller's are there."""
+
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig
+    ports: Ports
+    metadata: MetadataCache
+    log_manager: LogManager
+    replica_manager: ReplicaManager
+    group_coordinator: GroupCoordinator
+    producer_ids: ProducerIdManager
+    controller_channel: ControllerChannel
+    events: EventSink
+    metrics: BrokerMetrics
+    # None unless remote.log.storage.system.enable.
+    remote_log_manager: RemoteLogManager | None
+    # None on nodes without the controller role.
+    controller: Controller | None
+    # Every API served by this node; ApiVersions answers from it.
+    apis: ApiTable

@@ -1,0 +1,36 @@
+"""Every API a node serves: key → versions and handler. ``net`` dispatches by it and ApiVersions answers from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Final
+
+from backend.engine.apis import api_versions
+from backend.engine.apis.context import Api, ListenerKind
+
+# One line per module; each defines APIS: tuple[Api, ...].
+MODULES: Final[tuple[ModuleType, ...]] = (api_versions,)
+
+
+class ApiTable:
+    """APIs by listener kind and key."""
+
+    __slots__ = ("_by_kind",)
+
+    def __init__(self, apis: Iterable[Api]) -> None:
+        self._by_kind: dict[ListenerKind, dict[int, Api]] = {"broker": {}, "controller": {}}
+        for api in sorted(apis, key=lambda one: one.key):
+            for kind in api.listeners:
+                if api.key in self._by_kind[kind]:
+                    raise ValueError(f"API key {api.key} is declared twice for {kind} listeners")
+                self._by_kind[kind][api.key] = api
+
+    def served(self, kind: ListenerKind) -> dict[int, Api]:
+        """Key → API of one kind of listener, in ascending order of keys."""
+        return self._by_kind[kind]
+
+
+def api_table(modules: Iterable[ModuleType] = MODULES) -> ApiTable:
+    """The table of everything the modules declare."""
+    return ApiTable(api for module in modules for api in module.APIS)
