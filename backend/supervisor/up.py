@@ -217,7 +217,7 @@ class Supervisor:
             if probing and not child.probe(now_s) and now_s - (child.unhealthy_since_s or now_s) > HUNG_AFTER_S:
                 self._console.print(f"{name} has not answered for {HUNG_AFTER_S:.0f} s and is restarted")
                 child.stop()
-        elif child.next_start_at_s == 0.0 or child.next_start_at_s < child.started_at_s:
+        elif child.next_start_at_s == 0.0 or child.next_start_at_s <= child.started_at_s:
             code = child.exit_code
             pause_s = child.note_exit(now_s)
             self._console.print(

@@ -1,0 +1,1 @@
+"""Demonstrations on the embedded cluster: the demo workload."""
