@@ -129,7 +129,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything the metadata log says up to and including `offset` (-1: nothing yet); `epoch` is raft's at that place."""
+    """Everything the metadata log says up to and including `offset` (-1: nothing yet); `epoch` is raft's there."""
 
     offset: int = -1
     epoch: int = 0
@@ -199,7 +199,7 @@ class TopicChange:
         """`(index, before, after)` of every partition whose registration differs, by index."""
         before: Mapping[int, PartitionRegistration] = self.old.partitions if self.old else {}
         after: Mapping[int, PartitionRegistration] = self.new.partitions if self.new else {}
-        for index in sorted(before.keys() | after.keys()):
+        for index in sorted({*before, *after}):
             if before.get(index) is not after.get(index) and before.get(index) != after.get(index):
                 yield index, before.get(index), after.get(index)
 
@@ -221,7 +221,7 @@ def changed_configs(old: MetadataImage, new: MetadataImage) -> set[tuple[int, st
     """Resources `(type, name)` whose dynamic settings differ."""
     if old.configs is new.configs:
         return set()
-    resources = set(old.configs.keys()) | set(new.configs.keys())
+    resources = {*old.configs, *new.configs}
     return {
         resource
         for resource in resources
