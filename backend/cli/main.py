@@ -22,9 +22,9 @@ app.add_typer(pipeline_app, name="pipeline")
 @app.command()
 def up(
     data: Annotated[Path | None, typer.Option(help="Data folder (default .ebbline).")] = None,
-    database_url: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://…; default: in --data.")] = None,
+    database_url: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://…")] = None,
     brokers: Annotated[int | None, typer.Option(help="Number of embedded brokers, 1 to 9 (default 3).")] = None,
-    cluster_name: Annotated[str | None, typer.Option(help="Name that a person types to confirm (default demo).")] = None,
+    cluster_name: Annotated[str | None, typer.Option(help="What a person types to confirm (default demo).")] = None,
     no_demo: Annotated[bool, typer.Option("--no-demo", help="No demo topic and traffic.")] = False,
     no_ui: Annotated[bool, typer.Option("--no-ui", help="No dashboard.")] = False,
     no_pipeline: Annotated[bool, typer.Option("--no-pipeline", help="No Spark pipeline.")] = False,
@@ -51,7 +51,9 @@ def up(
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        print(f"ebbline: the setting {name} is not usable: {first['msg']} (given: {first['input']!r}).", file=sys.stderr)
+        print(
+            f"ebbline: the setting {name} is not usable: {first['msg']} (given: {first['input']!r}).", file=sys.stderr
+        )
         raise typer.Exit(2) from None
     raise typer.Exit(run(settings))
 

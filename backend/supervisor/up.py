@@ -71,7 +71,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
 def _check_identity(settings: Settings, identity: ClusterIdentity, folder: DataFolder) -> None:
     if identity.brokers != settings.brokers:
         raise Refused(
-            f"The folder {folder.root} holds a cluster of {identity.brokers} brokers, {settings.brokers} were asked for: "
+            f"The folder {folder.root} holds a cluster of {identity.brokers} brokers, not {settings.brokers}: "
             f"use --brokers {identity.brokers}, or another folder with --data."
         )
     if "cluster_name" in settings.model_fields_set and identity.cluster_name != settings.cluster_name:
@@ -254,6 +254,6 @@ def run(settings: Settings) -> int:
     try:
         folder, identity = prepare(settings)
     except Refused as error:
-        print(f"ebbline: {error}", file=sys.stderr)
+        sys.stderr.write(f"ebbline: {error}\n")
         return EXIT_REFUSED
     return Supervisor(settings, folder, identity, console).run()
