@@ -232,3 +232,11 @@ def error_for(code: int, message: str | None = None) -> KafkaError:
     if known != code:
         message = f"error code {code}, which Kafka 4.3 does not define" + (f": {message}" if message else "")
     return KafkaError(known, message or "")
+
+
+class DecodeError(ValueError):
+    """Bytes from outside that are not what they should be; the message says what was expected and where."""
+
+
+class EncodeError(ValueError):
+    """A message that its schema cannot express in the version asked for: a mistake of the caller."""
