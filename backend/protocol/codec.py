@@ -65,7 +65,8 @@ def decode(cls: type[M], version: int, buffer: bytes | bytearray | memoryview, o
     if buffer.__class__ is not bytes and not cls.HAS_RECORDS:
         buffer = bytes(buffer)
     try:
-        return decoder(buffer, offset, len(buffer))  # type: ignore[no-any-return]  # generated for `cls`
+        found: tuple[M, int] = decoder(buffer, offset, len(buffer))
+        return found
     except DecodeError as error:
         raise DecodeError(f"{cls.NAME} v{version} of {len(buffer) - offset} bytes: {error}") from None
     except (StructError, IndexError) as error:

@@ -1,7 +1,8 @@
 """Kafka's error codes, and the exception that carries one.
 
-Facts from `org.apache.kafka.common.protocol.Errors` of Kafka 4.3: code, name, and whether the same request may succeed when it is
-sent again. Every part of the engine raises `KafkaError`; the API layer writes `.code` into the response.
+Facts from `org.apache.kafka.common.protocol.Errors` of Kafka 4.3: code, name, and whether the same request may
+succeed when it is sent again. Every part of the engine raises `KafkaError`; the API layer writes `.code` into the
+response.
 """
 
 from enum import IntEnum

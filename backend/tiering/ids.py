@@ -16,7 +16,9 @@ ZERO_UUID: Final = bytes(UUID_BYTES)
 def uuid_text(value: bytes) -> str:
     """Kafka's text of a uuid: url-safe base64 of its 16 bytes without padding, 22 characters."""
     if len(value) != UUID_BYTES:
-        raise ValueError(f"a uuid has {UUID_BYTES} bytes, not {len(value)}; pass the bytes as they stand in the message")
+        raise ValueError(
+            f"a uuid has {UUID_BYTES} bytes, not {len(value)}; pass the bytes as they stand in the message"
+        )
     return urlsafe_b64encode(value).decode("ascii").rstrip("=")
 
 
@@ -27,7 +29,9 @@ def uuid_bytes(text: str) -> bytes:
         # The decoder skips characters outside its alphabet and ignores surplus bits; only the canonical text is a name.
         if len(value) == UUID_BYTES and uuid_text(value) == text:
             return value
-    raise ValueError(f"{text!r} is not a uuid; give the {UUID_TEXT_CHARS} characters that Kafka prints, such as a topic id")
+    raise ValueError(
+        f"{text!r} is not a uuid; give the {UUID_TEXT_CHARS} characters that Kafka prints, such as a topic id"
+    )
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,6 +1,8 @@
-"""Life cycles of a remote segment and of a partition's deletion (KIP-405, `RemoteLogSegmentState`, `RemotePartitionDeleteState`).
+"""Life cycles of a remote segment and of a partition's deletion (KIP-405, `RemoteLogSegmentState`,
+`RemotePartitionDeleteState`).
 
-The tables below are the only statement of what may follow what. Repeating a state is legal everywhere: events are delivered at least once.
+The tables below are the only statement of what may follow what. Repeating a state is legal everywhere: events are
+delivered at least once.
 """
 
 from collections.abc import Mapping
@@ -27,7 +29,9 @@ class PartitionDeleteState(IntEnum):
 
 LEGAL: Final[Mapping[SegmentState | None, frozenset[SegmentState]]] = {
     None: frozenset({SegmentState.COPY_SEGMENT_STARTED}),
-    SegmentState.COPY_SEGMENT_STARTED: frozenset({SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED}),
+    SegmentState.COPY_SEGMENT_STARTED: frozenset(
+        {SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED}
+    ),
     SegmentState.COPY_SEGMENT_FINISHED: frozenset({SegmentState.DELETE_SEGMENT_STARTED}),
     SegmentState.DELETE_SEGMENT_STARTED: frozenset({SegmentState.DELETE_SEGMENT_FINISHED}),
     SegmentState.DELETE_SEGMENT_FINISHED: frozenset(),

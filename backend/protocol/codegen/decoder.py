@@ -1,8 +1,8 @@
 """Generates the decoder of a message version.
 
-The generated function is `f(buf, pos, end)` and returns the message and where it ends. Runs of fixed-width fields and the
-length that follows them become one `unpack_from`. Records are slices of a memoryview of the buffer. Nothing is allocated
-for a length before the bytes that must follow it are known to be there.
+The generated function is `f(buf, pos, end)` and returns the message and where it ends. Runs of fixed-width fields and
+the length that follows them become one `unpack_from`. Records are slices of a memoryview of the buffer. Nothing is
+allocated for a length before the bytes that must follow it are known to be there.
 """
 
 from collections.abc import Callable
@@ -284,7 +284,7 @@ class _Decoder:
 
 
 def make_decoder(cls: type[Message], schema: Schema, version: int) -> Callable[[Any, int, int], tuple[Any, int]]:
-    """The function that reads a message of `cls` in one version; it may raise IndexError, struct.error and DecodeError."""
+    """The function that reads a message of `cls` in one version; may raise IndexError, struct.error, DecodeError."""
     decoder = _Decoder(schema, version, cls.HAS_RECORDS)
     if cls.HAS_RECORDS:
         decoder.source.line("view = buf if buf.__class__ is memoryview else memoryview(buf)")

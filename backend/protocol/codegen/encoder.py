@@ -268,7 +268,7 @@ class _Encoder:
 
 
 def make_encoder(cls: type[Message], schema: Schema, version: int) -> Callable[[Any, list[Any], list[Any]], None]:
-    """The function that appends a message of `cls` in one version: small byte strings to `out`, large ones to `done`."""
+    """The function that appends a message of `cls` in one version: small bytes to `out`, large to `done`."""
     encoder = _Encoder(schema, version)
     encoder.struct(cls, schema.fields, "o")
     encoder.flush()

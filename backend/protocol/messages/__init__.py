@@ -1,7 +1,8 @@
 """Classes of every message of Kafka 4.3: requests, responses and the records of internal topics.
 
-`from backend.protocol import messages as m`, then `m.FetchRequest`, `m.FetchRequest.Topics.Partitions`. A class is built from the
-message table when its name is first used; the stub beside this file describes them all to type checkers.
+`from backend.protocol import messages as m`, then `m.FetchRequest`, `m.FetchRequest.Topics.Partitions`. A class is
+built from the message table when its name is first used; the stub beside this file describes them all to type
+checkers.
 """
 
 from backend.protocol.messages.base import Message, Struct

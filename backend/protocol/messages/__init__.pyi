@@ -6,7 +6,8 @@ from backend.protocol.messages.base import Message as Message
 from backend.protocol.messages.base import Struct as Struct
 
 # Decoded: a memoryview of the frame. To encode: one buffer of bytes, or buffers that follow one another.
-Records: TypeAlias = bytes | bytearray | memoryview | list[bytes | bytearray | memoryview] | list[bytes] | list[bytearray] | list[memoryview]
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Records: TypeAlias = Buffer | list[Buffer] | list[bytes] | list[bytearray] | list[memoryview]
 
 def message_class(name: str) -> type[Message]: ...
 def request_class(api_key: int) -> type[Message]: ...

@@ -166,7 +166,7 @@ def names(group: str | None = None, kind: str | None = None) -> tuple[str, ...]:
 
 @cache
 def by_key(group: str, kind: str) -> Mapping[int, str]:
-    """Message name of each key of a group and kind. For coordinator records this is the name of the key or of the value."""
+    """Message name of each key of a group and kind (of coordinator records: of their key)."""
     found: dict[int, str] = {}
     for name in names(group, kind):
         key = _rows()[name].get("key")
