@@ -1,0 +1,111 @@
+"""Runs the works on every peer that this machine has and writes a table and JSON.
+
+python -m tests.benchmarks [--only GROUP] [--quick] [--output DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.peers import Peer, PeerUnavailable, apache_kafka, ebbline
+from tests.benchmarks.works import WORKS, Work
+
+REPEATS, REPEATS_QUICK = 5, 1
+Figures = dict[str, list[float]]
+
+
+def measure(open_peer: Callable[[], AbstractContextManager[Peer]], works: list[Work], *, quick: bool) -> Figures:
+    """Every figure of one peer, by the work's name."""
+    figures: Figures = {}
+    with open_peer() as peer:
+        for number, work in enumerate(works):
+            for repeat in range(1 if quick or not work.repeat else REPEATS):
+                value = work.measure(peer, f"bench-{number}-{repeat}", quick)
+                figures.setdefault(work.name, []).append(value)
+                print(f"  {peer.name}: {work.name}: {value:.2f} {work.unit}", file=sys.stderr, flush=True)
+    return figures
+
+
+def ratio(work: Work, ours: float, theirs: float) -> str:
+    """Ours over theirs, and which way is better."""
+    return f"{ours / theirs:.2f}x ({'more' if work.higher_is_better else 'less'} is better)"
+
+
+def table_of(works: list[Work], ours: Figures, theirs: Figures | None) -> Table:
+    """One row a work: medians, range, ratio."""
+    table = Table(title="ebbline beside Apache Kafka 4.3.1, same machine, same run, clients included")
+    for heading in ("work", "unit", "ebbline", "Apache Kafka", "ratio"):
+        table.add_column(heading)
+    for work in works:
+        mine = ours[work.name]
+        row = [work.name, work.unit, f"{statistics.median(mine):.2f} [{min(mine):.2f}..{max(mine):.2f}]"]
+        if theirs is None:
+            row += ["-", "-"]
+        else:
+            other = theirs[work.name]
+            row.append(f"{statistics.median(other):.2f} [{min(other):.2f}..{max(other):.2f}]")
+            row.append(ratio(work, statistics.median(mine), statistics.median(other)))
+        table.add_row(*row)
+    return table
+
+
+def commit_id() -> str:
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def main() -> int:
+    """The whole run; exit code 0 when every work of ebbline gave a figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=sorted({work.group for work in WORKS}))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--output", type=Path, default=Path("bench-results"))
+    options = parser.parse_args()
+    works = [work for work in WORKS if options.only in (None, work.group)]
+
+    ours = measure(ebbline, works, quick=options.quick)
+    theirs: Figures | None = None
+    reason = None
+    try:
+        theirs = measure(apache_kafka, works, quick=options.quick)
+    except PeerUnavailable as error:
+        reason = str(error)
+        print(f"Apache Kafka was not measured: {reason}", file=sys.stderr)
+
+    console = Console(width=150)
+    console.print(table_of(works, ours, theirs))
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = options.output / f"{time.strftime('%Y%m%dT%H%M%S')}.json"
+    path.write_text(
+        json.dumps(
+            {
+                "commit": commit_id(),
+                "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+                "python": platform.python_version(),
+                "quick": options.quick,
+                "ebbline": ours,
+                "apache_kafka": theirs,
+                "apache_kafka_skipped": reason,
+            },
+            indent=2,
+        )
+    )
+    console.print(f"Figures in {path}", highlight=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

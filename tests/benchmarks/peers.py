@@ -1,0 +1,154 @@
+"""The two systems under measurement, started and stopped the way their users do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+ORACLE = Path(__file__).parents[1] / "oracle" / "apache_kafka.py"
+EBBLINE_PORT_BASE, KAFKA_PORT_BASE = 21092, 22092
+START_TIMEOUT_S = 180.0
+
+
+class PeerUnavailable(Exception):
+    """The system cannot run here; the message says why."""
+
+
+@dataclass
+class Peer:
+    """A running cluster of three brokers with tiered storage."""
+
+    name: str
+    bootstrap: str
+    remote: Path
+    pids: list[int]
+    start_s: float
+
+    def resident_mb(self) -> float:
+        """Resident memory of all broker processes."""
+        total_kb = 0
+        for pid in self.pids:
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    total_kb += int(line.split()[1])
+        return total_kb / 1e3
+
+    def create_topic(self, name: str, *, partitions: int, replicas: int, config: dict[str, str] | None = None) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config or {})
+        admin.create_topics([topic])[name].result(timeout=60.0)
+
+    def client(self, *words: str) -> dict[str, float]:
+        """Runs one piece of client work; its JSON."""
+        import json
+
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.benchmarks.client", words[0], self.bootstrap, *words[1:]],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{self.name}: {' '.join(words)} failed: {done.stderr.strip()[-400:]}")
+        result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+        return result
+
+    def remote_log_bytes(self, topic: str) -> int:
+        """Bytes of the topic's `.log` objects in the remote tier (both use the same layout)."""
+        return sum(path.stat().st_size for path in self.remote.rglob(f"{topic}-*/*.log"))
+
+
+def _first_acknowledged(bootstrap: str, started_s: float) -> float:
+    """Seconds from the start until a record sent with acks=all is acknowledged."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        try:
+            admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+            topic = NewTopic("first", num_partitions=1, replication_factor=3)
+            admin.create_topics([topic])["first"].result(timeout=5.0)
+            break
+        except KafkaException:
+            time.sleep(0.05)
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0})
+    producer.produce("first", b"x")
+    if producer.flush(START_TIMEOUT_S):
+        raise PeerUnavailable(f"the cluster at {bootstrap} acknowledged nothing in {START_TIMEOUT_S:.0f} s")
+    return time.monotonic() - started_s
+
+
+@contextmanager
+def ebbline() -> Iterator[Peer]:
+    """`ebbline up` without demo, dashboard and pipeline."""
+    with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as folder:
+        data = Path(folder) / "data"
+        environment = os.environ | {
+            "EBBLINE_BROKER_PORT": str(EBBLINE_PORT_BASE),
+            "EBBLINE_CONTROLLER_PORT": str(EBBLINE_PORT_BASE + 100),
+            "EBBLINE_METRICS_PORT": str(EBBLINE_PORT_BASE + 200),
+            "EBBLINE_API_PORT": str(EBBLINE_PORT_BASE + 300),
+        }
+        command = [sys.executable, "-m", "backend.cli.main", "up", "--data", str(data)]
+        started_s = time.monotonic()
+        process = subprocess.Popen(
+            [*command, "--no-demo", "--no-ui", "--no-pipeline"],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        bootstrap = ",".join(f"127.0.0.1:{EBBLINE_PORT_BASE + n}" for n in range(3))
+        try:
+            start_s = _first_acknowledged(bootstrap, started_s)
+            deadline_s = time.monotonic() + START_TIMEOUT_S
+            while time.monotonic() < deadline_s:
+                try:
+                    if httpx.get(f"http://127.0.0.1:{EBBLINE_PORT_BASE + 300}/readyz").status_code == 200:
+                        break
+                except httpx.HTTPError:
+                    time.sleep(0.1)
+            pid = int((data / "run" / "backend.pid").read_text())
+            yield Peer("ebbline", bootstrap, data / "remote", [pid], start_s)
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+@contextmanager
+def apache_kafka() -> Iterator[Peer]:
+    """Apache Kafka 4.3.1: three brokers, LocalTieredStorage. Raises PeerUnavailable without Java or the jars."""
+    oracle = [sys.executable, str(ORACLE)]
+    jars = subprocess.run([*oracle, "jars"], capture_output=True, text=True, check=False)
+    if jars.returncode != 0:
+        raise PeerUnavailable((jars.stderr or jars.stdout).strip().splitlines()[-1])
+    import json
+
+    with tempfile.TemporaryDirectory(prefix="kafka-bench-") as folder:
+        cluster = Path(folder) / "cluster"
+        started_s = time.monotonic()
+        up = subprocess.run(
+            [*oracle, "up", "--dir", str(cluster), "--brokers", "3", "--port-base", str(KAFKA_PORT_BASE), "--tiered"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if up.returncode != 0:
+            raise PeerUnavailable((up.stderr or up.stdout).strip().splitlines()[-1])
+        try:
+            facts = json.loads((cluster / "cluster.json").read_text())
+            start_s = _first_acknowledged(facts["bootstrap"], started_s)
+            pids = [broker["pid"] for broker in facts["brokers"]]
+            yield Peer("Apache Kafka", facts["bootstrap"], cluster / "remote", pids, start_s)
+        finally:
+            subprocess.run([*oracle, "down", "--dir", str(cluster)], capture_output=True, check=False)

@@ -1,0 +1,121 @@
+"""What is measured. Each work takes a peer and gives one figure with its unit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.benchmarks.peers import Peer
+
+TIERING_TIMEOUT_S = 300.0
+TIERED = {"remote.storage.enable": "true", "segment.bytes": str(16 << 20)}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A named measurement; ``higher_is_better`` decides how a ratio reads."""
+
+    group: str
+    name: str
+    unit: str
+    higher_is_better: bool
+    measure: Callable[[Peer, str, bool], float]
+    repeat: bool = True
+
+
+def _records(quick: bool, full: int) -> str:
+    return str(full // 10 if quick else full)
+
+
+def produce_acks_1(peer: Peer, topic: str, quick: bool) -> float:
+    peer.create_topic(topic, partitions=1, replicas=1)
+    return peer.client("produce", topic, _records(quick, 300_000), "1024", "1")["mb_per_s"]
+
+
+def produce_acks_all(peer: Peer, topic: str, quick: bool) -> float:
+    peer.create_topic(topic, partitions=1, replicas=3, config={"min.insync.replicas": "2"})
+    return peer.client("produce", topic, _records(quick, 200_000), "1024", "all")["mb_per_s"]
+
+
+def produce_latency(peer: Peer, topic: str, quick: bool) -> float:
+    peer.create_topic(topic, partitions=1, replicas=3, config={"min.insync.replicas": "2"})
+    return peer.client("latency", topic, _records(quick, 3_000), "all")["p99_ms"]
+
+
+def consume_hot(peer: Peer, topic: str, quick: bool) -> float:
+    peer.create_topic(topic, partitions=6, replicas=1)
+    records = _records(quick, 300_000)
+    peer.client("produce", topic, records, "1024", "1")
+    return peer.client("consume", topic, records)["mb_per_s"]
+
+
+def tier_copy(peer: Peer, topic: str, quick: bool) -> float:
+    """Time from enabling copies until every closed segment lies in the remote tier."""
+    peer.create_topic(topic, partitions=1, replicas=1, config=TIERED | {"remote.log.copy.disable": "true"})
+    size = peer.client("produce", topic, _records(quick, 250_000), "1024", "1")["bytes"]
+    _alter(peer, topic, "remote.log.copy.disable", "false")
+    started_s = time.perf_counter()
+    # All but the active segment (16 MiB at most).
+    copied = _wait_for_remote(peer, topic, int(size) - (16 << 20))
+    return copied / (time.perf_counter() - started_s) / 1e6
+
+
+def consume_cold(peer: Peer, topic: str, quick: bool) -> float:
+    """Consume from offset 0 when all but the active segment is only in the remote tier."""
+    peer.create_topic(topic, partitions=1, replicas=1, config=TIERED | {"local.retention.bytes": "1"})
+    records = _records(quick, 250_000)
+    size = peer.client("produce", topic, records, "1024", "1")["bytes"]
+    _wait_for_remote(peer, topic, int(size) - (16 << 20))
+    _wait_for_local_start(peer, topic)
+    return peer.client("consume", topic, records)["mb_per_s"]
+
+
+def start_time(peer: Peer, topic: str, quick: bool) -> float:
+    return peer.start_s
+
+
+def idle_memory(peer: Peer, topic: str, quick: bool) -> float:
+    return peer.resident_mb()
+
+
+WORKS = (
+    Work("start", "start of 3 brokers to first acknowledged record", "s", False, start_time, repeat=False),
+    Work("memory", "resident memory of 3 idle brokers", "MB", False, idle_memory, repeat=False),
+    Work("produce", "produce 1 KB, 1 partition, acks=1", "MB/s", True, produce_acks_1),
+    Work("produce", "produce 1 KB, 1 partition, RF 3, acks=all", "MB/s", True, produce_acks_all),
+    Work("latency", "single record p99, RF 3, acks=all", "ms", False, produce_latency),
+    Work("consume", "consume hot, 6 partitions", "MB/s", True, consume_hot),
+    Work("tiering", "tier copy, 16 MiB segments", "MB/s", True, tier_copy),
+    Work("tiering", "consume cold from the remote tier", "MB/s", True, consume_cold),
+)
+
+
+def _alter(peer: Peer, topic: str, name: str, value: str) -> None:
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(timeout=30.0)
+
+
+def _wait_for_remote(peer: Peer, topic: str, bytes_min: int) -> int:
+    deadline_s = time.monotonic() + TIERING_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        if (copied := peer.remote_log_bytes(topic)) >= bytes_min:
+            return copied
+        time.sleep(0.02)
+    raise RuntimeError(f"{peer.name}: {topic} had only {peer.remote_log_bytes(topic)} of {bytes_min} bytes in remote")
+
+
+def _wait_for_local_start(peer: Peer, topic: str) -> None:
+    """Until the leader's local log begins in its last 16 MiB: fewer than two `.log` files on disk."""
+    data_dirs = [peer.remote.parent / "brokers", *peer.remote.parent.glob("broker-*")]
+    deadline_s = time.monotonic() + TIERING_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        logs = [log for folder in data_dirs for log in folder.rglob(f"{topic}-0/*.log")]
+        if len(logs) == 1:
+            return
+        time.sleep(0.2)
+    raise RuntimeError(f"{peer.name}: the local log of {topic} still has {len(logs)} segments")
