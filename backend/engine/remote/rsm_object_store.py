@@ -1,0 +1,254 @@
+"""Remote storage on an object store: a folder by default, or any URL the object-store port opens (KIP-405).
+
+Keys are exactly the layout of Kafka's `LocalTieredStorage`, so a folder written by Kafka can be read and the other
+way round:
+
+    kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset, 20 digits>-<segment id>.<suffix>
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from obstore.exceptions import (
+    BaseError,
+    InvalidPathError,
+    NotFoundError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnknownConfigurationKeyError,
+)
+
+from backend.engine.ports.object_store import ObjectStore, open_object_store
+from backend.engine.remote.rsm import (
+    IndexType,
+    LogSegmentData,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+)
+from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.tiering.ids import TopicIdPartition, uuid_text
+
+ROOT: Final = "kafka-tiered-storage"
+LOG_SUFFIX: Final = "log"
+INDEX_SUFFIXES: Final[Mapping[IndexType, str]] = {
+    IndexType.OFFSET: "index",
+    IndexType.TIMESTAMP: "timeindex",
+    IndexType.TRANSACTION: "txnindex",
+    IndexType.LEADER_EPOCH: "leader_epoch_checkpoint",
+    IndexType.PRODUCER_SNAPSHOT: "snapshot",
+}
+SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES.values())
+
+# About 300 bytes an event: 4,096 of them stay at 1.2 MiB.
+HISTORY_EVENTS_MAX: Final = 4096
+
+_NOT_FOUND: Final = (FileNotFoundError, NotFoundError)
+# A retry meets the same refusal.
+_PERMANENT: Final = (
+    PermissionError,
+    NotADirectoryError,
+    IsADirectoryError,
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnknownConfigurationKeyError,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class EventType(Enum):
+    """What was asked of the storage, by the names of Kafka's `LocalTieredStorageEvent`."""
+
+    COPY_SEGMENT = "COPY_SEGMENT"
+    FETCH_SEGMENT = "FETCH_SEGMENT"
+    FETCH_OFFSET_INDEX = "FETCH_OFFSET_INDEX"
+    FETCH_TIME_INDEX = "FETCH_TIME_INDEX"
+    FETCH_TRANSACTION_INDEX = "FETCH_TRANSACTION_INDEX"
+    FETCH_LEADER_EPOCH_CHECKPOINT = "FETCH_LEADER_EPOCH_CHECKPOINT"
+    FETCH_PRODUCER_SNAPSHOT = "FETCH_PRODUCER_SNAPSHOT"
+    DELETE_SEGMENT = "DELETE_SEGMENT"
+
+
+_FETCH_EVENTS: Final[Mapping[IndexType, EventType]] = {
+    IndexType.OFFSET: EventType.FETCH_OFFSET_INDEX,
+    IndexType.TIMESTAMP: EventType.FETCH_TIME_INDEX,
+    IndexType.TRANSACTION: EventType.FETCH_TRANSACTION_INDEX,
+    IndexType.LEADER_EPOCH: EventType.FETCH_LEADER_EPOCH_CHECKPOINT,
+    IndexType.PRODUCER_SNAPSHOT: EventType.FETCH_PRODUCER_SNAPSHOT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StorageEvent:
+    """One call to the storage and whether it succeeded."""
+
+    type: EventType
+    broker_id: int
+    topic_id_partition: TopicIdPartition
+    segment_id: bytes
+    start_offset: int
+    succeeded: bool
+
+
+def partition_folder(partition: TopicIdPartition) -> str:
+    """Folder of a partition below the storage's root."""
+    return f"{ROOT}/{partition.topic}-{partition.partition}-{uuid_text(partition.topic_id)}"
+
+
+def object_key(metadata: SegmentMetadata, suffix: str) -> str:
+    """Key of one file of a segment; every file is named by the segment's own start offset."""
+    folder = partition_folder(metadata.topic_id_partition)
+    return f"{folder}/{metadata.start_offset:020d}-{uuid_text(metadata.segment_id)}.{suffix}"
+
+
+class ObjectStoreRemoteStorageManager:
+    """The built-in :class:`~backend.engine.remote.rsm.RemoteStorageManager`."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        broker_id: int,
+        delete_enable: bool = True,
+        delete_on_close: bool = False,
+        history_events_max: int = HISTORY_EVENTS_MAX,
+    ) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._delete_enable = delete_enable
+        self._delete_on_close = delete_on_close
+        self.history: deque[StorageEvent] = deque(maxlen=history_events_max)
+
+    def copy_log_segment_data(self, metadata: SegmentMetadata, data: LogSegmentData) -> bytes | None:
+        with self._recorded(EventType.COPY_SEGMENT, metadata):
+            try:
+                for suffix, put in self._uploads(data):
+                    put(object_key(metadata, suffix))
+            except BaseException:
+                self._remove_partial_copy(metadata)
+                raise
+        return None
+
+    def _uploads(self, data: LogSegmentData) -> Iterator[tuple[str, Callable[[str], None]]]:
+        def file(path: str) -> Callable[[str], None]:
+            return lambda key: self._store.put_file(key, path)
+
+        yield LOG_SUFFIX, file(data.log_path)
+        yield "index", file(data.offset_index_path)
+        yield "timeindex", file(data.time_index_path)
+        if data.txn_index_path is not None:
+            yield "txnindex", file(data.txn_index_path)
+        yield "snapshot", file(data.producer_snapshot_path)
+        if data.leader_epochs:
+            yield "leader_epoch_checkpoint", lambda key: self._store.put(key, data.leader_epochs)
+
+    def _remove_partial_copy(self, metadata: SegmentMetadata) -> None:
+        for suffix in SUFFIXES:
+            key = object_key(metadata, suffix)
+            try:
+                self._store.delete(key)
+            except (OSError, BaseError) as error:
+                _log.warning("Could not remove %s after its copy failed; it is garbage now: %s", key, error)
+
+    def fetch_log_segment(
+        self, metadata: SegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> bytes:
+        size = metadata.segment_size_bytes
+        if start_position < 0 or (end_position is not None and end_position < start_position):
+            raise ValueError(
+                f"positions {start_position} to {end_position} are no range of segment {metadata.segment_id.hex()}"
+            )
+        end = size if end_position is None else min(size, end_position + 1)
+        with self._recorded(EventType.FETCH_SEGMENT, metadata):
+            key = object_key(metadata, LOG_SUFFIX)
+            if start_position >= end:
+                # The range is empty, but a missing segment must not look like one.
+                self._store.size(key)
+                return b""
+            return self._store.get_range(key, start_position, end - start_position)
+
+    def fetch_index(self, metadata: SegmentMetadata, index_type: IndexType) -> bytes:
+        with self._recorded(_FETCH_EVENTS[index_type], metadata):
+            return self._store.get(object_key(metadata, INDEX_SUFFIXES[index_type]))
+
+    def delete_log_segment_data(self, metadata: SegmentMetadata) -> None:
+        if not self._delete_enable:
+            return
+        with self._recorded(EventType.DELETE_SEGMENT, metadata):
+            for suffix in SUFFIXES:
+                self._store.delete(object_key(metadata, suffix))
+
+    def close(self) -> None:
+        if self._delete_on_close:
+            for key, _ in self._store.list(ROOT):
+                self._store.delete(key)
+
+    @contextmanager
+    def _recorded(self, type: EventType, metadata: SegmentMetadata) -> Iterator[None]:
+        """Translates the store's errors into the contract's and notes the call in the history."""
+        succeeded = False
+        try:
+            yield
+            succeeded = True
+        except _NOT_FOUND as error:
+            raise RemoteResourceNotFound(f"{_subject(type, metadata)}: the object is missing: {error}") from error
+        except _PERMANENT as error:
+            raise RemoteStorageError(f"{_subject(type, metadata)} was refused: {error}") from error
+        except (OSError, BaseError) as error:
+            raise RetriableRemoteStorageError(f"{_subject(type, metadata)} failed: {error}") from error
+        finally:
+            self.history.append(
+                StorageEvent(
+                    type,
+                    self._broker_id,
+                    metadata.topic_id_partition,
+                    metadata.segment_id,
+                    metadata.start_offset,
+                    succeeded,
+                )
+            )
+
+
+def _subject(type: EventType, metadata: SegmentMetadata) -> str:
+    return f"{type.value} of {metadata.topic_id_partition} segment {uuid_text(metadata.segment_id)}"
+
+
+def open_storage(config: Mapping[str, str], *, broker_id: int) -> ObjectStoreRemoteStorageManager:
+    """Storage from the ``rsm.config.`` settings without their prefix: ``dir`` (a folder) or ``url`` (such as
+    ``s3://bucket/prefix``), ``delete.enable``, ``delete.on.close``.
+
+    ValueError says which setting is missing or wrong.
+    """
+    location = config.get("url") or config.get("dir")
+    if not location:
+        raise ValueError("Tiered storage has no place to go; set rsm.config.dir (a folder) or rsm.config.url (s3://…)")
+    try:
+        store = open_object_store(location)
+    except (OSError, BaseError) as error:
+        raise ValueError(f"Remote storage {location} cannot be opened: {error}") from error
+    return ObjectStoreRemoteStorageManager(
+        store,
+        broker_id=broker_id,
+        delete_enable=_flag(config, "delete.enable", default=True),
+        delete_on_close=_flag(config, "delete.on.close", default=False),
+    )
+
+
+def _flag(config: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = config.get(name)
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"rsm.config.{name} is {text!r}; it must be true or false")
+    return text.lower() == "true"
