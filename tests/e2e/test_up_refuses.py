@@ -1,0 +1,101 @@
+"""`ebbline up` in trouble: one line that says what and what to do, exit code 2, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.up_process import UpProcess
+
+
+def refused(up: UpProcess) -> str:
+    """Runs `ebbline up`, expects a refusal, gives its one line."""
+    process = up.spawn()
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 2, said
+    lines = said.strip().splitlines()
+    assert len(lines) == 1, said
+    assert lines[0].startswith("ebbline: ")
+    assert "Traceback" not in said
+    return lines[0]
+
+
+def test_a_port_in_use_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    up = UpProcess(tmp_path / "data", options=("--no-pipeline", "--no-ui"))
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", up.base + 1))
+        holder.listen()
+        line = refused(up)
+    assert f"Port {up.base + 1} for broker 2 is in use" in line
+    assert not up.data.exists()
+
+
+def test_a_folder_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    identity = {"format": 99, "cluster_id": "x"}
+    (tmp_path / "cluster.json").write_text(json.dumps(identity))
+    line = refused(UpProcess(tmp_path, options=("--no-pipeline", "--no-ui")))
+    assert "format 99" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["cluster.json"]
+
+
+def test_a_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    identity = {
+        "format": 1,
+        "cluster_id": "AQIDBAUGBwgJCgsMDQ4PEA",
+        "cluster_name": "prod",
+        "brokers": 3,
+        "broker_port": 1,
+        "controller_port": 2,
+    }
+    (tmp_path / "cluster.json").write_text(json.dumps(identity))
+    line = refused(UpProcess(tmp_path, options=("--no-pipeline", "--no-ui", "--cluster-name", "other")))
+    assert "belongs to cluster 'prod'" in line
+
+
+def test_a_folder_with_strange_content_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    line = refused(UpProcess(tmp_path, options=("--no-pipeline", "--no-ui")))
+    assert "not empty" in line
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    line = refused(UpProcess(tmp_path / "data", options=("--no-pipeline", "--no-ui")))
+    assert "is a file" in line
+
+
+def test_a_folder_that_takes_no_files_is_refused(tmp_path: Path) -> None:
+    # Even root cannot create files in /proc.
+    line = refused(UpProcess(Path("/proc/ebbline"), options=("--no-pipeline", "--no-ui")))
+    assert "cannot be written" in line
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://nobody@127.0.0.1:1/none", "127.0.0.1:1"),
+        ("mysql://127.0.0.1/none", "not supported"),
+        ("sqlite:////nowhere/at/all/ebbline.db", "does not exist"),
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_named(tmp_path: Path, url: str, said: str) -> None:
+    up = UpProcess(tmp_path / "data", options=("--no-pipeline", "--no-ui", "--database-url", url))
+    assert said in refused(up)
+    assert not (up.data / "cluster.json").exists()
+
+
+def test_a_setting_out_of_range_is_named(tmp_path: Path) -> None:
+    up = UpProcess(tmp_path / "data", options=("--brokers", "12", "--no-pipeline", "--no-ui"))
+    assert "brokers" in refused(up)
+
+
+def test_no_usable_java_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    up = UpProcess(tmp_path / "data", options=("--no-ui",))
+    up.environment = {"EBBLINE_JAVA_HOME": str(tmp_path / "no-java")}
+    line = refused(up)
+    assert "Java" in line
+    assert not (up.data / "cluster.json").exists()
