@@ -45,7 +45,7 @@ class NoAnswer(Exception):
 
 # Returns the response, None for "answer nothing" (acks=0), or an awaitable of either. A handler that can answer at once
 # should be a plain function: it is answered without a task. A future is awaited without a task too.
-Handler = Callable[["Services", RequestContext, Any], Message | None | Awaitable[Message | None]]
+Handler = Callable[["Services", RequestContext, Any], Message | Awaitable[Message | None] | None]
 
 
 @dataclass(frozen=True, slots=True)

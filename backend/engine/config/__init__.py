@@ -1,0 +1,34 @@
+"""A broker's and a topic's settings: frozen values and tables, under Kafka's names."""
+
+from backend.engine.config.broker import BROKER_SETTINGS, BrokerConfig
+from backend.engine.config.properties import format_properties, parse_properties
+from backend.engine.config.settings import (
+    ConfigError,
+    Resolved,
+    Scope,
+    Setting,
+    Source,
+    Synonym,
+    Type,
+    resolve_broker,
+    resolve_topic,
+)
+from backend.engine.config.topic import TOPIC_SETTINGS, topic_values
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "TOPIC_SETTINGS",
+    "BrokerConfig",
+    "ConfigError",
+    "Resolved",
+    "Scope",
+    "Setting",
+    "Source",
+    "Synonym",
+    "Type",
+    "format_properties",
+    "parse_properties",
+    "resolve_broker",
+    "resolve_topic",
+    "topic_values",
+]

@@ -1,0 +1,301 @@
+"""The settings of a broker under Kafka's names: what this engine reads, with Kafka 4.3's types, defaults and scopes.
+
+A field's name is the setting's with ``_`` for ``.``; the table `BROKER_SETTINGS` is made from the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from backend.engine.config.settings import LONG_MAX, ConfigError, Scope, Setting, Type
+
+_DOUBLE_MAX: Final = 1.7976931348623157e308
+
+
+def _setting(type: Type, default: Any, *, dynamic: bool | Scope = False, doc: str = "", **limits: Any) -> Any:
+    scope = dynamic if isinstance(dynamic, Scope) else Scope.CLUSTER_WIDE if dynamic else Scope.READ_ONLY
+    return field(default=default, metadata={"type": type, "scope": scope, "doc": doc, **limits})
+
+
+def _bool(default: bool, *, dynamic: bool = False, doc: str = "") -> Any:
+    return _setting(Type.BOOLEAN, default, dynamic=dynamic, doc=doc)
+
+
+def _int(default: int | None, *, least: float | None = None, dynamic: bool = False, doc: str = "", **more: Any) -> Any:
+    return _setting(Type.INT, default, dynamic=dynamic, doc=doc, minimum=least, **more)
+
+
+def _short(default: int, *, least: float | None = None, doc: str = "", **more: Any) -> Any:
+    return _setting(Type.SHORT, default, doc=doc, minimum=least, **more)
+
+
+def _long(default: int | None, *, least: float | None = None, dynamic: bool = False, doc: str = "") -> Any:
+    return _setting(Type.LONG, default, dynamic=dynamic, doc=doc, minimum=least)
+
+
+def _double(default: float, *, least: float | None = None, dynamic: bool = False, doc: str = "", **more: Any) -> Any:
+    return _setting(Type.DOUBLE, default, dynamic=dynamic, doc=doc, minimum=least, **more)
+
+
+def _text(default: str | None, *, dynamic: bool | Scope = False, doc: str = "", **more: Any) -> Any:
+    return _setting(Type.STRING, default, dynamic=dynamic, doc=doc, **more)
+
+
+def _list(default: tuple[str, ...] | None, *, dynamic: bool | Scope = False, doc: str = "", **more: Any) -> Any:
+    return _setting(Type.LIST, default, dynamic=dynamic, doc=doc, **more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """One broker's settings as values. ``originals`` is the text they were read from (source STATIC_BROKER_CONFIG)."""
+
+    # Identity and places
+    node_id: int | None = _int(None, least=0, doc="id of this node, 1 and up")
+    broker_id: int = _int(-1, doc="older name of node.id")
+    process_roles: tuple[str, ...] | None = _list(
+        None, one_of=("broker", "controller"), doc="broker, controller or both"
+    )
+    broker_rack: str | None = _text(None, doc="rack of this broker")
+    log_dirs: tuple[str, ...] | None = _list(None, doc="folders of the partitions")
+    log_dir: tuple[str, ...] = _list(("/tmp/kafka-logs",), doc="older name of log.dirs")
+    metadata_log_dir: str | None = _text(None, doc="folder of __cluster_metadata; the first log dir by default")
+    # Listeners
+    listeners: tuple[str, ...] = _list(("PLAINTEXT://:9092",), dynamic=Scope.PER_BROKER, doc="NAME://host:port, ...")
+    advertised_listeners: tuple[str, ...] | None = _list(None, doc="what clients are told; listeners by default")
+    listener_security_protocol_map: str = _text(
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        dynamic=Scope.PER_BROKER,
+        doc="listener name to protocol",
+    )
+    inter_broker_listener_name: str | None = _text(None, doc="listener that other brokers use")
+    controller_listener_names: tuple[str, ...] | None = _list(None, doc="listeners of the controller role")
+    controller_quorum_voters: tuple[str, ...] = _list((), doc="id@host:port, ...")
+    controller_quorum_bootstrap_servers: tuple[str, ...] = _list((), doc="host:port, ...")
+    max_connections: int = _int(2**31 - 1, least=0, dynamic=True, doc="connections of this broker")
+    max_connections_per_ip: int = _int(2**31 - 1, least=0, dynamic=True, doc="connections of one address")
+    connections_max_idle_ms: int = _long(600_000, doc="silence after which a connection is closed")
+    socket_request_max_bytes: int = _int(104_857_600, least=1, doc="largest request frame")
+    queued_max_requests: int = _int(500, least=1, doc="requests of one listener that may wait for an answer")
+    request_timeout_ms: int = _int(30_000, doc="how long a request to another node may take")
+    metrics_listener: str | None = _text(None, doc="host:port of this broker's Prometheus metrics; none by default")
+    # Quorum, registration
+    controller_quorum_append_linger_ms: int = _int(25, least=0)
+    controller_quorum_election_backoff_max_ms: int = _int(1000)
+    controller_quorum_election_timeout_ms: int = _int(1000)
+    controller_quorum_fetch_timeout_ms: int = _int(2000)
+    controller_quorum_request_timeout_ms: int = _int(2000)
+    controller_quorum_retry_backoff_ms: int = _int(20, least=0)
+    controller_socket_timeout_ms: int = _int(30_000)
+    broker_heartbeat_interval_ms: int = _int(2000, least=1, doc="pace of heartbeats to the controller")
+    broker_session_timeout_ms: int = _int(9000, least=1, doc="silence after which a broker is fenced")
+    initial_broker_registration_timeout_ms: int = _int(60_000, doc="how long a start may wait for the controller")
+    controlled_shutdown_enable: bool = _bool(True, doc="hand leadership over before stopping")
+    metadata_log_segment_bytes: int = _int(1 << 30, least=12)
+    metadata_log_segment_ms: int = _long(604_800_000)
+    metadata_log_max_record_bytes_between_snapshots: int = _long(20 << 20, least=1)
+    metadata_log_max_snapshot_interval_ms: int = _long(3_600_000, least=0)
+    metadata_max_idle_interval_ms: int = _int(500, least=0)
+    metadata_max_retention_bytes: int = _long(100 << 20)
+    metadata_max_retention_ms: int = _long(604_800_000)
+    # Topics
+    num_partitions: int = _int(1, least=1, doc="partitions of a topic that asks for the default")
+    default_replication_factor: int = _int(1, least=1, doc="replication factor of a topic that asks for the default")
+    auto_create_topics_enable: bool = _bool(True, doc="create a topic that a client asks for")
+    delete_topic_enable: bool = _bool(True, doc="allow topics to be deleted")
+    min_insync_replicas: int = _int(1, least=1, dynamic=True, doc="in-sync replicas that acks=all needs")
+    unclean_leader_election_enable: bool = _bool(False, dynamic=True, doc="let a replica outside the ISR lead")
+    auto_leader_rebalance_enable: bool = _bool(True, doc="move leadership back to preferred replicas")
+    leader_imbalance_check_interval_seconds: int = _long(300, least=1)
+    # Log
+    message_max_bytes: int = _int(1_048_588, least=0, dynamic=True, doc="largest record batch")
+    compression_type: str = _text(
+        "producer", dynamic=True, one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+    )
+    compression_gzip_level: int = _int(-1, dynamic=True)
+    compression_lz4_level: int = _int(9, least=1, maximum=17, dynamic=True)
+    compression_zstd_level: int = _int(3, dynamic=True)
+    log_segment_bytes: int = _int(1 << 30, least=1 << 20, dynamic=True)
+    log_roll_ms: int | None = _long(None, dynamic=True)
+    log_roll_hours: int = _int(168, least=1)
+    log_roll_jitter_ms: int | None = _long(None, dynamic=True)
+    log_roll_jitter_hours: int = _int(0, least=0)
+    log_retention_ms: int | None = _long(None, least=-1, dynamic=True)
+    log_retention_minutes: int | None = _int(None)
+    log_retention_hours: int = _int(168)
+    log_retention_bytes: int = _long(-1, dynamic=True)
+    log_retention_check_interval_ms: int = _long(300_000, least=1)
+    log_initial_task_delay_ms: int = _long(30_000, least=0)
+    log_local_retention_ms: int = _long(-2, least=-2, dynamic=True)
+    log_local_retention_bytes: int = _long(-2, least=-2, dynamic=True)
+    log_cleanup_policy: tuple[str, ...] = _list(("delete",), dynamic=True, one_of=("compact", "delete"))
+    log_cleaner_delete_retention_ms: int = _long(86_400_000, least=0, dynamic=True)
+    log_cleaner_min_cleanable_ratio: float = _double(0.5, least=0, maximum=1, dynamic=True)
+    log_cleaner_min_compaction_lag_ms: int = _long(0, least=0, dynamic=True)
+    log_cleaner_max_compaction_lag_ms: int = _long(LONG_MAX, least=1, dynamic=True)
+    log_index_size_max_bytes: int = _int(10 << 20, least=4, dynamic=True)
+    log_index_interval_bytes: int = _int(4096, least=0, dynamic=True)
+    log_flush_interval_messages: int = _long(LONG_MAX, least=1, dynamic=True)
+    log_flush_interval_ms: int | None = _long(None, dynamic=True)
+    log_flush_scheduler_interval_ms: int = _long(LONG_MAX)
+    log_flush_offset_checkpoint_interval_ms: int = _int(60_000, least=0)
+    log_flush_start_offset_checkpoint_interval_ms: int = _int(60_000, least=0)
+    log_segment_delete_delay_ms: int = _long(60_000, least=0, dynamic=True)
+    log_preallocate: bool = _bool(False, dynamic=True)
+    log_message_timestamp_type: str = _text("CreateTime", dynamic=True, one_of=("CreateTime", "LogAppendTime"))
+    log_message_timestamp_before_max_ms: int = _long(LONG_MAX, least=0, dynamic=True)
+    log_message_timestamp_after_max_ms: int = _long(3_600_000, least=0, dynamic=True)
+    log_dir_failure_timeout_ms: int = _long(30_000, least=1)
+    num_recovery_threads_per_data_dir: int = _int(2, least=1, dynamic=True)
+    producer_id_expiration_ms: int = _int(86_400_000, least=1, dynamic=True)
+    # Replication
+    replica_lag_time_max_ms: int = _long(30_000, doc="how long a replica may lag before it leaves the ISR")
+    replica_fetch_max_bytes: int = _int(1 << 20, least=0)
+    replica_fetch_response_max_bytes: int = _int(10 << 20, least=0)
+    replica_fetch_wait_max_ms: int = _int(500)
+    replica_fetch_min_bytes: int = _int(1)
+    replica_fetch_backoff_ms: int = _int(1000, least=0, doc="pause of a partition whose fetch failed")
+    replica_socket_timeout_ms: int = _int(30_000)
+    replica_high_watermark_checkpoint_interval_ms: int = _long(5000)
+    num_replica_fetchers: int = _int(1, dynamic=True)
+    replica_selector_class: str | None = _text(None)
+    fetch_max_bytes: int = _int(57_671_680, least=1024)
+    max_incremental_fetch_session_cache_slots: int = _int(1000, least=0)
+    max_request_partition_size_limit: int = _int(2000, least=1)
+    follower_fetch_last_tiered_offset_enable: bool = _bool(
+        False, dynamic=True, doc="a new replica of a tiered topic starts at the last tiered offset (KIP-1023)"
+    )
+    follower_fetch_tiered_compat: str = _text(
+        "kip",
+        one_of=("kip", "kafka"),
+        doc="kafka: a fully tiered or emptied leader keeps new replicas out, as 4.3.1 does",
+    )
+    # Tiering
+    remote_log_storage_system_enable: bool = _bool(False, doc="tiered storage on this broker")
+    remote_log_storage_manager_class_name: str | None = _text(None)
+    remote_log_storage_manager_class_path: str | None = _text(None)
+    remote_log_storage_manager_impl_prefix: str = _text("rsm.config.")
+    remote_log_metadata_manager_class_name: str = _text(
+        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
+    )
+    remote_log_metadata_manager_class_path: str | None = _text(None)
+    remote_log_metadata_manager_impl_prefix: str = _text("rlmm.config.")
+    remote_log_metadata_manager_listener_name: str | None = _text(None)
+    remote_log_metadata_custom_metadata_max_bytes: int = _int(128, least=0)
+    remote_log_metadata_overlap: str = _text(
+        "kip", one_of=("kip", "kafka"), doc="kafka: a replaced segment hides what only it holds, as 4.3.1 does"
+    )
+    remote_log_index_file_cache_total_size_bytes: int = _long(1 << 30, least=1, dynamic=True)
+    remote_log_index_file_cache_ttl_ms: int = _long(900_000, least=1)
+    remote_log_manager_copier_thread_pool_size: int = _int(10, least=1, dynamic=True)
+    remote_log_manager_expiration_thread_pool_size: int = _int(10, least=1, dynamic=True)
+    remote_log_manager_follower_thread_pool_size: int = _int(2, least=1, dynamic=True)
+    remote_log_manager_thread_pool_size: int = _int(2, least=1)
+    remote_log_manager_task_interval_ms: int = _long(30_000, least=1)
+    remote_log_manager_task_retry_backoff_ms: int = _long(500, least=1)
+    remote_log_manager_task_retry_backoff_max_ms: int = _long(30_000, least=1)
+    remote_log_manager_task_retry_jitter: float = _double(0.2, least=0, maximum=0.5)
+    remote_log_reader_threads: int = _int(10, least=1, dynamic=True)
+    remote_log_reader_max_pending_tasks: int = _int(100, least=1)
+    remote_log_manager_copy_max_bytes_per_second: int = _long(LONG_MAX, least=1, dynamic=True)
+    remote_log_manager_copy_quota_window_num: int = _int(11, least=1)
+    remote_log_manager_copy_quota_window_size_seconds: int = _int(1, least=1)
+    remote_log_manager_fetch_max_bytes_per_second: int = _long(LONG_MAX, least=1, dynamic=True)
+    remote_log_manager_fetch_quota_window_num: int = _int(11, least=1)
+    remote_log_manager_fetch_quota_window_size_seconds: int = _int(1, least=1)
+    remote_fetch_max_wait_ms: int = _int(500, least=1, dynamic=True)
+    remote_list_offsets_request_timeout_ms: int = _long(30_000, least=1, dynamic=True)
+    remote_partition_remover_task_interval_ms: int = _long(
+        3_600_000, least=1, doc="pace of KIP-405's partition remover"
+    )
+    # Groups and producers
+    group_initial_rebalance_delay_ms: int = _int(3000)
+    group_min_session_timeout_ms: int = _int(6000)
+    group_max_session_timeout_ms: int = _int(1_800_000)
+    group_max_size: int = _int(2**31 - 1, least=1)
+    offset_metadata_max_bytes: int = _int(4096)
+    offsets_commit_timeout_ms: int = _int(5000, least=1)
+    offsets_load_buffer_size: int = _int(5 << 20, least=1)
+    offsets_retention_check_interval_ms: int = _long(600_000, least=1)
+    offsets_retention_minutes: int = _int(10_080, least=1)
+    offsets_topic_num_partitions: int = _int(50, least=1)
+    offsets_topic_replication_factor: int = _short(3, least=1)
+    offsets_topic_segment_bytes: int = _int(100 << 20, least=1)
+    transactional_id_expiration_ms: int = _int(604_800_000, least=1)
+    transaction_max_timeout_ms: int = _int(900_000, least=1)
+    transaction_state_log_num_partitions: int = _int(50, least=1)
+    transaction_state_log_replication_factor: int = _short(3, least=1)
+    transaction_state_log_min_isr: int = _int(2, least=1)
+
+    originals: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """From a properties map; unknown names stay in ``originals``. Raises ConfigError."""
+        values = _parsed(properties)
+        return cls(**values, originals=dict(properties))
+
+    def overlay(self, overrides: Mapping[str, str]) -> BrokerConfig:
+        """With dynamic values laid over the static ones; a value that cannot be used is left out.
+
+        The controller has validated every value before it became a record, so a bad one comes of a newer version.
+        """
+        usable = {}
+        for name, text in overrides.items():
+            setting = BROKER_SETTINGS.get(name)
+            if setting is None or setting.scope is Scope.READ_ONLY:
+                continue
+            try:
+                usable[_field_name(name)] = setting.parse(text)
+            except ConfigError:
+                continue
+        if not usable:
+            return self
+        current = {one.name: getattr(self, one.name) for one in fields(self)}
+        return BrokerConfig(**{**current, **usable})
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """Settings under a prefix (``rsm.config.``), with the prefix taken off."""
+        return {name[len(prefix) :]: text for name, text in self.originals.items() if name.startswith(prefix)}
+
+    @property
+    def id(self) -> int:
+        """node.id, or its older name."""
+        return self.broker_id if self.node_id is None else self.node_id
+
+    @property
+    def data_dirs(self) -> tuple[str, ...]:
+        """log.dirs, or its older name."""
+        return self.log_dirs or self.log_dir
+
+    @property
+    def metadata_dir(self) -> str:
+        """Folder that holds ``__cluster_metadata-0``."""
+        return self.metadata_log_dir or self.data_dirs[0]
+
+
+def _field_name(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _table() -> dict[str, Setting]:
+    table = {}
+    for one in fields(BrokerConfig):
+        if one.name == "originals":
+            continue
+        name = one.name.replace("_", ".")
+        default: Any = one.default
+        table[name] = Setting(name=name, default=default, **one.metadata)
+    return dict(sorted(table.items()))
+
+
+BROKER_SETTINGS: Final[dict[str, Setting]] = _table()
+
+
+def _parsed(properties: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        _field_name(name): BROKER_SETTINGS[name].parse(text)
+        for name, text in properties.items()
+        if name in BROKER_SETTINGS
+    }

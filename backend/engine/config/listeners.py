@@ -1,0 +1,129 @@
+"""Listener lists of a broker's settings as values (KIP-103), and what must hold between settings before a start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from backend.engine.config.broker import BrokerConfig
+from backend.engine.config.settings import ConfigError
+
+SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+NODE_ID_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerAddress:
+    """One ``NAME://host:port``."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}://{self.host}:{self.port}"
+
+
+def parse_listeners(setting: str, texts: tuple[str, ...], protocols: str) -> tuple[ListenerAddress, ...]:
+    """The listeners of a setting such as ``listeners``. Raises ConfigError."""
+    by_name = dict(pair.split(":", 1) for pair in protocols.replace(" ", "").split(",") if ":" in pair)
+    found = []
+    for text in texts:
+        name, separator, address = text.partition("://")
+        host, colon, port = address.rpartition(":")
+        if not separator or not colon or not port.isdigit() or int(port) > 65_535:
+            raise ConfigError(f"{setting} holds {text!r}, which is not of the form NAME://host:port")
+        # A controller's listener needs no entry: Kafka maps it to PLAINTEXT when nothing else is said.
+        found.append(ListenerAddress(name.upper(), host.strip("[]"), int(port), by_name.get(name.upper(), "PLAINTEXT")))
+    names = [listener.name for listener in found]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{setting} names a listener twice: {', '.join(texts)}")
+    return tuple(found)
+
+
+def listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
+    """Where this node listens."""
+    return parse_listeners("listeners", config.listeners, config.listener_security_protocol_map)
+
+
+def controller_listener_names(config: BrokerConfig) -> tuple[str, ...]:
+    return tuple(name.upper() for name in config.controller_listener_names or ())
+
+
+def broker_listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
+    """The listeners that serve clients and other brokers."""
+    names = controller_listener_names(config)
+    return tuple(listener for listener in listeners(config) if listener.name not in names)
+
+
+def controller_listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
+    """The listeners that serve the quorum and brokers' requests to the controller."""
+    names = controller_listener_names(config)
+    return tuple(listener for listener in listeners(config) if listener.name in names)
+
+
+def inter_broker_listener_name(config: BrokerConfig) -> str:
+    """The listener other brokers use; the first of the broker's own by default."""
+    if config.inter_broker_listener_name:
+        return config.inter_broker_listener_name.upper()
+    return broker_listeners(config)[0].name
+
+
+def controller_addresses(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
+    """(host, port) of every controller the settings name. Raises ConfigError."""
+    found = []
+    for setting, texts in (
+        ("controller.quorum.voters", config.controller_quorum_voters),
+        ("controller.quorum.bootstrap.servers", config.controller_quorum_bootstrap_servers),
+    ):
+        for text in texts:
+            host, colon, port = text.rpartition("@")[2].rpartition(":")
+            if not colon or not port.isdigit():
+                raise ConfigError(f"{setting} holds {text!r}, which does not end in host:port")
+            found.append((host.strip("[]"), int(port)))
+    return tuple(dict.fromkeys(found))
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises ConfigError for settings that cannot start a node together."""
+    if config.id < 0:
+        raise ConfigError("node.id is not set; give every node its own id, 1 and up")
+    if not config.process_roles:
+        raise ConfigError("process.roles is not set; give broker, controller, or broker,controller")
+    if not config.data_dirs:
+        raise ConfigError("log.dirs is empty; name at least one folder")
+    if not controller_addresses(config):
+        raise ConfigError("No controller is named; set controller.quorum.voters or controller.quorum.bootstrap.servers")
+    roles = config.process_roles
+    if "controller" in roles and not controller_listeners(config):
+        raise ConfigError("A node with the controller role needs a listener that controller.listener.names lists")
+    if "broker" in roles:
+        _check_broker(config)
+    for listener in listeners(config):
+        _check_exposure(listener)
+    if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
+        raise ConfigError("broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms")
+
+
+def _check_broker(config: BrokerConfig) -> None:
+    names = [listener.name for listener in broker_listeners(config)]
+    if not names:
+        raise ConfigError("A node with the broker role needs a listener beside those of controller.listener.names")
+    wanted = inter_broker_listener_name(config)
+    if wanted not in names:
+        raise ConfigError(f"inter.broker.listener.name is {wanted}, which is none of the listeners {', '.join(names)}")
+
+
+def _check_exposure(listener: ListenerAddress) -> None:
+    if listener.security_protocol != "PLAINTEXT":
+        raise ConfigError(
+            f"Listener {listener.text} asks for {listener.security_protocol}, which this version does not serve;"
+            " use PLAINTEXT on a loopback address"
+        )
+    if listener.host not in _LOOPBACK and not listener.host.startswith("127."):
+        raise ConfigError(
+            f"Listener {listener.text} would be open to the network without TLS and SASL; bind it to 127.0.0.1"
+        )

@@ -1,0 +1,223 @@
+"""What a setting is: name, type, default, limits, scope; its text form and its Python value.
+
+Facts of Kafka's ConfigDef, and of DescribeConfigs (types and sources as they go over the wire).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+class Type(IntEnum):
+    """Types of settings, with DescribeConfigs' codes."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Source(IntEnum):
+    """Where a value comes from, with DescribeConfigs' codes; for one resource lower dynamic sources win."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class Scope(IntEnum):
+    """Where a broker's setting may be changed while the broker runs."""
+
+    READ_ONLY = 0
+    PER_BROKER = 1
+    CLUSTER_WIDE = 2  # cluster default or per broker
+
+
+class ConfigError(ValueError):
+    """A setting whose value cannot be used; the message is one sentence that names both."""
+
+
+_LIMITS: Final[dict[Type, tuple[int, int]]] = {
+    Type.SHORT: (-(1 << 15), (1 << 15) - 1),
+    Type.INT: (-(1 << 31), (1 << 31) - 1),
+    Type.LONG: (-(1 << 63), (1 << 63) - 1),
+}
+LONG_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. ``default`` is a Python value; ``synonyms`` are the broker settings that supply a topic's default."""
+
+    name: str
+    type: Type
+    default: Value
+    scope: Scope = Scope.READ_ONLY
+    minimum: float | None = None
+    maximum: float | None = None
+    one_of: tuple[str, ...] = ()
+    doc: str = ""
+    # (broker setting, factor that turns its value into ours), first one that is set wins; topic settings only.
+    synonyms: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def sensitive(self) -> bool:
+        return self.type is Type.PASSWORD
+
+    def parse(self, text: str | None) -> Value:
+        """The Python value of a text, or ConfigError."""
+        if text is None:
+            return None
+        value = self._convert(text.strip())
+        self._check(text, value)
+        return value
+
+    def text(self, value: Value) -> str | None:
+        """The text form that Kafka shows."""
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        if isinstance(value, float) and value == _DOUBLE_MAX:
+            return "1.7976931348623157E308"
+        return str(value)
+
+    def _refuse(self, text: str, reason: str) -> ConfigError:
+        shown = "[hidden]" if self.sensitive else text
+        return ConfigError(f"Invalid value {shown} for configuration {self.name}: {reason}")
+
+    def _convert(self, text: str) -> Value:
+        match self.type:
+            case Type.BOOLEAN:
+                if text.lower() not in ("true", "false"):
+                    raise self._refuse(text, "Expected value to be either true or false")
+                return text.lower() == "true"
+            case Type.INT | Type.SHORT | Type.LONG:
+                try:
+                    number = int(text)
+                except ValueError:
+                    raise self._refuse(text, f"Not a number of type {self.type.name}") from None
+                low, high = _LIMITS[self.type]
+                if not low <= number <= high:
+                    raise self._refuse(text, f"Not a number of type {self.type.name}")
+                return number
+            case Type.DOUBLE:
+                try:
+                    return float(text)
+                except ValueError:
+                    raise self._refuse(text, "Not a number of type DOUBLE") from None
+            case Type.LIST:
+                return tuple(part.strip() for part in text.split(",") if part.strip())
+            case _:
+                return text
+
+    def _check(self, text: str, value: Value) -> None:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if self.minimum is not None and value < self.minimum:
+                raise self._refuse(text, f"Value must be at least {_plain(self.minimum)}")
+            if self.maximum is not None and value > self.maximum:
+                raise self._refuse(text, f"Value must be no more than {_plain(self.maximum)}")
+        if self.one_of:
+            for part in value if isinstance(value, tuple) else (value,):
+                if part not in self.one_of:
+                    raise self._refuse(text, f"String must be one of: {', '.join(self.one_of)}")
+
+
+_DOUBLE_MAX: Final = 1.7976931348623157e308
+
+
+def _plain(limit: float) -> str:
+    return str(int(limit)) if float(limit).is_integer() else str(limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """One place where a value was found."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The effective value of a setting for one resource, and every place that gives one, strongest first."""
+
+    setting: Setting
+    value: str | None
+    source: Source
+    synonyms: tuple[Synonym, ...]
+
+
+def resolve_broker(
+    setting: Setting, *, broker: Mapping[str, str], cluster: Mapping[str, str], static: Mapping[str, str]
+) -> Resolved:
+    """A broker's setting: its dynamic value, else the cluster-wide one, its own file's, the default."""
+    return _resolved(setting, _broker_places(setting, setting.name, broker, cluster, static))
+
+
+def resolve_topic(
+    setting: Setting,
+    *,
+    topic: Mapping[str, str],
+    broker: Mapping[str, str],
+    cluster: Mapping[str, str],
+    static: Mapping[str, str],
+    broker_settings: Mapping[str, Setting],
+) -> Resolved:
+    """A topic's setting: its own value, else what the broker that is asked would use for it."""
+    places: list[Synonym] = []
+    if setting.name in topic:
+        places.append(Synonym(setting.name, topic[setting.name], Source.DYNAMIC_TOPIC_CONFIG))
+    for position, (name, factor) in enumerate(setting.synonyms):
+        for found in _broker_places(broker_settings[name], name, broker, cluster, static):
+            # Kafka shows the default of the first synonym only; a later one counts once somebody has set it.
+            if found.source is not Source.DEFAULT_CONFIG or position == 0:
+                places.append(Synonym(name, _scaled(found.value, factor), found.source))
+    places.sort(key=lambda place: place.source is Source.DEFAULT_CONFIG)
+    return _resolved(setting, places)
+
+
+def _scaled(text: str | None, factor: int) -> str | None:
+    if text is None or factor == 1:
+        return text
+    # Every negative retention means "no limit" and stays -1 in any unit.
+    return str(-1 if int(text) < 0 else int(text) * factor)
+
+
+def _broker_places(
+    setting: Setting, name: str, broker: Mapping[str, str], cluster: Mapping[str, str], static: Mapping[str, str]
+) -> list[Synonym]:
+    places = []
+    for values, source in (
+        (broker, Source.DYNAMIC_BROKER_CONFIG),
+        (cluster, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (static, Source.STATIC_BROKER_CONFIG),
+    ):
+        if name in values:
+            places.append(Synonym(name, values[name], source))
+    if setting.default is not None:
+        places.append(Synonym(name, setting.text(setting.default), Source.DEFAULT_CONFIG))
+    return places
+
+
+def _resolved(setting: Setting, places: list[Synonym]) -> Resolved:
+    if not places:
+        return Resolved(setting, setting.text(setting.default), Source.DEFAULT_CONFIG, ())
+    return Resolved(setting, places[0].value, places[0].source, tuple(places))
