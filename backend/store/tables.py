@@ -409,7 +409,7 @@ operation = Table(
         "state",
         String,
         nullable=False,
-        comment="draft, checked, requested, accepted, running, paused, verified, refused, stopped, failed, reverted",
+        comment="draft, checked, requested, accepted, running, paused, or how it ended",
     ),
     Column("author", String, nullable=False),
     Column("role", String, nullable=False),
