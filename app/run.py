@@ -1,0 +1,32 @@
+"""Starts the dashboard: ``python -m app.run --port 8501``. The environment says which cluster (EBBLINE_*)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from streamlit.web import cli
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def config_folder() -> Path:
+    """Where `.streamlit` lies: beside the package in a checkout, inside it in an installed wheel."""
+    return next((folder for folder in (PACKAGE.parent, PACKAGE) if (folder / ".streamlit").is_dir()), PACKAGE.parent)
+
+
+def main() -> None:
+    """Replaces this process's work with Streamlit's server; ends when that ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=8501)
+    options = parser.parse_args()
+    # Streamlit looks for its settings and theme in the working directory.
+    os.chdir(config_folder())
+    sys.argv = ["streamlit", "run", str(PACKAGE / "main.py"), f"--server.port={options.port}"]
+    cli.main(prog_name="streamlit")
+
+
+if __name__ == "__main__":
+    main()
