@@ -1,0 +1,1 @@
+"""Migrations and the SQL dialects, on real databases."""

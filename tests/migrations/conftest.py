@@ -1,0 +1,28 @@
+"""Databases for the tests of this folder: SQLite files and one PostgreSQL server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.migrations.postgresql import NoPostgreSQL, new_database, running_server
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    try:
+        with running_server() as url:
+            yield url
+    except NoPostgreSQL as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database without tables, once for each dialect."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ebbline.db'}"
+    return new_database(request.getfixturevalue("postgresql_server"), f"t{uuid4().hex}")

