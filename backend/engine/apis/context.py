@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
@@ -19,9 +19,8 @@ CONTROLLER: Final[frozenset[ListenerKind]] = frozenset({"controller"})
 BOTH: Final[frozenset[ListenerKind]] = BROKER | CONTROLLER
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
-    """Who asks, and through which listener."""
+class RequestContext(NamedTuple):
+    """Who asks, and through which listener. A tuple, because one is made for every request."""
 
     header: RequestHeader
     connection_id: int
@@ -56,6 +55,9 @@ class Api:
     ``on_error`` builds the response when the handler raises (request, api_version, error code, message);
     without it the listener sets the response's top-level ``error_code`` and ``error_message`` where it has them,
     and closes the connection where it has not.
+
+    Requests of one connection run one after the other, as in Kafka, but one that is ``pipelined`` may start while
+    earlier pipelined ones still wait (Produce with acks=all: appended in order, acknowledged in order).
     """
 
     key: int
@@ -64,4 +66,5 @@ class Api:
     handler: Handler
     listeners: frozenset[ListenerKind] = BROKER
     advertised_min: int | None = None
+    pipelined: bool = False
     on_error: Callable[[Any, int, int, str], Message] | None = None

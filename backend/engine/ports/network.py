@@ -26,6 +26,8 @@ SEND_CHUNKS_MAX = 512
 # Small frames arrive many at once: one read of this size takes them all.
 SCRATCH_BYTES = 64 * 1024
 ACCEPT_BACKLOG = 512
+# Without free file descriptors accept fails at once and again: a pause leaves time for other connections to end.
+ACCEPT_PAUSE_S = 0.1
 
 _LENGTH = struct.Struct(">i")
 _log = logging.getLogger(__name__)
@@ -331,6 +333,8 @@ class SocketServer:
         except OSError as error:
             if not isinstance(error, (BlockingIOError, InterruptedError)):
                 _log.warning("Listener on port %d could not accept a connection: %s", self._port, error)
+                self._loop.remove_reader(self._sock.fileno())
+                self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
             return
         try:
             connection = SocketConnection(sock, self._loop, self._frame_bytes_max)
@@ -339,6 +343,10 @@ class SocketServer:
             sock.close()
             return
         connection.start(self._accept(connection))
+
+    def _accept_again(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.add_reader(self._sock.fileno(), self._on_acceptable)
 
     def close(self) -> None:
         if self._sock.fileno() >= 0:

@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 Event = asyncio.Event
 Lock = asyncio.Lock
+Semaphore = asyncio.Semaphore
 Future = asyncio.Future
 Task = asyncio.Task
 TimerHandle = asyncio.TimerHandle

@@ -1,0 +1,100 @@
+"""What one broker counts. Names: Kafka's MBeans through the JMX exporter's rules, lower case.
+
+Everything is written on the loop's thread and read on the scraping one: integers and copies of dicts only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+# A value, or one value per set of labels.
+Reading = float | Iterable[tuple[Mapping[str, str], float]]
+
+# Topics whose meters are kept apart; the rest counts in the broker's totals only. 17 integers each, under 1 kB.
+TOPICS_MAX: Final = 5000
+
+
+@dataclass(slots=True)
+class TopicMeters:
+    """kafka.server:type=BrokerTopicMetrics of one topic, or of all."""
+
+    messagesin: int = 0
+    bytesin: int = 0
+    bytesout: int = 0
+    bytesrejected: int = 0
+    failedproducerequests: int = 0
+    failedfetchrequests: int = 0
+    totalproducerequests: int = 0
+    totalfetchrequests: int = 0
+    replicationbytesin: int = 0
+    replicationbytesout: int = 0
+    invalidmessagecrcrecords: int = 0
+    invalidmagicnumberrecords: int = 0
+    invalidoffsetorsequencerecords: int = 0
+
+
+TOPIC_METERS: Final = tuple(one.name for one in fields(TopicMeters))
+
+
+@dataclass(slots=True)
+class RequestMeter:
+    """kafka.network:type=RequestMetrics of one API."""
+
+    count: int = 0
+    errors: int = 0
+    total_time_ms: float = 0.0
+    max_time_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A metric whose value is asked for at scrape time."""
+
+    name: str
+    doc: str
+    read: Callable[[], Reading]
+
+
+class BrokerMetrics:
+    """The meters of one broker, and the gauges its parts registered."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.all_topics = TopicMeters()
+        self.topics: dict[str, TopicMeters] = {}
+        self.requests: dict[str, RequestMeter] = {}
+        self.malformed_frames = 0
+        self.refused_connections = 0
+        self.open_connections = 0
+        self.gauges: list[Pulled] = []
+        self.counters: list[Pulled] = []
+
+    def topic(self, name: str) -> TopicMeters:
+        """The meters of one topic; count the same in :attr:`all_topics`."""
+        found = self.topics.get(name)
+        if found is None:
+            if len(self.topics) >= TOPICS_MAX:
+                return TopicMeters()
+            found = self.topics[name] = TopicMeters()
+        return found
+
+    def forget_topic(self, name: str) -> None:
+        """The topic is gone from this broker."""
+        self.topics.pop(name, None)
+
+    def request(self, api_name: str) -> RequestMeter:
+        """The meter of one API."""
+        found = self.requests.get(api_name)
+        if found is None:
+            found = self.requests[api_name] = RequestMeter()
+        return found
+
+    def add_gauge(self, name: str, doc: str, read: Callable[[], Reading]) -> None:
+        """``read`` is called on the scraping thread: it must only read, and copy a dict before it walks it."""
+        self.gauges.append(Pulled(name, doc, read))
+
+    def add_counter(self, name: str, doc: str, read: Callable[[], Reading]) -> None:
+        """As :meth:`add_gauge`, for values that only grow; ``name`` without ``_total``."""
+        self.counters.append(Pulled(name, doc, read))

@@ -1,0 +1,36 @@
+"""A broker's own ``/metrics`` port: prometheus_client's server on a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, start_http_server
+
+from backend.engine.metrics.broker_metrics import BrokerMetrics
+from backend.engine.metrics.collector import BrokerCollector
+
+
+class MetricsServer:
+    """A running metrics port."""
+
+    def __init__(self, port: int, stop: Callable[[], None]) -> None:
+        self.port = port
+        self._stop = stop
+
+    def close(self) -> None:
+        """Returns once the port is free."""
+        self._stop()
+
+
+def serve_metrics(metrics: BrokerMetrics, host: str, port: int) -> MetricsServer:
+    """Serves one broker's metrics; port 0 picks a free one. OSError when the port is taken."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(BrokerCollector(metrics))
+    server, thread = start_http_server(port, host, registry)
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return MetricsServer(int(server.server_port), stop)
