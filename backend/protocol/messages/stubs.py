@@ -1,4 +1,7 @@
-"""Prints the type stub of the message classes: `python -m backend.protocol.messages.stubs > .../messages/__init__.pyi`."""
+"""Prints the type stub of the message classes, which stands in `__init__.pyi`.
+
+Run `python -m backend.protocol.messages.stubs` and put its output there when the tables change.
+"""
 
 import sys
 from collections.abc import Iterator
