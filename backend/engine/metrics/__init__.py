@@ -1,6 +1,6 @@
 """One broker's counters and gauges, under the names the JMX exporter's Kafka rules give (architecture, fixed names).
 
-The engine counts into plain integers; `collector` reads them when somebody scrapes, so that a hot path pays an addition.
+The engine counts into plain integers and `collector` reads them when somebody scrapes: a hot path pays an addition.
 """
 
 from backend.engine.metrics.broker_metrics import BrokerMetrics, Reading, RequestMeter, TopicMeters

@@ -40,6 +40,19 @@ def spawn(coroutine: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
     return task
 
 
+def start(awaitable: Awaitable[T], *, name: str) -> asyncio.Task[T]:
+    """As :func:`spawn`, for a caller that looks at the outcome itself: a failure is not logged."""
+
+    async def wait() -> T:
+        return await awaitable
+
+    coroutine = awaitable if isinstance(awaitable, Coroutine) else wait()
+    task: asyncio.Task[T] = asyncio.get_running_loop().create_task(coroutine, name=name)
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    return task
+
+
 def future() -> asyncio.Future[Any]:
     """A fresh future of the running loop."""
     return asyncio.get_running_loop().create_future()

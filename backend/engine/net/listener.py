@@ -1,0 +1,105 @@
+"""One listening port of a node: accepts connections up to a limit, closes idle ones, stops them all."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from backend.engine.apis.context import ListenerKind
+from backend.engine.apis.services import Services
+from backend.engine.config.listeners import ListenerAddress
+from backend.engine.net.server_connection import ServerConnection
+from backend.engine.ports import tasks
+from backend.engine.ports.network import Connection, FrameHandler, Server
+
+# Beside max.connections: a process may usually hold 1024 file descriptors softly and 4096 or more hard, and a broker
+# needs three per segment; a loopback cluster of 9 nodes with 1000 clients each stays within that.
+CONNECTIONS_MAX: Final = 1000
+# Idle connections are looked for this many times within their time.
+_IDLE_CHECKS: Final = 10
+
+_log = logging.getLogger(__name__)
+
+
+class _Refused:
+    """The upper side of a connection that was closed at once."""
+
+    def on_frame(self, frame: bytearray) -> None:
+        return None
+
+    def on_closed(self, error: BaseException | None) -> None:
+        return None
+
+
+class Listener:
+    """Serves one address of one node."""
+
+    def __init__(self, services: Services, address: ListenerAddress, kind: ListenerKind) -> None:
+        self.address = address
+        self.kind = kind
+        self._services = services
+        self._server: Server | None = None
+        self._connections: dict[int, ServerConnection] = {}
+        self._next_id = 0
+        self._idle_timer: tasks.TimerHandle | None = None
+
+    def start(self) -> int:
+        """Binds and serves; returns the port in use. OSError when the address is taken."""
+        services = self._services
+        self._server = services.ports.network.listen(
+            self.address.host,
+            self.address.port,
+            self._accept,
+            frame_bytes_max=services.config.socket_request_max_bytes,
+        )
+        self._check_idle_later()
+        return self._server.port
+
+    def _accept(self, connection: Connection) -> FrameHandler:
+        services = self._services
+        if len(self._connections) >= min(services.config.max_connections, CONNECTIONS_MAX):
+            services.metrics.refused_connections += 1
+            _log.warning(
+                "Listener %s of node %d refused %s: %d connections are open already",
+                self.address.name, services.node_id, connection.peer, len(self._connections),
+            )  # fmt: skip
+            connection.close()
+            return _Refused()
+        self._next_id += 1
+        made = ServerConnection(services, connection, self._next_id, self.address.name, self.kind, self._forget)
+        self._connections[made.id] = made
+        services.metrics.open_connections += 1
+        return made
+
+    def _forget(self, connection_id: int) -> None:
+        if self._connections.pop(connection_id, None) is not None:
+            self._services.metrics.open_connections -= 1
+
+    def _check_idle_later(self) -> None:
+        idle_ms = self._services.config.connections_max_idle_ms
+        if idle_ms > 0:
+            self._idle_timer = tasks.call_later(idle_ms / _IDLE_CHECKS, self._close_idle)
+
+    def _close_idle(self) -> None:
+        limit_ms = self._services.ports.clock.monotonic_ms() - self._services.config.connections_max_idle_ms
+        for connection in list(self._connections.values()):
+            if connection.idle_since_before(limit_ms):
+                connection.close()
+        self._check_idle_later()
+
+    def stop_accepting(self) -> None:
+        """Frees the port; open connections go on."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def close(self) -> None:
+        """Frees the port, drops every connection and ends the handlers that still run for them."""
+        self.stop_accepting()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        open_connections = list(self._connections.values())
+        for connection in open_connections:
+            connection.close()
+        for connection in open_connections:
+            await connection.cancel_handlers()

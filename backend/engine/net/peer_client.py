@@ -1,0 +1,169 @@
+"""The way to another node: one connection, many requests in flight, answers told apart by correlation id.
+
+Both ends are the same software, so versions are given by the caller and never negotiated. The connection is made when
+first needed and again after it broke, with a pause that grows while the other node cannot be reached.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from backend.engine.ports import Ports, tasks
+from backend.engine.ports.network import Connection
+from backend.protocol import frames
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+from backend.protocol.messages import Message
+
+# Kafka's reconnect.backoff.ms and its max, for a loopback neighbour.
+RECONNECT_PAUSE_MS: Final = 50.0
+RECONNECT_PAUSE_MS_MAX: Final = 1000.0
+CONNECT_TIMEOUT_MS: Final = 10_000.0
+# Requests without an answer; the next one waits. The other side works them off one by one.
+IN_FLIGHT_MAX: Final = 64
+
+_log = logging.getLogger(__name__)
+
+
+class _Pending:
+    """A request that waits for its answer."""
+
+    __slots__ = ("future", "response_class", "version")
+
+    def __init__(self, response_class: type[Message], version: int, future: tasks.Future[Message]) -> None:
+        self.response_class = response_class
+        self.version = version
+        self.future = future
+
+
+class PeerClient:
+    """Requests to one address. Use from the loop's thread only."""
+
+    def __init__(self, ports: Ports, host: str, port: int, *, client_id: str) -> None:
+        self.host = host
+        self.port = port
+        self._ports = ports
+        self._client_id = client_id
+        self._connection: Connection | None = None
+        self._connecting = tasks.Lock()
+        self._slots = tasks.Semaphore(IN_FLIGHT_MAX)
+        self._pending: dict[int, _Pending] = {}
+        self._next_correlation_id = 0
+        self._pause_ms = 0.0
+        self._retry_at_ms = 0.0
+        self._closed = False
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
+        """The answer. Raises KafkaError NETWORK_EXCEPTION (not reached, or broke underway), REQUEST_TIMED_OUT, and
+        DecodeError for an answer that cannot be read; each of them drops the connection.
+        """
+        try:
+            return await tasks.wait_for(self._exchange(request, version), timeout_ms)
+        except tasks.Timeout:
+            # Answers come in order: behind one that is late every other would be late too.
+            self._drop(None)
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{type(request).__name__} to {self.address} had no answer within {timeout_ms:.0f} ms",
+            ) from None
+
+    async def _exchange(self, request: Message, version: int) -> Message:
+        async with self._slots:
+            connection = await self._connected()
+            correlation_id = self._next_correlation_id
+            self._next_correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
+            future: tasks.Future[Message] = tasks.future()
+            self._pending[correlation_id] = _Pending(frames.response_class(request.API_KEY), version, future)
+            try:
+                connection.send(frames.encode_request(request, version, correlation_id, self._client_id))
+                return await future
+            finally:
+                self._pending.pop(correlation_id, None)
+
+    async def _connected(self) -> Connection:
+        async with self._connecting:
+            if self._closed:
+                raise self._unreachable("this client is closed")
+            if self._connection is not None:
+                return self._connection
+            wait_ms = self._retry_at_ms - self._ports.clock.monotonic_ms()
+            if wait_ms > 0:
+                await tasks.sleep_ms(wait_ms)
+            try:
+                connection = await self._ports.network.connect(
+                    self.host, self.port, self._handler, timeout_ms=CONNECT_TIMEOUT_MS
+                )
+            except OSError as error:  # a TimeoutError is one too
+                self._pause_ms = min(max(self._pause_ms * 2, RECONNECT_PAUSE_MS), RECONNECT_PAUSE_MS_MAX)
+                jitter = self._ports.random.uniform(0.8, 1.2)
+                self._retry_at_ms = self._ports.clock.monotonic_ms() + self._pause_ms * jitter
+                raise self._unreachable(str(error) or type(error).__name__) from error
+            self._pause_ms = 0.0
+            if self._closed:
+                connection.close()
+                raise self._unreachable("this client is closed")
+            self._connection = connection
+            return connection
+
+    def _unreachable(self, reason: str) -> KafkaError:
+        return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"No connection to {self.address}: {reason}")
+
+    def _handler(self, connection: Connection) -> _Answers:
+        return _Answers(self, connection)
+
+    def on_frame(self, frame: bytearray) -> None:
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        pending = self._pending.get(correlation_id)
+        if pending is None:
+            _log.warning("Node at %s answered a request %d that nobody waits for", self.address, correlation_id)
+            return
+        try:
+            _, message = frames.decode_response(pending.response_class, pending.version, frame)
+        except DecodeError as error:
+            _log.error("Node at %s sent an answer that cannot be read: %s", self.address, error)
+            if not pending.future.done():
+                pending.future.set_exception(error)
+            self._drop(None)
+            return
+        if not pending.future.done():
+            pending.future.set_result(message)
+
+    def on_connection_closed(self, connection: Connection, error: BaseException | None) -> None:
+        if connection is self._connection:
+            self._drop(error)
+
+    def _drop(self, error: BaseException | None) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        waiting = list(self._pending.values())
+        self._pending.clear()
+        for pending in waiting:
+            if not pending.future.done():
+                reason = f" ({error})" if error else ""
+                pending.future.set_exception(
+                    KafkaError(ErrorCode.NETWORK_EXCEPTION, f"The connection to {self.address} broke{reason}")
+                )
+
+    def close(self) -> None:
+        """Drops the connection; requests in flight fail with NETWORK_EXCEPTION."""
+        self._closed = True
+        self._drop(None)
+
+
+class _Answers:
+    """The upper side of a peer client's connection; a new one for each, so that an old one's end is told apart."""
+
+    def __init__(self, client: PeerClient, connection: Connection) -> None:
+        self._client = client
+        self._connection = connection
+
+    def on_frame(self, frame: bytearray) -> None:
+        self._client.on_frame(frame)
+
+    def on_closed(self, error: BaseException | None) -> None:
+        self._client.on_connection_closed(self._connection, error)

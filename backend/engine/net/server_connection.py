@@ -1,0 +1,273 @@
+"""One client's connection: frames in, handler calls, answers out in the order of the requests.
+
+Requests run one after the other, as in Kafka's socket server, except that pipelined ones (see `Api`) may overlap. While
+one has to wait the connection is not read, so a client cannot pile up work. A frame that is no valid request closes
+this connection and nothing else (Kafka: `SocketServer.processCompletedReceives`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from backend.engine.apis import api_versions
+from backend.engine.apis.context import Api, ListenerKind, NoAnswer, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.ports import tasks
+from backend.engine.ports.network import Connection, FrameTooLarge
+from backend.protocol import codec, frames, messages
+from backend.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
+from backend.protocol.frames import RequestHeader
+from backend.protocol.messages import Message
+
+# Unanswered pipelined requests of one connection: librdkafka sends up to 5 of a partition leader's batches at once.
+IN_FLIGHT_MAX: Final = 32
+# Their frames together: a request alone may be larger (socket.request.max.bytes), a second one then waits.
+IN_FLIGHT_BYTES_MAX: Final = 32 * 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class _Request:
+    """One request on its way."""
+
+    __slots__ = ("answer", "answered", "api", "frame_bytes", "header", "message", "started_ms")
+
+    def __init__(self, api: Api, header: RequestHeader, message: Message, frame_bytes: int, started_ms: float) -> None:
+        self.api = api
+        self.header = header
+        self.message = message
+        self.frame_bytes = frame_bytes
+        self.started_ms = started_ms
+        self.answered = False
+        self.answer: Message | None = None
+
+
+class ServerConnection:
+    """The upper side of one accepted connection."""
+
+    def __init__(
+        self,
+        services: Services,
+        connection: Connection,
+        id: int,
+        listener_name: str,
+        listener_kind: ListenerKind,
+        on_gone: Callable[[int], None],
+    ) -> None:
+        self.id = id
+        self._services = services
+        self._connection = connection
+        self._listener_name = listener_name
+        self._listener_kind = listener_kind
+        self._client_host = connection.peer.rpartition(":")[0]
+        self._apis = services.apis.served(listener_kind)
+        self._on_gone = on_gone
+        self._clock = services.ports.clock
+        self._waiting: deque[_Request] = deque()
+        self._running: deque[_Request] = deque()
+        self._running_bytes = 0
+        self._handlers: set[tasks.Task[Message | None]] = set()
+        self._reading_paused = False
+        self._last_active_ms = self._clock.monotonic_ms()
+
+    # From the port
+
+    def on_frame(self, frame: bytearray) -> None:
+        now_ms = self._last_active_ms = self._clock.monotonic_ms()
+        try:
+            request = self._decoded(frame, now_ms)
+        except DecodeError as error:
+            self._refuse_frame(str(error))
+            return
+        self._waiting.append(request)
+        self._start_waiting()
+
+    def on_closed(self, error: BaseException | None) -> None:
+        if isinstance(error, FrameTooLarge):
+            self._count_malformed(str(error))
+        self._waiting.clear()
+        self._on_gone(self.id)
+
+    # For the listener
+
+    def idle_since_before(self, limit_ms: float) -> bool:
+        """Whether nothing has come since then and nothing is being worked on."""
+        return self._last_active_ms < limit_ms and not self._running and not self._waiting
+
+    def close(self) -> None:
+        self._connection.close()
+
+    async def cancel_handlers(self) -> None:
+        """Ends what still runs for this connection."""
+        for handler in list(self._handlers):
+            await tasks.cancel(handler)
+
+    # Frames to requests
+
+    def _decoded(self, frame: bytearray, now_ms: float) -> _Request:
+        header, position = frames.decode_request_header(frame)
+        api = self._apis.get(header.api_key)
+        if api is None:
+            raise DecodeError(f"API key {header.api_key} is not served by {self._listener_kind} listeners")
+        if not api.min_version <= header.api_version <= api.max_version:
+            if header.api_key == api_versions.API_KEY:
+                # Answered in the format of version 0, which every client reads (KIP-511).
+                header = header._replace(api_version=0)
+                request = _Request(api, header, messages.ApiVersionsRequest(), len(frame), now_ms)
+                request.answer, request.answered = api_versions.unsupported_version(), True
+                return request
+            raise DecodeError(
+                f"API key {header.api_key} is served in versions {api.min_version} to {api.max_version},"
+                f" not {header.api_version}"
+            )
+        message, _ = codec.decode(frames.request_class(header.api_key), header.api_version, frame, position)
+        return _Request(api, header, message, len(frame), now_ms)
+
+    def _refuse_frame(self, reason: str) -> None:
+        self._count_malformed(reason)
+        self._connection.close()
+
+    def _count_malformed(self, reason: str) -> None:
+        self._services.metrics.malformed_frames += 1
+        _log.warning(
+            "Listener %s of node %d closed the connection from %s: %s",
+            self._listener_name, self._services.node_id, self._connection.peer, reason,
+        )  # fmt: skip
+
+    # Requests to handlers
+
+    def _start_waiting(self) -> None:
+        while self._waiting and not self._connection.closed:
+            request = self._waiting[0]
+            if self._running and not self._may_overlap(request):
+                break
+            self._waiting.popleft()
+            self._start(request)
+        if bool(self._waiting) != self._reading_paused and not self._connection.closed:
+            self._reading_paused = bool(self._waiting)
+            if self._reading_paused:
+                self._connection.pause_reading()
+            else:
+                self._connection.resume_reading()
+
+    def _may_overlap(self, request: _Request) -> bool:
+        return (
+            request.api.pipelined
+            and self._running[-1].api.pipelined
+            and len(self._running) < IN_FLIGHT_MAX
+            and self._running_bytes + request.frame_bytes <= IN_FLIGHT_BYTES_MAX
+        )
+
+    def _start(self, request: _Request) -> None:
+        self._running.append(request)
+        self._running_bytes += request.frame_bytes
+        if request.answered:
+            self._send_answered()
+            return
+        context = RequestContext(request.header, self.id, self._client_host, self._listener_name, self._listener_kind)
+        try:
+            outcome: Any = request.api.handler(self._services, context, request.message)
+        except Exception as error:
+            self._failed(request, error)
+            return
+        if outcome is None or isinstance(outcome, Message):
+            self._answered(request, outcome)
+            return
+        if isinstance(outcome, tasks.Future):
+            waiting: tasks.Future[Message | None] = outcome
+        else:
+            handler = tasks.start(outcome, name=f"{type(request.message).__name__} from {self._connection.peer}")
+            self._handlers.add(handler)
+            handler.add_done_callback(self._handlers.discard)
+            waiting = handler
+        waiting.add_done_callback(partial(self._settled, request))
+
+    def _settled(self, request: _Request, outcome: tasks.Future[Message | None]) -> None:
+        if outcome.cancelled():
+            self._connection.close()
+        elif (error := outcome.exception()) is not None:
+            self._failed(request, error)
+        else:
+            self._answered(request, outcome.result())
+
+    def _failed(self, request: _Request, error: BaseException) -> None:
+        """The one place where an exception becomes a response."""
+        if isinstance(error, NoAnswer):
+            self._connection.close()
+            return
+        name = frames.request_class(request.api.key).__name__
+        self._services.metrics.request(name.removesuffix("Request")).errors += 1
+        if isinstance(error, KafkaError):
+            code, text = int(error.code), error.message
+        else:
+            code, text = int(ErrorCode.UNKNOWN_SERVER_ERROR), "The server experienced an unexpected error."
+            _log.error("%s of %s on node %d failed: %r", name, self._connection.peer, self._services.node_id, error,
+                       exc_info=error)  # fmt: skip
+        answer = error_answer(request.api, request.message, request.header.api_version, code, text)
+        if answer is None:
+            self._connection.close()
+            return
+        self._answered(request, answer)
+
+    # Answers
+
+    def _answered(self, request: _Request, answer: Message | None) -> None:
+        request.answer, request.answered = answer, True
+        if self._running and self._running[0].answered:
+            self._send_answered()
+
+    def _send_answered(self) -> None:
+        while self._running and self._running[0].answered:
+            request = self._running.popleft()
+            self._running_bytes -= request.frame_bytes
+            self._measure(request)
+            if request.answer is None or self._connection.closed:
+                continue
+            header = request.header
+            try:
+                chunks = frames.encode_response(request.answer, header.api_version, header.correlation_id)
+            except EncodeError as error:
+                _log.error("Node %d could not encode an answer for %s: %s", self._services.node_id,
+                           self._connection.peer, error)  # fmt: skip
+                self._connection.close()
+                return
+            self._connection.send(chunks)
+        if self._waiting:
+            self._start_waiting()
+
+    def _measure(self, request: _Request) -> None:
+        now_ms = self._last_active_ms = self._clock.monotonic_ms()
+        meter = self._services.metrics.request(_api_name(request.api.key))
+        took_ms = now_ms - request.started_ms
+        meter.count += 1
+        meter.total_time_ms += took_ms
+        if took_ms > meter.max_time_ms:
+            meter.max_time_ms = took_ms
+
+
+_API_NAMES: Final[dict[int, str]] = {}
+
+
+def _api_name(api_key: int) -> str:
+    name = _API_NAMES.get(api_key)
+    if name is None:
+        name = _API_NAMES[api_key] = frames.request_class(api_key).__name__.removesuffix("Request")
+    return name
+
+
+def error_answer(api: Api, message: Any, api_version: int, code: int, text: str) -> Message | None:
+    """The response that tells an error as a whole; None when this API has no place for one."""
+    if api.on_error is not None:
+        return api.on_error(message, api_version, code, text)
+    made: Any = frames.response_class(api.key)()
+    if not hasattr(made, "error_code"):
+        return None
+    made.error_code = code
+    if hasattr(made, "error_message"):
+        made.error_message = text
+    answer: Message = made
+    return answer
