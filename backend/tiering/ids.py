@@ -1,64 +1,35 @@
 """Names of partitions and ranges of offsets, as every layer above the protocol uses them."""
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from typing import Final, NewType
+from typing import NewType
+
+from backend.protocol.ids import (
+    UUID_BYTES,
+    UUID_TEXT_CHARS,
+    ZERO_UUID,
+    TopicIdPartition,
+    TopicPartition,
+    uuid_bytes,
+    uuid_text,
+)
+
+__all__ = [
+    "UUID_BYTES",
+    "UUID_TEXT_CHARS",
+    "ZERO_UUID",
+    "BrokerId",
+    "LeaderEpoch",
+    "Offset",
+    "OffsetRange",
+    "TopicIdPartition",
+    "TopicPartition",
+    "uuid_bytes",
+    "uuid_text",
+]
 
 Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 BrokerId = NewType("BrokerId", int)
-
-UUID_BYTES: Final = 16
-UUID_TEXT_CHARS: Final = 22  # 128 bits at 6 bits a character, without padding
-ZERO_UUID: Final = bytes(UUID_BYTES)
-
-
-def uuid_text(value: bytes) -> str:
-    """Kafka's text of a uuid: url-safe base64 of its 16 bytes without padding, 22 characters."""
-    if len(value) != UUID_BYTES:
-        raise ValueError(
-            f"a uuid has {UUID_BYTES} bytes, not {len(value)}; pass the bytes as they stand in the message"
-        )
-    return urlsafe_b64encode(value).decode("ascii").rstrip("=")
-
-
-def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a uuid in Kafka's text form; ValueError when the text is anything else."""
-    if len(text) == UUID_TEXT_CHARS:
-        value = urlsafe_b64decode(text + "==")
-        # The decoder skips characters outside its alphabet and ignores surplus bits; only the canonical text is a name.
-        if len(value) == UUID_BYTES and uuid_text(value) == text:
-            return value
-    raise ValueError(
-        f"{text!r} is not a uuid; give the {UUID_TEXT_CHARS} characters that Kafka prints, such as a topic id"
-    )
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """A partition by name; prints as `topic-partition`."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TopicIdPartition:
-    """A partition of one incarnation of a topic; prints as `topic id:topic-partition`, as Kafka does."""
-
-    topic: str
-    topic_id: bytes
-    partition: int
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-    def __str__(self) -> str:
-        return f"{uuid_text(self.topic_id)}:{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -6,26 +6,11 @@ delivered at least once.
 """
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import Final
 
+from backend.protocol.segment_states import PartitionDeleteState, SegmentState
 
-class SegmentState(IntEnum):
-    """State of one remote segment; the numbers are those of the wire."""
-
-    COPY_SEGMENT_STARTED = 0
-    COPY_SEGMENT_FINISHED = 1
-    DELETE_SEGMENT_STARTED = 2
-    DELETE_SEGMENT_FINISHED = 3
-
-
-class PartitionDeleteState(IntEnum):
-    """Progress of removing a partition's remote data; the numbers are those of the wire."""
-
-    DELETE_PARTITION_MARKED = 0
-    DELETE_PARTITION_STARTED = 1
-    DELETE_PARTITION_FINISHED = 2
-
+__all__ = ["LEGAL", "LEGAL_DELETE", "PartitionDeleteState", "SegmentState", "is_legal", "is_legal_delete"]
 
 LEGAL: Final[Mapping[SegmentState | None, frozenset[SegmentState]]] = {
     None: frozenset({SegmentState.COPY_SEGMENT_STARTED}),
