@@ -159,6 +159,11 @@ partition_current = Table(
     Column("tiered", Boolean, nullable=False),
     Column("adding_replicas", _json()),
     Column("removing_replicas", _json()),
+    Column(
+        "pending_reason",
+        String,
+        comment="what a -1 of ListOffsets -6 means: not_tiered | leader_does_not_know | all_copied | changing",
+    ),
     Column("error", String, comment="why offsets are not known"),
     Column("changed_ms", BigInteger, nullable=False, comment="last time a fact changed"),
     Column("sampled_ms", BigInteger, nullable=False),

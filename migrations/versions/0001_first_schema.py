@@ -198,6 +198,12 @@ def upgrade() -> None:
         sa.Column("tiered", sa.Boolean(), nullable=False),
         sa.Column("adding_replicas", JSON_VALUE, nullable=True),
         sa.Column("removing_replicas", JSON_VALUE, nullable=True),
+        sa.Column(
+            "pending_reason",
+            sa.String(),
+            nullable=True,
+            comment="what a -1 of ListOffsets -6 means: not_tiered | leader_does_not_know | all_copied | changing",
+        ),
         sa.Column("error", sa.String(), nullable=True, comment="why offsets are not known"),
         sa.Column("changed_ms", sa.BigInteger(), nullable=False, comment="last time a fact changed"),
         sa.Column("sampled_ms", sa.BigInteger(), nullable=False),

@@ -1,0 +1,204 @@
+"""One TCP connection to one broker: pipelined requests, answers by correlation id, time-outs.
+
+Versions are negotiated at the start with ApiVersions (KIP-35, KIP-511). A broker answers the requests of a connection
+in their order, so one that is overdue holds up all behind it: the connection is closed, as Kafka's own client does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from backend.control.gateway.errors import AnswerOverdue, BrokerUnavailable, ProtocolViolation, UnsupportedByBroker
+from backend.protocol import frames
+from backend.protocol import messages as m
+from backend.protocol.errors import DecodeError, ErrorCode, error_for
+
+CLIENT_ID: Final = "ebbline-control"
+SOFTWARE_NAME: Final = "ebbline"
+SOFTWARE_VERSION: Final = "0.1.0"
+# The largest honest answers are Metadata (10,000 partitions x 3 replicas: 1 MB) and Fetch (asked with at most 1 MB).
+RESPONSE_BYTES_MAX: Final = 64 << 20
+# Requests in flight on one connection; the next one waits. 2 connections x 8 x 9 brokers = 144 open answers.
+IN_FLIGHT_MAX: Final = 8
+CONNECT_TIMEOUT_S: Final = 5.0
+
+M = TypeVar("M", bound=m.Message)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a broker listens; prints as host:port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    cls: type[m.Message]
+    version: int
+    answer: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """Why a connection is closed, so that each caller gets an exception of its own."""
+
+    kind: type[BrokerUnavailable]
+    text: str
+
+    def exception(self) -> BrokerUnavailable:
+        return self.kind(self.text)
+
+
+class Connection:
+    """Use `open`; every method belongs to the event loop that opened it."""
+
+    def __init__(self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.address = address
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        self.features: Mapping[str, int] = {}
+        self._reader = reader
+        self._writer = writer
+        self._waiting: dict[int, _Waiting] = {}
+        self._next_correlation_id = 0
+        self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._closed: _Closed | None = None
+        self._pump = asyncio.get_running_loop().create_task(self._read_answers(), name=f"gateway-{address}")
+
+    @classmethod
+    async def open(cls, address: Address, *, timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
+        """A connection whose versions are negotiated. Raises BrokerUnavailable or UnsupportedByBroker."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                reader, writer = await asyncio.open_connection(address.host, address.port)
+        except TimeoutError as error:
+            raise BrokerUnavailable(f"The broker at {address} accepted no connection in {timeout_s:g} s.") from error
+        except OSError as error:
+            raise BrokerUnavailable(f"The broker at {address} cannot be reached: {error.strerror or error}.") from error
+        connection = cls(address, reader, writer)
+        try:
+            await connection._negotiate(timeout_s)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def _negotiate(self, timeout_s: float) -> None:
+        request = m.ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        version = m.ApiVersionsRequest.MAX_VERSION
+        answer = await self._exchange(request, m.ApiVersionsResponse, version, timeout_s)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            known = {key.api_key: key.max_version for key in answer.api_keys}
+            version = min(version, known.get(m.ApiVersionsRequest.API_KEY, 0))
+            answer = await self._exchange(request, m.ApiVersionsResponse, version, timeout_s)
+        if answer.error_code:
+            raise error_for(answer.error_code, f"the broker at {self.address} refused to negotiate versions")
+        self.versions = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+
+    @property
+    def usable(self) -> bool:
+        return self._closed is None
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    def version_for(self, request: type[m.Message], at_least: int = 0) -> int:
+        """The newest version both sides have. Raises UnsupportedByBroker when there is none from `at_least` on."""
+        lowest, highest = self.versions.get(request.API_KEY, (0, -1))
+        version = min(highest, request.MAX_VERSION)
+        if version < max(lowest, request.MIN_VERSION, at_least):
+            wanted = f" in version {at_least} or newer" if at_least else ""
+            raise UnsupportedByBroker(f"The broker at {self.address} does not answer {request.NAME}{wanted}.")
+        return version
+
+    async def ask(
+        self, request: m.Message, answer: type[M], *, timeout_s: float, at_least: int = 0, at_most: int | None = None
+    ) -> tuple[M, int]:
+        """The answer and the version it was asked in. Raises GatewayError."""
+        version = self.version_for(type(request), at_least)
+        return await self._exchange(request, answer, min(version, at_most or version), timeout_s), version
+
+    async def _exchange(self, request: m.Message, answer: type[M], version: int, timeout_s: float) -> M:
+        try:
+            async with asyncio.timeout(timeout_s), self._slots:
+                return await self._send(request, answer, version)
+        except TimeoutError as error:
+            reason = f"The broker at {self.address} did not answer {request.NAME} in {timeout_s:g} s."
+            self._fail(AnswerOverdue, reason)
+            raise AnswerOverdue(reason) from error
+
+    async def _send(self, request: m.Message, answer: type[M], version: int) -> M:
+        if self._closed is not None:
+            raise self._closed.exception()
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        waiting = _Waiting(answer, version, asyncio.get_running_loop().create_future())
+        self._waiting[correlation_id] = waiting
+        try:
+            self._writer.writelines(frames.encode_request(request, version, correlation_id, CLIENT_ID))
+            await self._writer.drain()
+            result: M = await waiting.answer
+            return result
+        except OSError as error:
+            reason = f"The broker at {self.address} closed the connection: {error.strerror or error}."
+            self._fail(BrokerUnavailable, reason)
+            raise BrokerUnavailable(reason) from error
+        finally:
+            self._waiting.pop(correlation_id, None)
+
+    async def _read_answers(self) -> None:
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+                if not 4 <= size <= RESPONSE_BYTES_MAX:
+                    raise DecodeError(f"an answer of {size} bytes, where 4 to {RESPONSE_BYTES_MAX} are possible")
+                self._deliver(await self._reader.readexactly(size))
+        except DecodeError as error:
+            self._fail(ProtocolViolation, f"The peer at {self.address} does not speak Kafka: {error}.")
+        except asyncio.IncompleteReadError:
+            self._fail(BrokerUnavailable, f"The broker at {self.address} closed the connection.")
+        except OSError as error:
+            self._fail(BrokerUnavailable, f"The connection to {self.address} broke: {error.strerror or error}.")
+
+    def _deliver(self, frame: bytes) -> None:
+        (correlation_id,) = struct.unpack_from(">i", frame)
+        waiting = self._waiting.get(correlation_id)
+        if waiting is None:
+            # Its request was given up before the answer came (a cancelled caller); the order of the others is kept.
+            if correlation_id >= self._next_correlation_id:
+                raise DecodeError(f"an answer to request {correlation_id}, which was never sent")
+            return
+        _, message = frames.decode_response(waiting.cls, waiting.version, frame)
+        if not waiting.answer.done():
+            waiting.answer.set_result(message)
+
+    def _fail(self, kind: type[BrokerUnavailable], reason: str) -> None:
+        if self._closed is not None:
+            return
+        self._closed = _Closed(kind, reason)
+        self._writer.close()
+        for waiting in self._waiting.values():
+            if not waiting.answer.done():
+                waiting.answer.set_exception(kind(reason))
+
+    async def close(self) -> None:
+        """Ends the connection; whoever waits for an answer gets BrokerUnavailable."""
+        self._fail(BrokerUnavailable, f"The connection to {self.address} was closed by this process.")
+        self._pump.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._pump
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()

@@ -1,0 +1,62 @@
+"""Bytes on the brokers' disks: DescribeLogDirs (KIP-113, KIP-827). Counts a replica's local ``.log`` files only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backend.control.gateway.client import Gateway
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, error_code, error_for
+from backend.tiering.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """One log directory; the sizes of its volume are None where the broker does not say."""
+
+    path: str
+    total_bytes: int | None
+    usable_bytes: int | None
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """A replica's local log; `offset_lag` is how far it is behind the high watermark."""
+
+    log_dir: str
+    size_bytes: int
+    offset_lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDisk:
+    """All log directories of a broker and what lies in them, without replicas that move between directories."""
+
+    log_dirs: tuple[LogDir, ...]
+    replicas: dict[TopicPartition, ReplicaSize]
+
+
+async def describe_log_dirs(gateway: Gateway, node_id: int) -> BrokerDisk:
+    """The disks of one broker, asked of it. Raises GatewayError or KafkaError."""
+    request = m.DescribeLogDirsRequest(topics=None)
+    answer, _ = await gateway.ask_node(node_id, request, m.DescribeLogDirsResponse)
+    if answer.error_code:
+        raise error_for(answer.error_code, f"broker {node_id} does not describe its log directories")
+    dirs = []
+    replicas: dict[TopicPartition, ReplicaSize] = {}
+    for result in answer.results:
+        dirs.append(
+            LogDir(
+                result.log_dir,
+                result.total_bytes if result.total_bytes >= 0 else None,
+                result.usable_bytes if result.usable_bytes >= 0 else None,
+                error_code(result.error_code),
+            )
+        )
+        for topic in result.topics:
+            for p in topic.partitions:
+                if not p.is_future_key:
+                    tp = TopicPartition(topic.name, p.partition_index)
+                    replicas[tp] = ReplicaSize(result.log_dir, p.partition_size, p.offset_lag)
+    return BrokerDisk(tuple(dirs), replicas)
