@@ -76,9 +76,8 @@ class MetadataTopic(Protocol):
     async def fetch(self, positions: Mapping[int, int], *, max_wait_ms: int) -> Sequence[FetchedPartition]:
         """Committed records of several partitions from the given offsets.
 
-        Returns as soon as any partition has records (or an error), else empty after about ``max_wait_ms``. The
-        positions of one call say everything: an answer to an earlier call is used only if it is for the same
-        position.
+        Returns as soon as any partition has records (or an error), else empty after about ``max_wait_ms``. Only one
+        call runs at a time. Cancelling it abandons its requests; the next call does not wait for them.
         """
         ...
 

@@ -1,0 +1,292 @@
+"""Which remote segments exist: the contract, and its implementation on ``__remote_log_metadata`` (KIP-405).
+
+Every change of a segment is a record on that topic. A publisher's call returns only after all in-sync replicas have
+the record and this broker's own reading half (``rlmm_consumer``) has applied it, so whoever publishes sees its own
+writes. Source: `RemoteLogMetadataManager`, `TopicBasedRemoteLogMetadataManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from backend.engine.common.event_sink import EventSink
+from backend.engine.ports import Ports, tasks
+from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic, MetadataTopicSettings
+from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
+from backend.engine.remote.rlmm_consumer import MetadataConsumer
+from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, encode, metadata_partition
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import SegmentState
+
+PUBLISH_RETRY_MS: Final = 100
+PUBLISH_RETRY_MAX_MS: Final = 2000
+
+_log = logging.getLogger(__name__)
+
+
+class RemoteLogMetadataManager(Protocol):
+    """What the engine needs to know and to record about remote segments.
+
+    Queries answer from this broker's own cache: RemoteResourceNotFound for a partition that is not hosted,
+    KafkaError(REPLICA_NOT_AVAILABLE) while its cache is still catching up.
+    """
+
+    async def add_segment(self, metadata: SegmentMetadata) -> None:
+        """Records that a copy starts (COPY_SEGMENT_STARTED, else ValueError). RemoteStorageError when it fails."""
+        ...
+
+    async def update_segment(self, update: SegmentUpdate) -> None:
+        """Records any later state. RemoteStorageError when it fails."""
+        ...
+
+    def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
+        """The finished segment that holds `offset` as a record of leader epoch `epoch`."""
+        ...
+
+    def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
+        """Highest offset ever finished for a leader epoch."""
+        ...
+
+    def segments(self, partition: TopicIdPartition) -> Iterator[SegmentMetadata]:
+        """Every segment that is not deleted, in no order."""
+        ...
+
+    def segments_of(self, partition: TopicIdPartition, epoch: int) -> list[SegmentMetadata]:
+        """Segments of a leader epoch by ascending start offset, those in copy or deletion included."""
+        ...
+
+    def next_with_txn_index(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
+        """From (epoch, offset) on, the first segment of the epoch that has a transaction index."""
+        ...
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """Whether the partition's cache has caught up once."""
+        ...
+
+    async def wait_ready(self, partition: TopicIdPartition, timeout_ms: float) -> bool:
+        """`is_ready` after waiting for it."""
+        ...
+
+    def on_partition_leadership_changes(
+        self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
+    ) -> None:
+        """This broker hosts these partitions now; both roles are treated the same."""
+        ...
+
+    def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """This broker does not host these partitions any more."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RlmmSettings:
+    """Settings under ``rlmm.config.`` (`TopicBasedRemoteLogMetadataManagerConfig`)."""
+
+    topic: MetadataTopicSettings = field(default_factory=MetadataTopicSettings)
+    consume_wait_ms: int = 120_000
+    initialization_retry_max_timeout_ms: int = 120_000
+    initialization_retry_interval_ms: int = 100
+    overlap: Overlap = Overlap.KIP
+
+    @classmethod
+    def parse(cls, config: Mapping[str, str], overlap: str = Overlap.KIP.value) -> RlmmSettings:
+        """From settings without their prefix. ValueError names the one that is wrong."""
+        retention_ms = _number(config, "remote.log.metadata.topic.retention.ms", -1)
+        if retention_ms < -1 or retention_ms == 0:
+            raise ValueError("rlmm.config.remote.log.metadata.topic.retention.ms must be -1 (for ever) or positive")
+        return cls(
+            topic=MetadataTopicSettings(
+                partitions=_number(config, "remote.log.metadata.topic.num.partitions", 50, least=1),
+                replication_factor=_number(config, "remote.log.metadata.topic.replication.factor", 3, least=1),
+                min_insync_replicas=_number(config, "remote.log.metadata.topic.min.isr", 2, least=1),
+                retention_ms=retention_ms,
+            ),
+            consume_wait_ms=_number(config, "remote.log.metadata.consume.wait.ms", 120_000, least=0),
+            initialization_retry_max_timeout_ms=_number(
+                config, "remote.log.metadata.initialization.retry.max.timeout.ms", 120_000, least=0
+            ),
+            initialization_retry_interval_ms=_number(
+                config, "remote.log.metadata.initialization.retry.interval.ms", 100, least=0
+            ),
+            overlap=Overlap(overlap),
+        )
+
+
+def _number(config: Mapping[str, str], name: str, default: int, *, least: int | None = None) -> int:
+    text = config.get(name)
+    if text is None:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError(f"rlmm.config.{name} is {text!r}; it must be a whole number") from None
+    if least is not None and value < least:
+        raise ValueError(f"rlmm.config.{name} is {value}; it must be at least {least}")
+    return value
+
+
+class TopicBasedRemoteLogMetadataManager:
+    """The built-in :class:`RemoteLogMetadataManager`."""
+
+    def __init__(
+        self,
+        topic: MetadataTopic,
+        settings: RlmmSettings,
+        ports: Ports,
+        events: EventSink,
+        *,
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        """`on_fatal` is told why this broker must not go on: the topic is not as configured, or cannot be created."""
+        self._topic = topic
+        self._settings = settings
+        self._ports = ports
+        self._events = events
+        self._on_fatal = on_fatal
+        self._hosted: set[TopicIdPartition] = set()
+        self._consumer: MetadataConsumer | None = None
+        self._partitions_count = 0
+        self._initialized = tasks.Event()
+        self._running: list[tasks.Task[None]] = []
+
+    def start(self) -> None:
+        """Begins to look for the topic; call it once the broker serves requests."""
+        self._running.append(tasks.spawn(self._initialize(), name=f"initialization of {METADATA_TOPIC}"))
+
+    async def _initialize(self) -> None:
+        """Creates the topic if need be and checks its partition count, retrying for a while."""
+        settings = self._settings
+        deadline_ms = self._ports.clock.monotonic_ms() + settings.initialization_retry_max_timeout_ms
+        while True:
+            try:
+                count = await self._topic.ensure_created(settings.topic)
+                break
+            except (KafkaError, OSError) as error:
+                if self._ports.clock.monotonic_ms() >= deadline_ms:
+                    waited_ms = settings.initialization_retry_max_timeout_ms
+                    self._on_fatal(f"Topic {METADATA_TOPIC} could not be created within {waited_ms} ms: {error}")
+                    return
+                _log.debug("Topic %s is not there yet: %s", METADATA_TOPIC, error)
+                await tasks.sleep_ms(settings.initialization_retry_interval_ms)
+        if count != settings.topic.partitions:
+            self._on_fatal(
+                f"Topic {METADATA_TOPIC} has {count} partitions, but remote.log.metadata.topic.num.partitions is "
+                f"{settings.topic.partitions}; metadata would be looked for in the wrong place. Set it to {count}"
+            )
+            return
+        self._partitions_count = count
+        self._consumer = MetadataConsumer(self._topic, count, self._ports, self._events, settings.overlap)
+        self._consumer.assign(self._hosted)
+        self._running.append(tasks.spawn(self._consumer.run(), name=f"reader of {METADATA_TOPIC}"))
+        self._initialized.set()
+        _log.info("Remote log metadata manager reads %s with %d partitions", METADATA_TOPIC, count)
+
+    @property
+    def records_skipped(self) -> int:
+        """Records of the topic that could not be read."""
+        return 0 if self._consumer is None else self._consumer.records_skipped
+
+    async def add_segment(self, metadata: SegmentMetadata) -> None:
+        if metadata.state is not SegmentState.COPY_SEGMENT_STARTED:
+            raise ValueError(f"a new segment starts as COPY_SEGMENT_STARTED, not {metadata.state.name}")
+        await self._publish(metadata)
+
+    async def update_segment(self, update: SegmentUpdate) -> None:
+        if update.state is SegmentState.COPY_SEGMENT_STARTED:
+            raise ValueError("an update cannot go back to COPY_SEGMENT_STARTED")
+        await self._publish(update)
+
+    async def _publish(self, event: SegmentMetadata | SegmentUpdate) -> None:
+        partition = event.topic_id_partition
+        subject = f"{event.state.name} of {partition} segment {event.segment_id.hex()}"
+        deadline_ms = self._ports.clock.monotonic_ms() + self._settings.consume_wait_ms
+        try:
+            await tasks.wait_for(self._initialized.wait(), self._settings.consume_wait_ms)
+            consumer = self._consumer
+            assert consumer is not None
+            target = metadata_partition(partition.topic_id, partition.partition, self._partitions_count)
+            if not consumer.reads(target):
+                raise RemoteStorageError(f"{subject} cannot be published: {partition} is not hosted by this broker")
+            offset = await self._produce(target, encode(event), deadline_ms)
+            await consumer.wait_applied(target, offset, deadline_ms - self._ports.clock.monotonic_ms())
+        except tasks.Timeout as error:
+            waited_ms = self._settings.consume_wait_ms
+            raise RetriableRemoteStorageError(
+                f"{subject} was not seen on {METADATA_TOPIC} in {waited_ms} ms"
+            ) from error
+        except KafkaError as error:
+            kind = RetriableRemoteStorageError if error.retriable else RemoteStorageError
+            raise kind(f"{subject} could not be published: {error}") from error
+        except OSError as error:
+            raise RetriableRemoteStorageError(f"{subject} could not be published: {error}") from error
+
+    async def _produce(self, target: int, value: bytes, deadline_ms: float) -> int:
+        """Appends the record, trying again what may succeed later: a second copy of an event changes nothing."""
+        retry_ms = PUBLISH_RETRY_MS
+        while True:
+            try:
+                return await self._topic.produce(target, value)
+            except (KafkaError, OSError) as error:
+                final = isinstance(error, KafkaError) and not error.retriable
+                if final or self._ports.clock.monotonic_ms() + retry_ms >= deadline_ms:
+                    raise
+                _log.debug("Produce to %s-%d failed, trying again: %s", METADATA_TOPIC, target, error)
+                await tasks.sleep_ms(retry_ms)
+                retry_ms = min(2 * retry_ms, PUBLISH_RETRY_MAX_MS)
+
+    def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
+        cache = None if self._consumer is None else self._consumer.cache(partition)
+        if cache is None and partition not in self._hosted:
+            raise RemoteResourceNotFound(f"{partition} has no remote log metadata here: this broker does not host it")
+        if cache is None or not self.is_ready(partition):
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"remote log metadata of {partition} is still being read")
+        return cache
+
+    def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
+        return self._cache(partition).lookup(epoch, offset)
+
+    def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
+        return self._cache(partition).highest_offset(epoch)
+
+    def segments(self, partition: TopicIdPartition) -> Iterator[SegmentMetadata]:
+        return self._cache(partition).segments()
+
+    def segments_of(self, partition: TopicIdPartition, epoch: int) -> list[SegmentMetadata]:
+        return self._cache(partition).segments_of(epoch)
+
+    def next_with_txn_index(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
+        return self._cache(partition).next_with_txn_index(epoch, offset)
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        return self._consumer is not None and self._consumer.is_ready(partition)
+
+    async def wait_ready(self, partition: TopicIdPartition, timeout_ms: float) -> bool:
+        return self._consumer is not None and await self._consumer.wait_ready(partition, timeout_ms)
+
+    def on_partition_leadership_changes(
+        self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
+    ) -> None:
+        hosted = {*leaders, *followers}
+        self._hosted |= hosted
+        if self._consumer is not None:
+            self._consumer.assign(hosted)
+
+    def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
+        stopped = set(partitions)
+        self._hosted -= stopped
+        if self._consumer is not None:
+            self._consumer.unassign(stopped)
+
+    async def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        for task in self._running:
+            await tasks.cancel(task)
+        await self._topic.close()

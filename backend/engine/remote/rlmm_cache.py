@@ -1,0 +1,238 @@
+"""What one broker knows of the remote segments of one partition (KIP-405; `RemoteLogMetadataCache`,
+`RemoteLogLeaderEpochState`).
+
+Events go in through :meth:`apply`, which drops what the table in ``backend.tiering.segment_state`` does not allow.
+For every leader epoch there is an ordered map from the epoch's first offset in a segment to that segment. Segments
+may overlap after a change of leader; what then happens to the older one is the one place where Kafka's code and the
+KIP differ:
+
+``kip``    every finished segment stays readable as long as it is the only one that holds an offset, and stays in the
+listings; ``kafka``  exactly as Kafka 4.3: a segment that replaces another one in the map may make the rest of it
+unreadable.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final
+
+from backend.engine.remote.segment_rows import SegmentRows
+from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import SegmentState, is_legal
+
+STARTED: Final = SegmentState.COPY_SEGMENT_STARTED
+FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED
+DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
+DELETE_FINISHED: Final = SegmentState.DELETE_SEGMENT_FINISHED
+
+
+class Overlap(Enum):
+    """Setting ``remote.log.metadata.overlap``."""
+
+    KIP = "kip"
+    KAFKA = "kafka"
+
+
+class Outcome(Enum):
+    """What became of an event."""
+
+    APPLIED = "applied"
+    ILLEGAL = "illegal"
+    """The segment's state does not allow it: dropped."""
+    UNKNOWN_SEGMENT = "unknown segment"
+    """An update of a segment that is not known: dropped."""
+
+
+class _EpochMap:
+    """Segments of one leader epoch: first offset → row, ascending, and rows that the map does not show."""
+
+    __slots__ = ("highest", "nested", "rows", "starts", "unreferenced")
+
+    def __init__(self) -> None:
+        self.starts = array("q")
+        self.rows = array("I")
+        self.unreferenced: set[int] = set()
+        # Highest offset ever finished; only grows, also when the segment is deleted.
+        self.highest: int | None = None
+        # Whether a segment was added that ends before an earlier one: then the nearest start is not always the right
+        # one.
+        self.nested = False
+
+    def finish(self, start: int, end: int, row: int, overlap: Overlap) -> None:
+        """Kafka's rule for a finished segment that holds [start, end] of this epoch."""
+        superset = self.highest is None or self.highest <= end
+        while superset and self.starts and self.starts[-1] >= start:
+            self.starts.pop()
+            self.unreferenced.add(self.rows.pop())
+        at = bisect_left(self.starts, start)
+        if at < len(self.starts) and self.starts[at] == start:
+            if overlap is Overlap.KIP and self.rows[at] != row:
+                self.unreferenced.add(self.rows[at])
+            self.rows[at] = row
+        else:
+            self.starts.insert(at, start)
+            self.rows.insert(at, row)
+        self.nested = self.nested or not superset
+        self.unreferenced.discard(row)
+        self.highest = end if self.highest is None else max(self.highest, end)
+
+    def hide(self, start: int, row: int) -> None:
+        """Takes a segment out of the map when its deletion starts; it stays in the listing."""
+        at = bisect_left(self.starts, start)
+        if at < len(self.starts) and self.starts[at] == start and self.rows[at] == row:
+            del self.starts[at]
+            del self.rows[at]
+        self.unreferenced.add(row)
+
+
+class RemoteLogMetadataCache:
+    """Remote segments of one partition."""
+
+    __slots__ = ("_epochs", "_overlap", "_rows", "topic_id_partition")
+
+    def __init__(self, topic_id_partition: TopicIdPartition, overlap: Overlap = Overlap.KIP) -> None:
+        self.topic_id_partition = topic_id_partition
+        self._overlap = overlap
+        self._rows = SegmentRows(topic_id_partition)
+        self._epochs: dict[int, _EpochMap] = {}
+
+    def apply(self, event: SegmentMetadata | SegmentUpdate) -> Outcome:
+        """Takes one event of the metadata topic."""
+        row = self._rows.find(event.segment_id)
+        if isinstance(event, SegmentMetadata):
+            if not is_legal(None if row is None else self._rows.state(row), event.state) or event.state is not STARTED:
+                return Outcome.ILLEGAL
+            self._start(self._rows.add(event) if row is None else row)
+            return Outcome.APPLIED
+        if row is None:
+            return Outcome.UNKNOWN_SEGMENT
+        if event.state is STARTED or not is_legal(self._rows.state(row), event.state):
+            return Outcome.ILLEGAL
+        self._rows.update(row, event)
+        if event.state is FINISHED:
+            self._finish(row)
+        elif event.state is DELETE_STARTED:
+            self._hide(row)
+        else:
+            self._forget(row)
+        return Outcome.APPLIED
+
+    def _map(self, epoch: int) -> _EpochMap:
+        found = self._epochs.get(epoch)
+        if found is None:
+            found = self._epochs[epoch] = _EpochMap()
+        return found
+
+    def _start(self, row: int) -> None:
+        for epoch, _ in self._rows.epochs(row):
+            self._map(epoch).unreferenced.add(row)
+
+    def _finish(self, row: int) -> None:
+        for epoch, start in self._rows.epochs(row):
+            self._map(epoch).finish(start, self._rows.epoch_end(row, epoch), row, self._overlap)
+
+    def _hide(self, row: int) -> None:
+        for epoch, start in self._rows.epochs(row):
+            self._map(epoch).hide(start, row)
+
+    def _forget(self, row: int) -> None:
+        for epoch, _ in self._rows.epochs(row):
+            self._map(epoch).unreferenced.discard(row)
+        self._rows.remove(row)
+
+    def lookup(self, epoch: int, offset: int) -> SegmentMetadata | None:
+        """The finished segment that holds `offset` as a record of leader epoch `epoch`."""
+        epoch_map = self._epochs.get(epoch)
+        if epoch_map is None or epoch_map.highest is None or offset > epoch_map.highest:
+            return None
+        at = bisect_right(epoch_map.starts, offset) - 1
+        if at >= 0:
+            row = epoch_map.rows[at]
+            if offset <= self._rows.epoch_end(row, epoch):
+                return self._rows.get(row)
+        if self._overlap is Overlap.KAFKA or not (epoch_map.nested or epoch_map.unreferenced):
+            return None
+        return self._lookup_hidden(epoch_map, epoch, offset)
+
+    def _lookup_hidden(self, epoch_map: _EpochMap, epoch: int, offset: int) -> SegmentMetadata | None:
+        """Any other finished segment that holds the offset: the one that reaches farthest, the latest of equals."""
+        rows = self._rows
+        best: tuple[int, int, int] | None = None
+        for row in (*epoch_map.unreferenced, *(epoch_map.rows if epoch_map.nested else ())):
+            if rows.state(row) is not FINISHED:
+                continue
+            start = next(start for other, start in rows.epochs(row) if other == epoch)
+            end = rows.epoch_end(row, epoch)
+            if start <= offset <= end:
+                candidate = (end, rows.event_timestamp_ms(row), row)
+                best = candidate if best is None else max(best, candidate)
+        return None if best is None else rows.get(best[2])
+
+    def highest_offset(self, epoch: int) -> int | None:
+        """Highest offset ever finished for a leader epoch, also when its segment has been deleted since."""
+        epoch_map = self._epochs.get(epoch)
+        return None if epoch_map is None else epoch_map.highest
+
+    def segments(self) -> Iterator[SegmentMetadata]:
+        """Every segment that is not deleted, in no order."""
+        return (self._rows.get(row) for row in self._rows)
+
+    def segments_of(self, epoch: int) -> list[SegmentMetadata]:
+        """Segments with records of a leader epoch by ascending start offset, unreferenced ones (being copied, being
+        deleted, superseded) included; of equal starts the referenced one comes first.
+        """
+        epoch_map = self._epochs.get(epoch)
+        if epoch_map is None:
+            return []
+        listed = [self._rows.get(row) for row in epoch_map.rows]
+        if epoch_map.unreferenced:
+            listed.extend(self._rows.get(row) for row in sorted(epoch_map.unreferenced))
+            listed.sort(key=lambda segment: segment.start_offset)
+        return listed
+
+    def epochs(self) -> list[int]:
+        """Leader epochs that any segment ever had here, ascending."""
+        return sorted(self._epochs)
+
+    def next_with_txn_index(self, epoch: int, offset: int) -> SegmentMetadata | None:
+        """From the segment that holds (epoch, offset) on, the first one of the epoch that has a transaction index."""
+        epoch_map = self._epochs.get(epoch)
+        if epoch_map is None:
+            return None
+        rows = self._rows
+        first = max(bisect_right(epoch_map.starts, offset) - 1, 0)
+        found = next((row for row in epoch_map.rows[first:] if not rows.txn_index_empty(row)), None)
+        if self._overlap is Overlap.KIP:
+            # Records of a hidden segment may be read, so its aborted transactions count as well.
+            found = min(
+                (
+                    row
+                    for row in (*epoch_map.unreferenced, *(() if found is None else (found,)))
+                    if rows.state(row) is FINISHED
+                    and not rows.txn_index_empty(row)
+                    and (row == found or rows.epoch_end(row, epoch) >= offset)
+                ),
+                key=rows.offsets,
+                default=None,
+            )
+        return None if found is None else rows.get(found)
+
+    @property
+    def count(self) -> int:
+        """Segments known, whatever their state."""
+        return len(self._rows)
+
+    def size_bytes(self, epoch: int) -> int:
+        """Sum over the listing of a leader epoch."""
+        epoch_map = self._epochs.get(epoch)
+        if epoch_map is None:
+            return 0
+        return sum(self._rows.size_bytes(row) for row in (*epoch_map.rows, *epoch_map.unreferenced))
+
+    def finished_bytes(self) -> int:
+        """Log bytes of all finished segments, each counted once."""
+        return sum(self._rows.size_bytes(row) for row in self._rows if self._rows.state(row) is FINISHED)

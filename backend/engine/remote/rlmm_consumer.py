@@ -1,0 +1,271 @@
+"""The reading half of the topic-based metadata manager: ``__remote_log_metadata`` → caches (KIP-405; `ConsumerTask`).
+
+One task reads the metadata partitions of all hosted user partitions. A newly hosted partition makes its metadata
+partition be read from the start again; an offset kept for every user partition makes that harmless. A partition is
+ready once everything has been read that was there when it was assigned. Nothing a record contains stops the task:
+what cannot be read is logged, counted and skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from backend.engine.common.event_sink import EventSink
+from backend.engine.ports import Ports, tasks
+from backend.engine.remote.metadata_topic import METADATA_TOPIC, FetchedPartition, MetadataRecord, MetadataTopic
+from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
+from backend.protocol.codec import DecodeError
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.remote_log_metadata import PartitionDelete, decode, metadata_partition
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import PartitionDeleteState
+
+FETCH_WAIT_MS: Final = 500
+RETRY_MS: Final = 100
+RETRY_MAX_MS: Final = 2000
+# About 4 us an event: the loop is held for 2 ms at a time.
+EVENTS_PER_TURN: Final = 512
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Hosted:
+    """A user partition that this broker hosts."""
+
+    cache: RemoteLogMetadataCache
+    metadata_partition: int
+    applied_offset: int = -1
+    # End of the metadata partition when this one was assigned; None until it is known.
+    ready_at: int | None = None
+    ready: tasks.Event = field(default_factory=tasks.Event)
+
+
+class MetadataConsumer:
+    """Reads what the hosted partitions need and keeps one cache for each."""
+
+    def __init__(self, topic: MetadataTopic, partitions_count: int, ports: Ports, events: EventSink, overlap: Overlap):
+        self._topic = topic
+        self._count = partitions_count
+        self._ports = ports
+        self._events = events
+        self._overlap = overlap
+        self._hosted: dict[TopicIdPartition, _Hosted] = {}
+        self._by_target: dict[int, dict[TopicIdPartition, _Hosted]] = {}
+        # Next offset to read of every metadata partition that is being read.
+        self._positions: dict[int, int] = {}
+        self._waiting: dict[int, list[tuple[int, tasks.Future[None]]]] = {}
+        self._changed = tasks.Event()
+        self._fetching: tasks.Task[list[Sequence[FetchedPartition] | BaseException]] | None = None
+        self._closing = False
+        self.records_skipped = 0
+        """Records without a value or that no version of the format explains."""
+
+    def assign(self, added: Iterable[TopicIdPartition]) -> None:
+        """Starts to read for partitions; those hosted already are left alone."""
+        fresh = [partition for partition in added if partition not in self._hosted]
+        for partition in fresh:
+            target = metadata_partition(partition.topic_id, partition.partition, self._count)
+            hosted = _Hosted(RemoteLogMetadataCache(partition, self._overlap), target)
+            self._hosted[partition] = hosted
+            self._by_target.setdefault(target, {})[partition] = hosted
+            self._positions.pop(target, None)
+        if fresh:
+            self._interrupt()
+
+    def unassign(self, removed: Iterable[TopicIdPartition]) -> None:
+        """Forgets partitions; metadata partitions that nobody needs any more are not read on."""
+        for partition in removed:
+            hosted = self._hosted.pop(partition, None)
+            if hosted is None:
+                continue
+            target = hosted.metadata_partition
+            del self._by_target[target][partition]
+            if not self._by_target[target]:
+                del self._by_target[target]
+                self._positions.pop(target, None)
+                gone = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is not hosted here any more")
+                self._fail_waiting(target, gone)
+
+    def _interrupt(self) -> None:
+        self._changed.set()
+        if self._fetching is not None:
+            self._fetching.cancel()
+
+    def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache | None:
+        hosted = self._hosted.get(partition)
+        return None if hosted is None else hosted.cache
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        hosted = self._hosted.get(partition)
+        return hosted is not None and hosted.ready.is_set()
+
+    async def wait_ready(self, partition: TopicIdPartition, timeout_ms: float) -> bool:
+        """Whether the partition's cache has caught up, after waiting for it."""
+        hosted = self._hosted.get(partition)
+        if hosted is None:
+            return False
+        try:
+            await tasks.wait_for(hosted.ready.wait(), timeout_ms)
+        except tasks.Timeout:
+            return False
+        return True
+
+    def reads(self, target: int) -> bool:
+        """Whether a metadata partition belongs to any hosted partition."""
+        return target in self._by_target
+
+    async def wait_applied(self, target: int, offset: int, timeout_ms: float) -> None:
+        """Returns once the record at `offset` of a metadata partition has been applied here; Timeout when it is not."""
+        if self._positions.get(target, -1) > offset:
+            return
+        applied: tasks.Future[None] = tasks.future()
+        self._waiting.setdefault(target, []).append((offset, applied))
+        await tasks.wait_for(applied, timeout_ms)
+
+    async def run(self) -> None:
+        """Reads until it is cancelled."""
+        retry_ms = RETRY_MS
+        while not self._closing:
+            try:
+                settled = await self._settle()
+                if self._positions:
+                    for fetched in await self._fetch(FETCH_WAIT_MS if settled else RETRY_MS):
+                        await self._take(fetched)
+                elif settled:
+                    await self._changed.wait()
+                else:
+                    await tasks.sleep_ms(RETRY_MS)
+                retry_ms = RETRY_MS
+            except (KafkaError, OSError) as error:
+                _log.warning("Reading %s failed; next try in %d ms: %s", METADATA_TOPIC, retry_ms, error)
+                await tasks.sleep_ms(retry_ms)
+                retry_ms = min(2 * retry_ms, RETRY_MAX_MS)
+
+    async def _settle(self) -> bool:
+        """Finds out where to start and when new partitions are ready; False when some could not be asked for."""
+        self._changed.clear()
+        needed = {hosted.metadata_partition for hosted in self._hosted.values() if hosted.ready_at is None}
+        needed |= self._by_target.keys() - self._positions.keys()
+        if not needed:
+            return True
+        known = await self._topic.offsets(sorted(needed))
+        for target, held in known.items():
+            self._positions.setdefault(target, held.start)
+            for hosted in self._by_target.get(target, {}).values():
+                if hosted.ready_at is None:
+                    hosted.ready_at = held.end
+            self._note_progress(target)
+        return needed <= known.keys()
+
+    async def _fetch(self, max_wait_ms: int) -> Iterable[FetchedPartition]:
+        request = self._topic.fetch(dict(self._positions), max_wait_ms=max_wait_ms)
+        fetching = tasks.spawn(tasks.gather_settled([request]), name=f"fetch of {METADATA_TOPIC}")
+        self._fetching = fetching
+        try:
+            [fetched] = await fetching
+            if isinstance(fetched, BaseException):
+                raise fetched
+            return fetched
+        except tasks.Cancelled:
+            if self._closing or not fetching.cancelled():
+                raise
+            return ()
+        finally:
+            self._fetching = None
+
+    async def _take(self, fetched: FetchedPartition) -> None:
+        target = fetched.partition
+        if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._restart(target)
+            return
+        if fetched.error is not ErrorCode.NONE:
+            raise KafkaError(fetched.error, f"partition {target} of {METADATA_TOPIC}")
+        for applied, record in enumerate(fetched.records, start=1):
+            # A partition assigned meanwhile has set the position back: what is left of this answer comes again.
+            if target not in self._positions:
+                return
+            self._apply(target, record)
+            if applied % EVENTS_PER_TURN == 0:
+                await tasks.sleep_ms(0)
+        if target in self._positions:
+            self._positions[target] = fetched.next_offset
+            self._note_progress(target)
+
+    async def _restart(self, target: int) -> None:
+        """The metadata partition lost what we were about to read: everything it still has is read again."""
+        _log.warning(
+            "Partition %d of %s does not have the expected offset; reading it from its start", target, METADATA_TOPIC
+        )
+        self._positions.pop(target, None)
+        for hosted in self._by_target.get(target, {}).values():
+            hosted.applied_offset = -1
+        await tasks.sleep_ms(RETRY_MS)
+
+    def _apply(self, target: int, record: MetadataRecord) -> None:
+        if record.value is None:
+            self.records_skipped += 1
+            return
+        try:
+            event = decode(record.value)
+        except DecodeError as error:
+            self.records_skipped += 1
+            _log.error(
+                "Skipped record %d of %s-%d: it cannot be read: %s", record.offset, METADATA_TOPIC, target, error
+            )
+            return
+        hosted = self._hosted.get(event.topic_id_partition)
+        if hosted is None or record.offset <= hosted.applied_offset or hosted.metadata_partition != target:
+            return
+        hosted.applied_offset = record.offset
+        if isinstance(event, PartitionDelete):
+            if event.state is PartitionDeleteState.DELETE_PARTITION_FINISHED:
+                hosted.cache = RemoteLogMetadataCache(event.topic_id_partition, self._overlap)
+            return
+        outcome = hosted.cache.apply(event)
+        if outcome is not Outcome.APPLIED and hosted.ready.is_set():
+            _log.warning(
+                "Dropped %s of segment %s of %s at offset %d: %s",
+                event.state.name,
+                event.segment_id.hex(),
+                event.topic_id_partition,
+                record.offset,
+                outcome.value,
+            )
+
+    def _note_progress(self, target: int) -> None:
+        position = self._positions[target]
+        for partition, hosted in self._by_target.get(target, {}).items():
+            if not hosted.ready.is_set() and hosted.ready_at is not None and position >= hosted.ready_at:
+                hosted.ready.set()
+                _log.info("Remote log metadata of %s is ready: %d segments", partition, hosted.cache.count)
+                self._events.emit(
+                    "rlmm_ready",
+                    topic=partition.topic,
+                    topic_id=partition.topic_id,
+                    partition=partition.partition,
+                    metadata_partition=target,
+                    metadata_offset=position,
+                    segments=hosted.cache.count,
+                )
+        waiting = self._waiting.get(target)
+        if not waiting:
+            return
+        for offset, applied in waiting:
+            if offset < position and not applied.done():
+                applied.set_result(None)
+        self._waiting[target] = [(offset, applied) for offset, applied in waiting if not applied.done()]
+
+    def _fail_waiting(self, target: int, error: KafkaError) -> None:
+        for _, applied in self._waiting.pop(target, []):
+            if not applied.done():
+                applied.set_exception(error)
+
+    def close(self) -> None:
+        """Lets nothing wait any longer; the owner cancels the task."""
+        self._closing = True
+        for target in list(self._waiting):
+            self._fail_waiting(target, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker is shutting down"))

@@ -1,0 +1,249 @@
+"""Remote segments of one partition as packed rows: what ``rlmm_cache`` keeps of each.
+
+A broker knows millions of segments and looks at few of them. One row is 62 bytes in a shared buffer; with 12 bytes in
+the epoch maps of ``rlmm_cache``, 6 to 12 in the id table below and the buffers' growth margin a segment stays below
+100 bytes (objects would take 700).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import SegmentState
+
+Epochs = tuple[tuple[int, int], ...]
+
+# segment id, start, end, max timestamp, event timestamp, size, broker, first epoch, state, flags
+_ROW: Final = Struct("<16sqqqqiiiBB")
+ROW_BYTES: Final = _ROW.size
+assert ROW_BYTES == 62
+
+_RANGE: Final = Struct("<qq")
+_RANGE_AT: Final = 16
+_LONG: Final = Struct("<q")
+_EVENT_TIMESTAMP_AT: Final = 40
+_INT: Final = Struct("<i")
+_SIZE_AT: Final = 48
+_EPOCH_AT: Final = 56
+_STATE_AT: Final = 60
+_FLAGS_AT: Final = 61
+_UINT: Final = Struct("<I")
+
+_TXN_INDEX_EMPTY: Final = 1
+_MORE_EPOCHS: Final = 2  # the epochs are in the side table: several, or one that starts inside the segment
+_CUSTOM: Final = 4  # there is custom metadata in the side table
+
+_STATES: Final = tuple(SegmentState)
+_FREE: Final = 0xFF  # state of a row that holds no segment
+_TABLE_SLOTS_MIN: Final = 8
+
+
+class SegmentRows:
+    """Rows by number, and numbers by segment id. A row number stays valid until the row is removed."""
+
+    __slots__ = ("_count", "_custom", "_epochs", "_free", "_partition", "_rows", "_table")
+
+    def __init__(self, partition: TopicIdPartition) -> None:
+        self._partition = partition
+        self._rows = bytearray()
+        self._count = 0
+        self._free: list[int] = []
+        # Open addressing by the first four bytes of the (random) segment id; a slot holds row + 1, 0 is empty.
+        self._table = array("I", bytes(4 * _TABLE_SLOTS_MIN))
+        self._epochs: dict[int, Epochs] | None = None
+        self._custom: dict[int, bytes] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        """Numbers of the rows that hold a segment."""
+        rows = self._rows
+        for row in range(len(rows) // ROW_BYTES):
+            if rows[row * ROW_BYTES + _STATE_AT] != _FREE:
+                yield row
+
+    def find(self, segment_id: bytes) -> int | None:
+        """Row of a segment."""
+        slot = self._slot_of(segment_id)
+        held = self._table[slot]
+        return held - 1 if held else None
+
+    def add(self, metadata: SegmentMetadata) -> int:
+        """Stores a segment that is not there yet and returns its row."""
+        if (self._count + 1) * 3 > len(self._table) * 2:
+            self._grow_table()
+        flags = _TXN_INDEX_EMPTY if metadata.txn_index_empty else 0
+        epochs = metadata.segment_leader_epochs
+        if len(epochs) > 1 or epochs[0][1] != metadata.start_offset:
+            flags |= _MORE_EPOCHS
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = len(self._rows) // ROW_BYTES
+            self._rows += bytes(ROW_BYTES)
+        _ROW.pack_into(
+            self._rows,
+            row * ROW_BYTES,
+            metadata.segment_id,
+            metadata.start_offset,
+            metadata.end_offset,
+            metadata.max_timestamp_ms,
+            metadata.event_timestamp_ms,
+            metadata.segment_size_bytes,
+            metadata.broker_id,
+            epochs[0][0],
+            metadata.state,
+            flags,
+        )
+        if flags & _MORE_EPOCHS:
+            if self._epochs is None:
+                self._epochs = {}
+            self._epochs[row] = epochs
+        self._set_custom(row, metadata.custom_metadata)
+        self._table[self._slot_of(metadata.segment_id)] = row + 1
+        self._count += 1
+        return row
+
+    def update(self, row: int, update: SegmentUpdate) -> None:
+        """Replaces broker, event timestamp, custom metadata and state; the rest of a segment never changes."""
+        at = row * ROW_BYTES
+        values = _ROW.unpack_from(self._rows, at)
+        _ROW.pack_into(
+            self._rows,
+            at,
+            *values[:4],
+            update.event_timestamp_ms,
+            values[5],
+            update.broker_id,
+            values[7],
+            update.state,
+            values[9],
+        )
+        self._set_custom(row, update.custom_metadata)
+
+    def remove(self, row: int) -> None:
+        """Forgets a segment; its row will be used again."""
+        at = row * ROW_BYTES
+        self._clear_slot(self._slot_of(bytes(self._rows[at : at + 16])))
+        if self._rows[at + _FLAGS_AT] & _MORE_EPOCHS and self._epochs is not None:
+            del self._epochs[row]
+        self._set_custom(row, None)
+        self._rows[at : at + ROW_BYTES] = bytes(ROW_BYTES)
+        self._rows[at + _STATE_AT] = _FREE
+        self._free.append(row)
+        self._count -= 1
+
+    def get(self, row: int) -> SegmentMetadata:
+        """The segment as a value."""
+        segment_id, start, end, max_ts, event_ts, size, broker, epoch, state, flags = _ROW.unpack_from(
+            self._rows, row * ROW_BYTES
+        )
+        more = self._epochs[row] if flags & _MORE_EPOCHS and self._epochs is not None else ((epoch, start),)
+        custom = self._custom[row] if flags & _CUSTOM and self._custom is not None else None
+        return SegmentMetadata(
+            topic_id_partition=self._partition,
+            segment_id=segment_id,
+            start_offset=start,
+            end_offset=end,
+            broker_id=broker,
+            max_timestamp_ms=max_ts,
+            event_timestamp_ms=event_ts,
+            segment_leader_epochs=more,
+            segment_size_bytes=size,
+            custom_metadata=custom,
+            state=_STATES[state],
+            txn_index_empty=bool(flags & _TXN_INDEX_EMPTY),
+        )
+
+    def state(self, row: int) -> SegmentState:
+        return _STATES[self._rows[row * ROW_BYTES + _STATE_AT]]
+
+    def offsets(self, row: int) -> tuple[int, int]:
+        """First and last offset of the segment."""
+        start, end = _RANGE.unpack_from(self._rows, row * ROW_BYTES + _RANGE_AT)
+        return start, end
+
+    def size_bytes(self, row: int) -> int:
+        (size,) = _INT.unpack_from(self._rows, row * ROW_BYTES + _SIZE_AT)
+        return int(size)
+
+    def event_timestamp_ms(self, row: int) -> int:
+        (timestamp,) = _LONG.unpack_from(self._rows, row * ROW_BYTES + _EVENT_TIMESTAMP_AT)
+        return int(timestamp)
+
+    def txn_index_empty(self, row: int) -> bool:
+        return bool(self._rows[row * ROW_BYTES + _FLAGS_AT] & _TXN_INDEX_EMPTY)
+
+    def epochs(self, row: int) -> Epochs:
+        """(leader epoch, first offset) pairs of the segment, ascending."""
+        at = row * ROW_BYTES
+        if self._rows[at + _FLAGS_AT] & _MORE_EPOCHS and self._epochs is not None:
+            return self._epochs[row]
+        (epoch,) = _INT.unpack_from(self._rows, at + _EPOCH_AT)
+        return ((epoch, self.offsets(row)[0]),)
+
+    def epoch_end(self, row: int, epoch: int) -> int:
+        """Last offset that the segment holds of a leader epoch of its own."""
+        if self._rows[row * ROW_BYTES + _FLAGS_AT] & _MORE_EPOCHS and self._epochs is not None:
+            for other, start in self._epochs[row]:
+                if other > epoch:
+                    return start - 1
+        return self.offsets(row)[1]
+
+    def _set_custom(self, row: int, custom: bytes | None) -> None:
+        flags_at = row * ROW_BYTES + _FLAGS_AT
+        if custom is not None:
+            if self._custom is None:
+                self._custom = {}
+            self._custom[row] = custom
+            self._rows[flags_at] |= _CUSTOM
+        elif self._rows[flags_at] & _CUSTOM and self._custom is not None:
+            del self._custom[row]
+            self._rows[flags_at] &= ~_CUSTOM & 0xFF
+
+    def _slot_of(self, segment_id: bytes) -> int:
+        """Slot that holds the segment, or the empty one where it belongs."""
+        table, rows = self._table, self._rows
+        mask = len(table) - 1
+        (hash_,) = _UINT.unpack_from(segment_id)
+        slot = int(hash_) & mask
+        while held := table[slot]:
+            at = (held - 1) * ROW_BYTES
+            if rows[at : at + 16] == segment_id:
+                break
+            slot = (slot + 1) & mask
+        return slot
+
+    def _home(self, held: int, mask: int) -> int:
+        (hash_,) = _UINT.unpack_from(self._rows, (held - 1) * ROW_BYTES)
+        return int(hash_) & mask
+
+    def _clear_slot(self, slot: int) -> None:
+        """Empties a slot and moves up what linear probing had put behind it."""
+        table = self._table
+        mask = len(table) - 1
+        gap = probe = slot
+        table[gap] = 0
+        while held := table[probe := (probe + 1) & mask]:
+            if (probe - self._home(held, mask)) & mask >= (probe - gap) & mask:
+                table[gap], table[probe] = held, 0
+                gap = probe
+
+    def _grow_table(self) -> None:
+        old = self._table
+        slots = len(old) * 2
+        mask = slots - 1
+        table = array("I", bytes(4 * slots))
+        for held in old:
+            if held:
+                slot = self._home(held, mask)
+                while table[slot]:
+                    slot = (slot + 1) & mask
+                table[slot] = held
+        self._table = table
