@@ -1,0 +1,258 @@
+"""A follower's fetching of one partition: where it stands, and what each answer of the leader means.
+
+Pure. `fetcher` keeps one `FetchState` per partition, asks `decide` about every row of a Fetch response, carries the
+decision out and records the result with the functions below. A decision that needs more questions to the leader or to
+the remote tier (OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE) is planned by `tier_state`.
+
+Kafka's fetcher knows TRUNCATING and FETCHING and keeps the rest in its head; here the phase that a person sees is part
+of the state (`backend.tiering.phases`). A phase that follows failures stays until something succeeds, so that a retry
+each second does not look like progress. Facts: `AbstractFetcherThread`, `ReplicaFetcherThread` (KIP-101, KIP-279,
+KIP-320, KIP-405).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from backend.protocol.errors import ErrorCode
+from backend.tiering.phases import FollowerPhase
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Where a leader epoch ends: `end_offset` is the first offset after it. -1 and -1: undefined."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchState:
+    """Position and phase of one follower partition.
+
+    `resume_ms` (monotonic) is when a delayed partition may be asked for again; `busy` means that a plan of `tier_state`
+    runs; both keep it out of fetches. `last_fetched_epoch` is -1 for a log without epochs.
+    """
+
+    fetch_offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    truncating: bool
+    phase: FollowerPhase
+    since_ms: int
+    lag: int | None = None
+    target_offset: int = UNDEFINED_OFFSET
+    evidence: str = ""
+    attempts: int = 0
+    resume_ms: float | None = None
+    busy: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.phase is FollowerPhase.FAILED
+
+    def is_ready(self, now_ms: float) -> bool:
+        """Whether the next Fetch may ask for this partition (monotonic time)."""
+        return (
+            not self.busy
+            and not self.truncating
+            and self.phase is not FollowerPhase.FAILED
+            and (self.resume_ms is None or self.resume_ms <= now_ms)
+        )
+
+    def matches(self, fetch_offset: int, leader_epoch: int) -> bool:
+        """Whether an answer to a question asked with these values still concerns this state."""
+        return self.fetch_offset == fetch_offset and self.leader_epoch == leader_epoch
+
+
+def initial_state(
+    *, log_end_offset: int, high_watermark: int, latest_epoch: int | None, leader_epoch: int, wall_ms: int
+) -> FetchState:
+    """Where a follower begins under a leader epoch. Without epochs only what is below the high watermark is trusted."""
+    if latest_epoch is None:
+        return FetchState(
+            high_watermark, leader_epoch, UNDEFINED_EPOCH, True, FollowerPhase.TRUNCATING, wall_ms,
+            evidence=f"no leader epochs on disk: cut back to the high watermark {high_watermark}",
+        )  # fmt: skip
+    return FetchState(log_end_offset, leader_epoch, latest_epoch, False, FollowerPhase.FETCHING, wall_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a Fetch response says about one partition, without its records."""
+
+    error: ErrorCode
+    high_watermark: int = UNDEFINED_OFFSET
+    log_start_offset: int = UNDEFINED_OFFSET
+    diverging: EpochEnd | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append what came and take over high watermark and log start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Our log left the leader's at or before the end of this epoch."""
+
+    leader: EpochEnd
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveOutOfRange:
+    """Find out where to go on: `tier_state.out_of_range`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveTiered:
+    """The leader has our offset only in the remote tier: `tier_state.moved_to_tiered_storage`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Ask again after the back-off."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Ask no more until new metadata arrives."""
+
+    reason: str
+
+
+Decision = Append | Truncate | ResolveOutOfRange | ResolveTiered | Retry | Fail
+
+_APPEND: Final = Append()
+_OUT_OF_RANGE: Final = ResolveOutOfRange()
+_TIERED: Final = ResolveTiered()
+
+
+def decide(state: FetchState, row: Row, *, request_leader_epoch: int, log_end_offset: int) -> Decision:
+    """What to do about a row that `matches` the state."""
+    match row.error:
+        case ErrorCode.NONE:
+            if row.diverging is not None:
+                return Truncate(row.diverging)
+            if state.fetch_offset != log_end_offset:
+                return Fail(f"the log ends at {log_end_offset}, but offset {state.fetch_offset} was asked for")
+            return _APPEND
+        case ErrorCode.OFFSET_OUT_OF_RANGE:
+            return _OUT_OF_RANGE
+        case ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            return _TIERED
+        case ErrorCode.FENCED_LEADER_EPOCH if request_leader_epoch == state.leader_epoch:
+            return Fail(f"the leader has a newer epoch than {state.leader_epoch}; waiting for its metadata")
+        case _:
+            return Retry(f"the leader answered {row.error.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class TruncationPoint:
+    """Where to cut; not `complete` when the next answer may show an earlier divergence."""
+
+    offset: int
+    complete: bool
+
+
+def truncation_point(
+    leader: EpochEnd, *, fetch_offset: int, log_end_offset: int, own: EpochEnd | None
+) -> TruncationPoint:
+    """Where our log still agrees with the leader's; `own` is our end of the leader's epoch, None when there is none."""
+    if leader.end_offset == UNDEFINED_OFFSET:
+        return TruncationPoint(fetch_offset, True)
+    if leader.epoch == UNDEFINED_EPOCH or own is None or own.end_offset == UNDEFINED_OFFSET:
+        return TruncationPoint(min(leader.end_offset, log_end_offset), True)
+    if own.epoch != leader.epoch:
+        return TruncationPoint(min(own.end_offset, log_end_offset), False)
+    return TruncationPoint(min(own.end_offset, leader.end_offset, log_end_offset), True)
+
+
+def _in_phase(state: FetchState, phase: FollowerPhase, wall_ms: int) -> FetchState:
+    return state if state.phase is phase else replace(state, phase=phase, since_ms=wall_ms)
+
+
+def progressed(
+    state: FetchState, *, next_offset: int, last_epoch: int, lag: int | None, in_isr: bool, wall_ms: int
+) -> FetchState:
+    """A fetch succeeded, with or without records: the log ends at `next_offset` now."""
+    phase = FollowerPhase.IN_SYNC if in_isr else FollowerPhase.FETCHING
+    if (
+        state.fetch_offset == next_offset
+        and state.last_fetched_epoch == last_epoch
+        and state.lag == lag
+        and state.phase is phase
+        and state.attempts == 0
+    ):
+        return state
+    return FetchState(
+        next_offset,
+        state.leader_epoch,
+        last_epoch,
+        False,
+        phase,
+        state.since_ms if state.phase is phase else wall_ms,
+        lag,
+    )
+
+
+def moved(
+    state: FetchState, *, offset: int, last_epoch: int, lag: int | None, evidence: str, wall_ms: int
+) -> FetchState:
+    """The log was cut or replaced and now ends at `offset`: fetch from there."""
+    return _in_phase(
+        replace(
+            state, fetch_offset=offset, last_fetched_epoch=last_epoch, truncating=False, lag=lag,
+            target_offset=offset, evidence=evidence, attempts=0, resume_ms=None, busy=False,
+        ),
+        FollowerPhase.FETCHING,
+        wall_ms,
+    )  # fmt: skip
+
+
+def truncating(state: FetchState, *, target_offset: int, evidence: str, wall_ms: int) -> FetchState:
+    """About to cut the log back."""
+    return _in_phase(replace(state, target_offset=target_offset, evidence=evidence), FollowerPhase.TRUNCATING, wall_ms)
+
+
+def planning(state: FetchState) -> FetchState:
+    """A plan of `tier_state` starts; the phase stays until the plan knows its target."""
+    return replace(state, busy=True, resume_ms=None)
+
+
+def building(state: FetchState, *, target_offset: int, evidence: str, wall_ms: int) -> FetchState:
+    """The plan knows its target and reads the remote tier. After failures the phase keeps showing them."""
+    noted = replace(state, target_offset=target_offset, evidence=evidence if state.attempts == 0 else state.evidence)
+    return noted if state.attempts else _in_phase(noted, FollowerPhase.BUILDING_REMOTE_AUX, wall_ms)
+
+
+def delayed(state: FetchState, reason: str, *, resume_ms: float, wall_ms: int, waiting: bool = False) -> FetchState:
+    """An attempt failed: nothing until `resume_ms`. `waiting`: only remote log metadata has to catch up."""
+    phase = FollowerPhase.WAITING_FOR_METADATA if waiting else FollowerPhase.DELAYED
+    return _in_phase(
+        replace(state, evidence=reason, attempts=state.attempts + 1, resume_ms=resume_ms, busy=False), phase, wall_ms
+    )
+
+
+def failed(state: FetchState, reason: str, *, wall_ms: int) -> FetchState:
+    """No retry can help before new metadata."""
+    return _in_phase(
+        replace(state, evidence=reason, attempts=state.attempts + 1, resume_ms=None, busy=False),
+        FollowerPhase.FAILED,
+        wall_ms,
+    )
+
+
+def with_isr(state: FetchState, *, in_isr: bool, wall_ms: int) -> FetchState:
+    """Metadata says whether we are in the ISR; only a healthy partition's phase follows it."""
+    if in_isr and state.phase is FollowerPhase.FETCHING:
+        return _in_phase(state, FollowerPhase.IN_SYNC, wall_ms)
+    if not in_isr and state.phase is FollowerPhase.IN_SYNC:
+        return _in_phase(state, FollowerPhase.FETCHING, wall_ms)
+    return state
