@@ -1,0 +1,72 @@
+"""Whether a broker's dynamic settings may be changed so (DynamicBrokerConfig); refused ones answer INVALID_REQUEST."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from backend.engine.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Scope, resolve_broker
+from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
+from backend.protocol.errors import ErrorCode, KafkaError
+
+# Pools that grow and shrink step by step: a change to less than half or more than double is refused.
+POOL_SIZES: Final = frozenset(
+    {
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+    }
+)
+
+
+def check_broker_settings(
+    image: MetadataImage, config: BrokerConfig, broker: str, changes: Mapping[str, str | None]
+) -> None:
+    """KafkaError INVALID_REQUEST unless every change (None deletes) may be made while brokers run.
+
+    `broker` is an id, or empty for the cluster-wide default. Names this engine does not know are let through, as Kafka
+    does for settings of plug-ins.
+    """
+    read_only = [name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].scope is Scope.READ_ONLY]
+    if read_only:
+        raise _refused(f"Cannot update these configs dynamically: {', '.join(sorted(read_only))}")
+    if broker == CLUSTER_DEFAULT:
+        own = [name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].scope is Scope.PER_BROKER]
+        if own:
+            raise _refused(f"Cannot update these configs at default cluster level: {', '.join(sorted(own))}")
+    for name, text in changes.items():
+        if text is not None and name in BROKER_SETTINGS:
+            _check_value(image, config, broker, name, text)
+
+
+def _check_value(image: MetadataImage, config: BrokerConfig, broker: str, name: str, text: str) -> None:
+    setting = BROKER_SETTINGS[name]
+    try:
+        value = setting.parse(text)
+    except ConfigError as error:
+        raise _refused(str(error)) from None
+    if name in POOL_SIZES and isinstance(value, int):
+        current = resolve_broker(
+            setting,
+            broker=image.config(BROKER_RESOURCE, broker or str(config.id)),
+            cluster=image.config(BROKER_RESOURCE, CLUSTER_DEFAULT),
+            static=config.originals,
+        )
+        size = int(current.value or 0)
+        if value < size // 2:
+            raise _refused(
+                f"Dynamic thread count update validation failed for {name}={text}: value should be at least"
+                f" half the current value {size}"
+            )
+        if value > size * 2:
+            raise _refused(
+                f"Dynamic thread count update validation failed for {name}={text}: value should not be"
+                f" greater than double the current value {size}"
+            )
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,43 @@
+"""What a command gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.messages import Message
+
+R = TypeVar("R")
+
+# QuorumController.MAX_RECORDS_PER_USER_OP: one request may not fill the log of the whole cluster.
+RECORDS_PER_COMMAND_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[R]):
+    """Records to write, in order and all or none, and the answer to send once they are committed."""
+
+    records: tuple[Message, ...]
+    response: R
+
+
+def outcome(records: Sequence[Message], response: R) -> Outcome[R]:
+    """An outcome; POLICY_VIOLATION when the command would write too many records at once."""
+    if len(records) > RECORDS_PER_COMMAND_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The request would write {len(records)} metadata records; at most {RECORDS_PER_COMMAND_MAX} are allowed"
+            " at once, so split it",
+        )
+    return Outcome(tuple(records), response)
+
+
+def same_names(items: Sequence[Any]) -> set[str]:
+    """Names that occur more than once among items with a `name`."""
+    seen: set[str] = set()
+    twice: set[str] = set()
+    for item in items:
+        (twice if item.name in seen else seen).add(item.name)
+    return twice

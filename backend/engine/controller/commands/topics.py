@@ -1,0 +1,237 @@
+"""CreateTopics and DeleteTopics → TopicRecord, ConfigRecord, PartitionRecord, RemoveTopicRecord (KIP-4, KIP-516)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.commands.assignments import check_assignment, new_partition_record
+from backend.engine.controller.commands.configs import SET, alter_resource
+from backend.engine.controller.commands.outcome import Outcome, outcome, same_names
+from backend.engine.controller.commands.placement import Choose, ReplicaPlacer
+from backend.engine.controller.commands.topic_settings import resolved_topic_settings
+from backend.engine.controller.image import TOPIC_RESOURCE, MetadataImage
+from backend.engine.controller.topic_names import CLUSTER_METADATA, collision_key, name_problem
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.messages import Message
+from backend.tiering.ids import ZERO_UUID
+
+USE_DEFAULT: Final = -1
+_Topics = m.CreateTopicsRequest.Topics
+_Created = m.CreateTopicsResponse.Topics
+
+
+def create_topics(
+    image: MetadataImage,
+    request: m.CreateTopicsRequest,
+    config: BrokerConfig,
+    *,
+    new_topic_id: Callable[[], bytes],
+    choose: Choose,
+) -> Outcome[m.CreateTopicsResponse]:
+    """Topics that are legal and new are created, the others answered with their error.
+
+    `config` is the controller's own: it gives default partition count, replication factor and topic settings.
+    """
+    twice = same_names(request.topics)
+    collisions = _collisions(image)
+    records: list[Message] = []
+    response = m.CreateTopicsResponse()
+    for topic in request.topics:
+        if topic.name in twice:
+            continue
+        try:
+            _check_name(image, collisions, topic.name)
+            new, answer = _create(image, topic, config, new_topic_id, choose)
+        except KafkaError as error:
+            response.topics.append(_refused(topic.name, error.code, error.message))
+            continue
+        records += new
+        response.topics.append(answer)
+    for name in sorted(twice):
+        response.topics.append(_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+    return outcome([] if request.validate_only else records, response)
+
+
+def _refused(name: str, code: ErrorCode, message: str) -> _Created:
+    return _Created(name=name, error_code=code, error_message=message, configs=[])
+
+
+def _collisions(image: MetadataImage) -> dict[str, str]:
+    return {key: name for name in image.topic_ids if (key := collision_key(name)) is not None}
+
+
+def _check_name(image: MetadataImage, collisions: dict[str, str], name: str) -> None:
+    if name == CLUSTER_METADATA:
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    if name in image.topic_ids:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if (problem := name_problem(name)) is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    if (other := collisions.get(collision_key(name) or "")) is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _create(
+    image: MetadataImage, topic: _Topics, config: BrokerConfig, new_topic_id: Callable[[], bytes], choose: Choose
+) -> tuple[list[Message], _Created]:
+    settings = {one.name: one.value for one in topic.configs}
+    if empty := [name for name, value in settings.items() if value is None]:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(sorted(empty))}"
+        )
+    config_records = alter_resource(
+        image, config, TOPIC_RESOURCE, topic.name, {name: (SET, value) for name, value in settings.items()}
+    )
+    topic_id = new_topic_id()
+    if topic.assignments:
+        partitions = _assigned_partitions(image, topic, topic_id)
+    else:
+        partitions = _placed_partitions(image, topic, topic_id, config, choose)
+    records: list[Message] = [m.TopicRecord(name=topic.name, topic_id=topic_id), *config_records, *partitions]
+    return records, _created(image, topic, topic_id, partitions, config)
+
+
+def _assigned_partitions(image: MetadataImage, topic: _Topics, topic_id: bytes) -> list[m.PartitionRecord]:
+    if topic.replication_factor != USE_DEFAULT:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.num_partitions != USE_DEFAULT:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    partitions: dict[int, m.PartitionRecord] = {}
+    replication_factor: int | None = None
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in partitions:
+            raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
+        check_assignment(image, assignment.broker_ids, replication_factor)
+        replication_factor = len(assignment.broker_ids)
+        record = new_partition_record(image, topic_id, index, assignment.broker_ids)
+        if record is None:
+            raise _bad_assignment(
+                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in"
+                " controlled shutdown."
+            )
+        partitions[index] = record
+    if set(partitions) != set(range(len(partitions))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    return [partitions[index] for index in range(len(partitions))]
+
+
+def _placed_partitions(
+    image: MetadataImage, topic: _Topics, topic_id: bytes, config: BrokerConfig, choose: Choose
+) -> list[m.PartitionRecord]:
+    if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < USE_DEFAULT or topic.num_partitions == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0, or -1 to use the default value."
+        )
+    count = config.num_partitions if topic.num_partitions == USE_DEFAULT else topic.num_partitions
+    factor = config.default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
+    try:
+        return place_partitions(image, topic_id, 0, count, factor, choose)
+    except KafkaError as error:
+        raise KafkaError(error.code, f"Unable to replicate the partition {factor} time(s): {error.message}") from None
+
+
+def place_partitions(
+    image: MetadataImage, topic_id: bytes, first: int, count: int, replication_factor: int, choose: Choose
+) -> list[m.PartitionRecord]:
+    """Records of `count` new partitions from index `first` on; KafkaError INVALID_REPLICATION_FACTOR."""
+    placer = ReplicaPlacer(image.brokers.values(), choose)
+    records = []
+    for index, replicas in enumerate(placer.place(count, replication_factor), first):
+        record = new_partition_record(image, topic_id, index, replicas)
+        if record is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
+            )
+        records.append(record)
+    return records
+
+
+def _created(
+    image: MetadataImage,
+    topic: _Topics,
+    topic_id: bytes,
+    partitions: Sequence[m.PartitionRecord],
+    config: BrokerConfig,
+) -> _Created:
+    overrides = {one.name: one.value for one in topic.configs if one.value is not None}
+    resolved = resolved_topic_settings(image, config, overrides)
+    return _Created(
+        name=topic.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=[
+            _Created.Configs(
+                name=name,
+                value=None if one.setting.sensitive else one.value,
+                read_only=False,
+                config_source=one.source,
+                is_sensitive=one.setting.sensitive,
+            )
+            for name, one in sorted(resolved.items())
+        ],
+    )
+
+
+def delete_topics(
+    image: MetadataImage, request: m.DeleteTopicsRequest, config: BrokerConfig, version: int
+) -> Outcome[m.DeleteTopicsResponse]:
+    """By name, or from version 6 on by id."""
+    if not config.delete_topic_enable:
+        code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+        raise KafkaError(code, "Topics cannot be deleted here: delete.topic.enable is false")
+    wanted = [(one.name, bytes(one.topic_id)) for one in request.topics]
+    if version < 6:
+        wanted = [(name, ZERO_UUID) for name in request.topic_names]
+    records: list[Message] = []
+    response = m.DeleteTopicsResponse()
+    for name, topic_id in dict.fromkeys(wanted):
+        answer = m.DeleteTopicsResponse.Responses(name=name, topic_id=topic_id, error_message=None)
+        response.responses.append(answer)
+        try:
+            if wanted.count((name, topic_id)) > 1:
+                what = "topic name" if topic_id == ZERO_UUID else "topic id"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {what}.")
+            answer.name, answer.topic_id = _existing(image, name, topic_id)
+            records.append(m.RemoveTopicRecord(topic_id=answer.topic_id))
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+    # The same topic by name and by id is one deletion.
+    unique = {bytes(record.topic_id): record for record in records if isinstance(record, m.RemoveTopicRecord)}
+    return outcome(list(unique.values()), response)
+
+
+def _existing(image: MetadataImage, name: str | None, topic_id: bytes) -> tuple[str, bytes]:
+    if topic_id != ZERO_UUID:
+        if name is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        topic = image.topics.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        return topic.name, topic_id
+    if name is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    found = image.topic_ids.get(name)
+    if found is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    return name, found
+
+
+def _bad_assignment(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
