@@ -1,8 +1,8 @@
 """Values of `__cluster_metadata` (KIP-500): a frame around each metadata record, in the log and in snapshots.
 
-The frame is three unsigned varints, frame version 1, record type and record version, in front of the record; nothing may
-follow it (`MetadataRecordSerde`). A type or version that Kafka 4.3 does not know is handed back as such, so that a
-reader can count and name it instead of stopping.
+The frame is three unsigned varints, frame version 1, record type and record version, in front of the record; nothing
+may follow it (`MetadataRecordSerde`). A type or version that Kafka 4.3 does not know is handed back as such, so that
+a reader can count and name it instead of stopping.
 """
 
 from dataclasses import dataclass
