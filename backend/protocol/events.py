@@ -1,4 +1,4 @@
-"""Values of `__ebbline_events`: what a broker's parts tell about their own state, for the observer of the control plane.
+"""Values of `__ebbline_events`: what a broker's parts tell about their own state, for the control plane's observer.
 
 A value is one JSON object in UTF-8. All have `v` (format, 1), `type`, `broker`, `at_ms`, `topic`, `topic_id` (Kafka's
 text of the uuid) and `partition`; each type adds the fields of its class below under their own names. The record's key
@@ -101,6 +101,7 @@ class LeaderEvent(_Event):
 
 EbblineEvent = PhaseEvent | AuxStateEvent | RlmmReadyEvent | CopyEvent | DeleteEvent | LeaderEvent
 
+_EVIDENCE: Final = Mapping[str, Any] | None
 _CLASSES: Final[Mapping[str, Any]] = {cls.type: cls for cls in get_args(EbblineEvent)}
 _UUIDS: Final = frozenset({"topic_id", "segment_id"})
 
@@ -141,13 +142,16 @@ def encode(event: EbblineEvent) -> bytes:
     except (TypeError, ValueError) as error:
         raise EncodeError(f"{event.type} event of {event.topic}-{event.partition} is not JSON: {error}") from error
     if len(data) > VALUE_BYTES_MAX:
-        raise EncodeError(
-            f"{event.type} event of {event.topic}-{event.partition} has {len(data)} bytes, {VALUE_BYTES_MAX} are allowed"
-        )
+        where = f"{event.type} event of {event.topic}-{event.partition}"
+        raise EncodeError(f"{where} has {len(data)} bytes, {VALUE_BYTES_MAX} are allowed")
     return data
 
 
-_INT_FIELDS: Final = frozenset({"broker", "at_ms", "partition"})
+def _fits(value: Any, annotation: Any) -> bool:
+    """Whether a value has the type of its field; JSON's true and false are no numbers."""
+    if annotation == _EVIDENCE:
+        return value is None or isinstance(value, dict)
+    return isinstance(value, annotation) and (not isinstance(value, bool) or annotation is bool)
 
 
 def decode(value: bytes | bytearray | memoryview | None) -> EbblineEvent:
@@ -173,6 +177,7 @@ def decode(value: bytes | bytearray | memoryview | None) -> EbblineEvent:
         made: EbblineEvent = cls(**arguments)
     except (TypeError, ValueError) as error:
         raise DecodeError(f"{row['type']} event does not fit: {error}") from error
-    if not isinstance(made.topic, str) or any(type(getattr(made, name)) is not int for name in _INT_FIELDS):
-        raise DecodeError(f"{row['type']} event does not say where or when")
+    for field in fields(made):
+        if not _fits(getattr(made, field.name), field.type):
+            raise DecodeError(f"{row['type']} event has {field.name} {getattr(made, field.name)!r:.80}")
     return made
