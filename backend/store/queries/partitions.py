@@ -1,0 +1,234 @@
+"""Reads of the Partitions and Partition pages: where the data of each partition lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, and_, func, select
+
+from backend.store import tables as t
+from backend.tiering.segment_state import SegmentState
+
+ROWS_MAX: Final = 20_000  # twice the largest cluster the pages are built for
+SEGMENTS_MAX: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """The latest facts of one partition; None: not known, ``error`` says why. ``ledger_*``: None: no event yet."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    tiered: bool
+    log_start_offset: int | None
+    local_log_start_offset: int | None
+    latest_tiered_offset: int | None
+    earliest_pending_upload_offset: int | None
+    high_watermark: int | None
+    log_end_offset: int | None
+    local_log_bytes: int | None
+    remote_log_bytes: int | None
+    adding_replicas: list[int] | None
+    removing_replicas: list[int] | None
+    error: str | None
+    changed_ms: int
+    sampled_ms: int
+    ledger_segments: int | None
+    ledger_bytes: int | None
+    ledger_open_copies: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    """The latest facts of one replica; None: not known, ``error`` says why."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    role: str
+    in_isr: bool
+    log_start_offset: int | None
+    local_log_start_offset: int | None
+    latest_tiered_offset: int | None
+    log_end_offset: int | None
+    local_log_bytes: int | None
+    phase: str | None
+    phase_since_ms: int | None
+    phase_source: str | None
+    leader_epochs: list[list[int]] | None
+    log_dir: str | None
+    evidence: Any
+    error: str | None
+    changed_ms: int
+    sampled_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """A remote segment of the ledger. Offsets half-open: ``[start_offset, next_offset)``."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    segment_id: str
+    start_offset: int
+    next_offset: int
+    state: SegmentState
+    segment_size_bytes: int
+    max_timestamp_ms: int
+    leader_epochs: list[list[int]]
+    copy_broker_id: int
+    broker_id: int
+    copy_started_ms: int
+    copy_finished_ms: int | None
+    delete_started_ms: int | None
+    delete_finished_ms: int | None
+    last_event_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPoint:
+    """Offsets of a partition at one moment."""
+
+    sampled_ms: int
+    leader: int
+    leader_epoch: int
+    log_start_offset: int | None
+    local_log_start_offset: int | None
+    latest_tiered_offset: int | None
+    earliest_pending_upload_offset: int | None
+    high_watermark: int | None
+    log_end_offset: int | None
+
+
+def partitions(connection: Connection, cluster_id: str, *, tiered_only: bool = True) -> list[PartitionRow]:
+    """All partitions (at most 20,000) by name, with what the ledger says of their remote part."""
+    query = _partitions(cluster_id)
+    if tiered_only:
+        query = query.where(t.partition_current.c.tiered)
+    query = query.order_by(t.partition_current.c.topic, t.partition_current.c.partition).limit(ROWS_MAX)
+    return [PartitionRow(**row._mapping) for row in connection.execute(query)]
+
+
+def partition(connection: Connection, cluster_id: str, topic: str, partition_: int) -> PartitionRow | None:
+    """One partition; None when it is not known."""
+    table = t.partition_current
+    query = _partitions(cluster_id).where(table.c.topic == topic, table.c.partition == partition_)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else PartitionRow(**row._mapping)
+
+
+def replicas(
+    connection: Connection, cluster_id: str, topic: str | None = None, partition_: int | None = None
+) -> list[ReplicaRow]:
+    """Replicas of the cluster (at most 60,000), of a topic or of one partition; the leader first."""
+    table = t.replica_current
+    query = select(*(column for column in table.c if column.name != "cluster_id")).where(
+        table.c.cluster_id == cluster_id
+    )
+    if topic is not None:
+        query = query.where(table.c.topic == topic)
+    if partition_ is not None:
+        query = query.where(table.c.partition == partition_)
+    # "leader" sorts after "follower".
+    query = query.order_by(table.c.topic, table.c.partition, table.c.role.desc(), table.c.broker_id)
+    return [ReplicaRow(**row._mapping) for row in connection.execute(query.limit(3 * ROWS_MAX))]
+
+
+def segments(
+    connection: Connection,
+    cluster_id: str,
+    topic: str,
+    partition_: int,
+    *,
+    topic_id: str | None = None,
+    states: Iterable[SegmentState] = (
+        SegmentState.COPY_SEGMENT_STARTED,
+        SegmentState.COPY_SEGMENT_FINISHED,
+        SegmentState.DELETE_SEGMENT_STARTED,
+    ),
+    limit: int = SEGMENTS_MAX,
+) -> list[SegmentRow]:
+    """The ledger of one partition in offset order, the newest ``limit`` segments.
+
+    Without ``topic_id`` also segments of an earlier topic of that name.
+    """
+    table = t.segment
+    query = _segments(cluster_id).where(
+        table.c.topic == topic, table.c.partition == partition_, table.c.state.in_([int(state) for state in states])
+    )
+    if topic_id is not None:
+        query = query.where(table.c.topic_id == topic_id)
+    query = query.order_by(table.c.start_offset.desc(), table.c.copy_started_ms.desc()).limit(limit)
+    return [_segment(row._mapping) for row in connection.execute(query)][::-1]
+
+
+def open_segments(connection: Connection, cluster_id: str, limit: int = 500) -> list[SegmentRow]:
+    """Copies and deletions that have begun and not ended, the one that waits longest first."""
+    table = t.segment
+    query = _segments(cluster_id).where(t.OPEN_SEGMENT).order_by(table.c.last_event_ms).limit(limit)
+    return [_segment(row._mapping) for row in connection.execute(query)]
+
+
+def offset_history(
+    connection: Connection, cluster_id: str, topic: str, partition_: int, since_ms: int, limit: int = 2000
+) -> list[PartitionPoint]:
+    """Offsets of one partition since ``since_ms``, oldest first, the newest ``limit`` points."""
+    table = t.partition_sample
+    columns = [table.c[name] for name in PartitionPoint.__slots__]
+    query = select(*columns).where(
+        table.c.cluster_id == cluster_id,
+        table.c.topic == topic,
+        table.c.partition == partition_,
+        table.c.sampled_ms >= since_ms,
+    )
+    rows = connection.execute(query.order_by(table.c.sampled_ms.desc()).limit(limit))
+    return [PartitionPoint(**row._mapping) for row in rows][::-1]
+
+
+def _partitions(cluster_id: str) -> Select[Any]:
+    current, remote = t.partition_current, t.remote_partition
+    same = and_(
+        remote.c.cluster_id == current.c.cluster_id,
+        remote.c.topic_id == current.c.topic_id,
+        remote.c.partition == current.c.partition,
+    )
+    return (
+        select(
+            *(column for column in current.c if column.name != "cluster_id"),
+            remote.c.copy_finished_segments.label("ledger_segments"),
+            remote.c.copy_finished_bytes.label("ledger_bytes"),
+            remote.c.copy_started_segments.label("ledger_open_copies"),
+        )
+        .select_from(current.outerjoin(remote, same))
+        .where(current.c.cluster_id == cluster_id)
+    )
+
+
+def _segments(cluster_id: str) -> Select[Any]:
+    table = t.segment
+    columns = [
+        (table.c.end_offset + 1).label("next_offset") if name == "next_offset" else table.c[name]
+        for name in SegmentRow.__slots__
+    ]
+    return select(*columns).where(table.c.cluster_id == cluster_id)
+
+
+def _segment(mapping: Any) -> SegmentRow:
+    return SegmentRow(**{**mapping, "state": SegmentState(mapping["state"])})
+
+
+def count_segments(connection: Connection, cluster_id: str) -> dict[SegmentState, int]:
+    """Segments of the ledger by state, counted one by one: for checks, not for pages."""
+    table = t.segment
+    rows = connection.execute(
+        select(table.c.state, func.count()).where(table.c.cluster_id == cluster_id).group_by(table.c.state)
+    )
+    return {SegmentState(state): int(count) for state, count in rows}
