@@ -19,7 +19,7 @@ from backend.engine.remote.metadata_topic import METADATA_TOPIC, FetchedPartitio
 from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
 from backend.protocol.codec import DecodeError
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.protocol.remote_log_metadata import PartitionDelete, decode, metadata_partition
+from backend.protocol.remote_log_metadata import PartitionDelete, SegmentSnapshot, decode, metadata_partition
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import PartitionDeleteState
 
@@ -215,6 +215,12 @@ class MetadataConsumer:
             self.records_skipped += 1
             _log.error(
                 "Skipped record %d of %s-%d: it cannot be read: %s", record.offset, METADATA_TOPIC, target, error
+            )
+            return
+        if isinstance(event, SegmentSnapshot):
+            self.records_skipped += 1
+            _log.error(
+                "Skipped record %d of %s-%d: a snapshot names no partition", record.offset, METADATA_TOPIC, target
             )
             return
         hosted = self._hosted.get(event.topic_id_partition)

@@ -80,6 +80,8 @@ class SegmentRows:
             self._grow_table()
         flags = _TXN_INDEX_EMPTY if metadata.txn_index_empty else 0
         epochs = metadata.segment_leader_epochs
+        if len(epochs) > 1:
+            epochs = tuple(sorted(dict(epochs).items()))
         if len(epochs) > 1 or epochs[0][1] != metadata.start_offset:
             flags |= _MORE_EPOCHS
         if self._free:
@@ -147,18 +149,18 @@ class SegmentRows:
         more = self._epochs[row] if flags & _MORE_EPOCHS and self._epochs is not None else ((epoch, start),)
         custom = self._custom[row] if flags & _CUSTOM and self._custom is not None else None
         return SegmentMetadata(
-            topic_id_partition=self._partition,
-            segment_id=segment_id,
-            start_offset=start,
-            end_offset=end,
-            broker_id=broker,
-            max_timestamp_ms=max_ts,
-            event_timestamp_ms=event_ts,
-            segment_leader_epochs=more,
-            segment_size_bytes=size,
-            custom_metadata=custom,
-            state=_STATES[state],
-            txn_index_empty=bool(flags & _TXN_INDEX_EMPTY),
+            self._partition,
+            segment_id,
+            start,
+            end,
+            broker,
+            max_ts,
+            event_ts,
+            more,
+            size,
+            custom,
+            _STATES[state],
+            bool(flags & _TXN_INDEX_EMPTY),
         )
 
     def state(self, row: int) -> SegmentState:
