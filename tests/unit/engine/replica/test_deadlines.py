@@ -1,0 +1,88 @@
+"""One timer for all deadlines: never early, in order, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from backend.engine.ports.clock import SystemClock
+from backend.engine.replica.deadlines import Deadlines
+
+
+class Waiting:
+    def __init__(self, log: list[str], name: str, clock: SystemClock) -> None:
+        self.log, self.name, self.clock = log, name, clock
+        self.expired_ms: float | None = None
+
+    def expire(self) -> None:
+        self.log.append(self.name)
+        self.expired_ms = self.clock.monotonic_ms()
+
+
+def test_deadlines_expire_in_order_and_never_early() -> None:
+    async def run() -> None:
+        clock = SystemClock()
+        deadlines = Deadlines(clock)
+        log: list[str] = []
+        start_ms = clock.monotonic_ms()
+        waiting = {delay: Waiting(log, str(delay), clock) for delay in (40, 5, 20, 0)}
+        for delay, one in waiting.items():
+            deadlines.add(one, delay)
+        while len(log) < 4:
+            await asyncio.sleep(0.005)
+        assert log == ["0", "5", "20", "40"]
+        for delay, one in waiting.items():
+            assert one.expired_ms is not None
+            assert one.expired_ms - start_ms >= delay
+        assert len(deadlines) == 0
+
+    asyncio.run(run())
+
+
+def test_a_removed_deadline_never_expires() -> None:
+    async def run() -> None:
+        deadlines = Deadlines(SystemClock())
+        log: list[str] = []
+        one, other = Waiting(log, "one", SystemClock()), Waiting(log, "other", SystemClock())
+        due = deadlines.add(one, 5)
+        deadlines.add(other, 5)
+        deadlines.remove(one, due)
+        deadlines.remove(one, due)
+        while not log:
+            await asyncio.sleep(0.005)
+        assert log == ["other"]
+
+    asyncio.run(run())
+
+
+def test_close_leaves_no_timer() -> None:
+    async def run() -> None:
+        deadlines = Deadlines(SystemClock())
+        log: list[str] = []
+        deadlines.add(Waiting(log, "late", SystemClock()), 1)
+        deadlines.close()
+        await asyncio.sleep(0.02)
+        assert log == []
+
+    asyncio.run(run())
+
+
+class StillClock:
+    def time_ms(self) -> int:
+        return 0
+
+    def monotonic_ms(self) -> float:
+        return 123_456.7
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1, 63, 64, 500, 30_000, 86_400_000])
+def test_a_deadline_is_late_by_at_most_a_64th(delay_ms: float) -> None:
+    async def run() -> None:
+        deadlines = Deadlines(StillClock())
+        due = deadlines.add(Waiting([], "", SystemClock()), delay_ms)
+        deadlines.close()
+        exact = 123_456.7 + delay_ms
+        assert exact <= due <= exact + max(1.0, delay_ms / 64)
+
+    asyncio.run(run())
