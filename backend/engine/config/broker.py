@@ -79,7 +79,9 @@ class BrokerConfig:
     socket_request_max_bytes: int = _int(104_857_600, least=1, doc="largest request frame")
     queued_max_requests: int = _int(500, least=1, doc="requests of one listener that may wait for an answer")
     request_timeout_ms: int = _int(30_000, doc="how long a request to another node may take")
-    metrics_listener: str | None = _text(None, doc="host:port of this broker's Prometheus metrics; none by default")
+    ebbline_metrics_listener: str | None = _text(
+        None, doc="host:port of this broker's Prometheus metrics; none by default"
+    )
     # Quorum, registration
     controller_quorum_append_linger_ms: int = _int(25, least=0)
     controller_quorum_election_backoff_max_ms: int = _int(1000)
@@ -209,6 +211,8 @@ class BrokerConfig:
     remote_partition_remover_task_interval_ms: int = _long(
         3_600_000, least=1, doc="pace of KIP-405's partition remover"
     )
+    # The product's own
+    ebbline_events_topic_replication_factor: int = _short(3, least=1, doc="replicas of __ebbline_events")
     # Groups and producers
     group_initial_rebalance_delay_ms: int = _int(3000)
     group_min_session_timeout_ms: int = _int(6000)

@@ -61,7 +61,7 @@ LONG_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. ``default`` is a Python value; ``synonyms`` are the broker settings that supply a topic's default."""
+    """One setting. ``default`` is a Python value; ``synonyms`` are the broker settings behind a topic's default."""
 
     name: str
     type: Type

@@ -68,6 +68,11 @@ async def wait_for(awaitable: Awaitable[T], timeout_ms: float) -> T:
     return await asyncio.wait_for(awaitable, timeout_ms / 1000.0)
 
 
+async def first(running: Iterable[asyncio.Future[T]]) -> None:
+    """Returns once one of them is done; none is cancelled, also when the caller is."""
+    await asyncio.wait(list(running), return_when=asyncio.FIRST_COMPLETED)
+
+
 async def gather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """All results in order; the first exception is raised."""
     return list(await asyncio.gather(*awaitables))

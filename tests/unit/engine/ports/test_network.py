@@ -1,0 +1,162 @@
+"""Frames over real sockets: sizes, pauses, limits, slow readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from backend.engine.ports.network import OUTPUT_HIGH_BYTES, SCRATCH_BYTES, Connection, FrameTooLarge, SocketNetwork
+
+
+class Recorder:
+    """Keeps what a connection delivers."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.frames: list[bytes] = []
+        self.closed: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        self.arrived = asyncio.Event()
+
+    def on_frame(self, frame: bytearray) -> None:
+        self.frames.append(bytes(frame))
+        self.arrived.set()
+
+    def on_closed(self, error: BaseException | None) -> None:
+        self.closed.set_result(error)
+
+    async def have(self, count: int) -> list[bytes]:
+        while len(self.frames) < count:
+            self.arrived.clear()
+            await self.arrived.wait()
+        return self.frames
+
+
+def run(test: Callable[[Recorder, Recorder], Coroutine[Any, Any, None]], *, frame_bytes_max: int = 1 << 26) -> None:
+    """Plays with both ends of one connection: (client, server)."""
+
+    async def bounded() -> None:
+        network = SocketNetwork()
+        accepted: asyncio.Future[Recorder] = asyncio.get_running_loop().create_future()
+
+        def accept(connection: Connection) -> Recorder:
+            recorder = Recorder(connection)
+            accepted.set_result(recorder)
+            return recorder
+
+        server = network.listen("127.0.0.1", 0, accept, frame_bytes_max=frame_bytes_max)
+        made: list[Recorder] = []
+
+        def handler(connection: Connection) -> Recorder:
+            made.append(Recorder(connection))
+            return made[0]
+
+        await network.connect("127.0.0.1", server.port, handler, timeout_ms=5000)
+        far = await accepted
+        try:
+            await test(made[0], far)
+        finally:
+            server.close()
+            made[0].connection.close()
+            far.connection.close()
+
+    asyncio.run(asyncio.wait_for(bounded(), 30))
+
+
+def framed(body: bytes) -> list[bytes]:
+    return [len(body).to_bytes(4, "big"), body]
+
+
+@pytest.mark.parametrize(
+    "size",
+    [0, 1, SCRATCH_BYTES - 5, SCRATCH_BYTES - 4, SCRATCH_BYTES - 3, SCRATCH_BYTES, 3 * SCRATCH_BYTES + 7, 5_000_000],
+)
+def test_a_frame_of_any_size_arrives_whole_between_others(size: int) -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        body = bytes(index % 251 for index in range(1000)) * (size // 1000 + 1)
+        for one in (b"first", body[:size], b"last"):
+            client.connection.send(framed(one))
+        assert await server.have(3) == [b"first", body[:size], b"last"]
+
+    run(play)
+
+
+def test_a_frame_may_arrive_byte_by_byte() -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        for one in b"".join(framed(b"abc")):
+            client.connection.send([bytes([one])])
+            await asyncio.sleep(0.001)
+        assert await server.have(1) == [b"abc"]
+
+    run(play)
+
+
+def test_a_paused_connection_delivers_nothing_until_it_is_resumed() -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        first: list[bytes] = []
+
+        def pause_on_first(frame: bytearray) -> None:
+            Recorder.on_frame(server, frame)
+            if len(server.frames) == 1:
+                server.connection.pause_reading()
+
+        server.on_frame = pause_on_first  # type: ignore[method-assign]  # the test's own recorder
+        for index in range(200):
+            client.connection.send(framed(b"%d" % index * 500))
+        await server.have(1)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        first = list(server.frames)
+        assert len(first) == 1
+        server.connection.resume_reading()
+        assert [frame[:3] for frame in await server.have(200)][-1] == b"199"
+
+    run(play)
+
+
+@pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", (1001).to_bytes(4, "big")])
+def test_a_length_outside_the_limit_closes_the_connection(length: bytes) -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        client.connection.send([length, b"abc"])
+        assert isinstance(await server.closed, FrameTooLarge)
+        assert server.frames == []
+
+    run(play, frame_bytes_max=1000)
+
+
+def test_output_that_nobody_reads_stops_reading_from_that_peer() -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        client.connection.pause_reading()
+        chunk = bytes(1 << 20)
+        while server.connection.output_bytes <= OUTPUT_HIGH_BYTES:
+            server.connection.send(framed(chunk))
+        client.connection.send(framed(b"too early"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert server.frames == []
+        client.connection.resume_reading()
+        assert await server.have(1) == [b"too early"]
+
+    run(play)
+
+
+def test_close_after_flush_sends_everything_first() -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        body = bytes(8_000_000)
+        server.connection.send(framed(body))
+        server.connection.close_after_flush()
+        assert await client.have(1) == [body]
+        assert await client.closed is None
+
+    run(play)
+
+
+def test_a_taken_port_is_an_error_at_once() -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        port = int(client.connection.peer.rpartition(":")[2])
+        with pytest.raises(OSError, match="in use"):
+            SocketNetwork().listen("127.0.0.1", port, Recorder)
+
+    run(play)
