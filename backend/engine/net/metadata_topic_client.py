@@ -1,0 +1,231 @@
+"""`remote.metadata_topic.MetadataTopic` with the Kafka protocol over loopback (KIP-405's topic-based RLMM)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.net.cluster_client import ClusterClient
+from backend.engine.net.internal_topic import ensure_topic
+from backend.engine.net.topic_producer import ProducerIds, TopicProducer
+from backend.engine.ports import Ports, tasks
+from backend.engine.remote.metadata_topic import (
+    METADATA_TOPIC,
+    FetchedPartition,
+    MetadataRecord,
+    MetadataTopicSettings,
+)
+from backend.protocol import messages as m
+from backend.protocol.batch import RecordData, iter_batches, iter_records
+from backend.protocol.errors import DecodeError, KafkaError, error_code
+from backend.tiering.ids import OffsetRange
+
+if TYPE_CHECKING:
+    from backend.engine.controller.metadata_cache import MetadataCache
+
+FETCH_VERSION: Final = 12  # the newest that names topics instead of giving their ids
+LIST_OFFSETS_VERSION: Final = 11
+EARLIEST: Final = -2
+LATEST: Final = -1
+CONSUMER: Final = -1
+REQUEST_TIMEOUT_MS: Final = 30_000
+# About 110 bytes an event: 10,000 events, 30 ms of parsing on a worker thread.
+FETCH_BYTES_MAX: Final = 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class MetadataTopicClient:
+    """See the protocol. ``produce_client`` and ``fetch_client`` are apart, because a fetch holds its connection."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        metadata: MetadataCache,
+        channel: ControllerChannel,
+        produce_client: ClusterClient,
+        fetch_client: ClusterClient,
+        new_producer_id: ProducerIds,
+    ) -> None:
+        self._ports = ports
+        self._metadata = metadata
+        self._channel = channel
+        self._produce_client = produce_client
+        self._fetch_client = fetch_client
+        self._producer = TopicProducer(ports, produce_client, METADATA_TOPIC, new_producer_id)
+        # Long polls by broker, with the positions they ask for; a call may leave them running for the next one.
+        self._polls: dict[int, tuple[Mapping[int, int], tasks.Task[list[FetchedPartition]]]] = {}
+
+    async def ensure_created(self, settings: MetadataTopicSettings) -> int:
+        return await ensure_topic(
+            self._channel,
+            self._metadata,
+            METADATA_TOPIC,
+            partitions=settings.partitions,
+            replication_factor=settings.replication_factor,
+            configs=settings.topic_configs(),
+        )
+
+    async def produce(self, partition: int, value: bytes) -> int:
+        record = RecordData(timestamp_ms=self._ports.clock.time_ms(), key=None, value=value)
+        return await self._producer.append(partition, [record])
+
+    async def offsets(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
+        by_leader: dict[int, list[int]] = {}
+        for one in partitions:
+            try:
+                by_leader.setdefault(self._produce_client.leader(METADATA_TOPIC, one), []).append(one)
+            except KafkaError as error:
+                _log.debug("Offsets of %s-%d are not known: %s", METADATA_TOPIC, one, error)
+        # The high watermark is asked for after the log start, so that a range is never empty by mistake.
+        starts = await self._listed(by_leader, EARLIEST)
+        ends = await self._listed(by_leader, LATEST)
+        return {one: OffsetRange(starts[one], max(starts[one], ends[one])) for one in starts.keys() & ends.keys()}
+
+    async def _listed(self, by_leader: Mapping[int, Sequence[int]], timestamp: int) -> dict[int, int]:
+        topics = m.ListOffsetsRequest.Topics
+        asked = [
+            self._produce_client.send_to_broker(
+                leader,
+                m.ListOffsetsRequest(
+                    replica_id=CONSUMER,
+                    topics=[
+                        topics(
+                            name=METADATA_TOPIC,
+                            partitions=[
+                                topics.Partitions(partition_index=one, current_leader_epoch=-1, timestamp=timestamp)
+                                for one in partitions
+                            ],
+                        )
+                    ],
+                    timeout_ms=REQUEST_TIMEOUT_MS,
+                ),
+                LIST_OFFSETS_VERSION,
+                timeout_ms=REQUEST_TIMEOUT_MS,
+            )
+            for leader, partitions in by_leader.items()
+        ]
+        found: dict[int, int] = {}
+        for answer in await tasks.gather_settled(asked):
+            if isinstance(answer, (KafkaError, DecodeError)):
+                _log.info("A broker did not tell offsets of %s: %s", METADATA_TOPIC, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                for topic in cast(m.ListOffsetsResponse, answer).topics:
+                    found.update(
+                        (told.partition_index, told.offset) for told in topic.partitions if not told.error_code
+                    )
+        return found
+
+    async def fetch(self, positions: Mapping[int, int], *, max_wait_ms: int) -> Sequence[FetchedPartition]:
+        by_leader: dict[int, dict[int, int]] = {}
+        for one, position in positions.items():
+            try:
+                by_leader.setdefault(self._fetch_client.leader(METADATA_TOPIC, one), {})[one] = position
+            except KafkaError as error:
+                _log.debug("%s-%d is not read for now: %s", METADATA_TOPIC, one, error)
+        for leader, wanted in by_leader.items():
+            if leader not in self._polls:
+                poll = tasks.start(self._poll(leader, wanted, max_wait_ms), name=f"{METADATA_TOPIC} from {leader}")
+                self._polls[leader] = (wanted, poll)
+        if not self._polls:
+            await tasks.sleep_ms(max_wait_ms)
+            return []
+        await tasks.first(poll for _, poll in self._polls.values())
+        fetched: list[FetchedPartition] = []
+        for leader in [leader for leader, (_, poll) in self._polls.items() if poll.done()]:
+            asked, poll = self._polls.pop(leader)
+            fetched.extend(one for one in poll.result() if positions.get(one.partition) == asked[one.partition])
+        return fetched
+
+    async def _poll(self, leader: int, positions: Mapping[int, int], max_wait_ms: int) -> list[FetchedPartition]:
+        """What one broker has. Its failures end as an empty answer after a pause: the next call asks again."""
+        try:
+            answer = await self._fetch_client.send_to_broker(
+                leader, fetch_request(positions, max_wait_ms), FETCH_VERSION, timeout_ms=REQUEST_TIMEOUT_MS
+            )
+        except (KafkaError, DecodeError) as error:
+            _log.info("Broker %d did not answer a fetch of %s: %s", leader, METADATA_TOPIC, error)
+            await tasks.sleep_ms(max_wait_ms)
+            return []
+        work = partial(fetched_partitions, cast(m.FetchResponse, answer), dict(positions))
+        fetched = await self._ports.workers.run(work)
+        if any(one.error.retriable for one in fetched):
+            # Leadership moved and the metadata has not told us yet.
+            await tasks.sleep_ms(min(max_wait_ms, 100))
+        return [one for one in fetched if not one.error.retriable]
+
+    async def close(self) -> None:
+        for _, poll in self._polls.values():
+            await tasks.cancel(poll)
+        self._polls.clear()
+        self._produce_client.close()
+        self._fetch_client.close()
+
+
+def fetch_request(positions: Mapping[int, int], max_wait_ms: int) -> m.FetchRequest:
+    """A consumer's fetch without a session."""
+    topics = m.FetchRequest.Topics
+    return m.FetchRequest(
+        replica_id=CONSUMER,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES_MAX,
+        session_id=0,
+        session_epoch=-1,
+        topics=[
+            topics(
+                topic=METADATA_TOPIC,
+                partitions=[
+                    topics.Partitions(
+                        partition=one,
+                        current_leader_epoch=-1,
+                        fetch_offset=position,
+                        last_fetched_epoch=-1,
+                        log_start_offset=-1,
+                        partition_max_bytes=FETCH_BYTES_MAX,
+                    )
+                    for one, position in positions.items()
+                ],
+            )
+        ],
+    )
+
+
+def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) -> list[FetchedPartition]:
+    """Partitions of an answer that hold something new: records, or an error. Runs on a worker thread."""
+    found = []
+    for topic in answer.responses:
+        for told in topic.partitions:
+            position = positions.get(told.partition_index)
+            if position is None:
+                continue
+            if told.error_code:
+                found.append(FetchedPartition(told.partition_index, position, error=error_code(told.error_code)))
+                continue
+            next_offset, records = _records(told.records, position)
+            if next_offset > position:
+                found.append(FetchedPartition(told.partition_index, next_offset, records))
+    return found
+
+
+def _records(raw: object, position: int) -> tuple[int, list[MetadataRecord]]:
+    records: list[MetadataRecord] = []
+    next_offset = position
+    if not raw:
+        return next_offset, records
+    buffer = cast(memoryview, raw)
+    for start, header in iter_batches(buffer):
+        next_offset = max(next_offset, header.next_offset)
+        if header.is_control:
+            continue
+        records.extend(
+            MetadataRecord(record.offset, record.timestamp, record.value)
+            for record in iter_records(buffer, start)
+            if record.offset >= position
+        )
+    return next_offset, records
