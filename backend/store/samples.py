@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Table, bindparam, update
+from sqlalchemy import Connection, Engine, Table, bindparam, delete, update
 
 from backend.store import tables as t
 from backend.store.engine import writing
@@ -116,7 +116,7 @@ class SampleWriter:
 
     def remove_replicas(self, keys: Iterable[tuple[str, int, int]]) -> None:
         """Remove the latest rows of (topic, partition, broker id) that are no longer assigned; history stays."""
-        gone = [key for key in keys if key in self._known]
+        gone = list(keys)
         if not gone:
             return
         table = t.replica_current
@@ -125,7 +125,7 @@ class SampleWriter:
         with writing(self._engine) as connection:
             connection.execute(delete(table).where(table.c.cluster_id == self._cluster_id, *where), rows)
         for key in gone:
-            del self._known[key]
+            self._known.pop(key, None)
 
     def _write(
         self, connection: Connection, current: Table, history: Table, samples: Sequence[Sample], now_ms: int

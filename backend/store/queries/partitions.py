@@ -37,6 +37,7 @@ class PartitionRow:
     remote_log_bytes: int | None
     adding_replicas: list[int] | None
     removing_replicas: list[int] | None
+    pending_reason: str | None  # what a -1 of earliest_pending_upload_offset means
     error: str | None
     changed_ms: int
     sampled_ms: int

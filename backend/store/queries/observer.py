@@ -1,0 +1,123 @@
+"""What the observer reads back: the ledger's sums, its own last rows, how far it has read the events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, and_, case, func, select
+
+from backend.store import tables as t
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePartition:
+    """The remote part of one partition as the ledger has it."""
+
+    topic_id: str
+    partition: int
+    finished_segments: int
+    finished_bytes: int
+    highest_copied_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """Copies and deletions that have begun and not ended; the times are those at which the oldest began."""
+
+    copies: int
+    oldest_copy_ms: int | None
+    deletes: int
+    oldest_delete_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFollower:
+    """The last phase stored of a follower, to go on from after a restart."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    phase: str | None
+    phase_since_ms: int | None
+    log_end_offset: int | None
+    sampled_ms: int
+
+
+def remote_partitions(connection: Connection, cluster_id: str) -> list[RemotePartition]:
+    """One row per partition that ever had an event."""
+    table = t.remote_partition
+    rows = connection.execute(
+        select(
+            table.c.topic_id,
+            table.c.partition,
+            table.c.copy_finished_segments.label("finished_segments"),
+            table.c.copy_finished_bytes.label("finished_bytes"),
+            table.c.highest_copied_offset,
+        ).where(table.c.cluster_id == cluster_id)
+    )
+    return [RemotePartition(**row._mapping) for row in rows]
+
+
+def open_work(connection: Connection, cluster_id: str) -> OpenWork:
+    """Counts and oldest begin of open copies (state 0) and deletions (state 2); reads only open segments."""
+    table = t.segment
+    copying, deleting = table.c.state == 0, table.c.state == 2
+    row = connection.execute(
+        select(
+            func.count(case((copying, 1))).label("copies"),
+            func.min(case((copying, table.c.copy_started_ms))).label("oldest_copy_ms"),
+            func.count(case((deleting, 1))).label("deletes"),
+            func.min(case((deleting, table.c.delete_started_ms))).label("oldest_delete_ms"),
+        ).where(table.c.cluster_id == cluster_id, t.OPEN_SEGMENT)
+    ).one()
+    return OpenWork(**row._mapping)
+
+
+def followers(connection: Connection, cluster_id: str) -> list[KnownFollower]:
+    """The latest rows of all replicas, leaders included (they may follow next)."""
+    table = t.replica_current
+    columns = [table.c[name] for name in KnownFollower.__slots__]
+    rows = connection.execute(select(*columns).where(table.c.cluster_id == cluster_id))
+    return [KnownFollower(**row._mapping) for row in rows]
+
+
+def next_event_offsets(connection: Connection, cluster_id: str) -> dict[int, int]:
+    """Per partition of `__ebbline_events` the offset after the newest stored event."""
+    table = t.engine_event
+    rows = connection.execute(
+        select(table.c.source_partition, func.max(table.c.source_offset) + 1)
+        .where(table.c.cluster_id == cluster_id)
+        .group_by(table.c.source_partition)
+    )
+    return {int(partition): int(offset) for partition, offset in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseEvent:
+    """The newest phase event of one replica."""
+
+    topic_id: str
+    partition: int
+    broker_id: int
+    at_ms: int
+    body: dict[str, object]
+
+
+def newest_phases(connection: Connection, cluster_id: str, since_ms: int) -> list[PhaseEvent]:
+    """The newest event of type ``phase`` of each replica since then."""
+    table = t.engine_event
+    newest = (
+        select(table.c.topic_id, table.c.partition, table.c.broker_id, func.max(table.c.at_ms).label("at_ms"))
+        .where(table.c.cluster_id == cluster_id, table.c.type == "phase", table.c.at_ms >= since_ms)
+        .group_by(table.c.topic_id, table.c.partition, table.c.broker_id)
+        .subquery()
+    )
+    columns = [table.c[name] for name in PhaseEvent.__slots__]
+    same = and_(*(table.c[name] == newest.c[name] for name in ("topic_id", "partition", "broker_id", "at_ms")))
+    rows = connection.execute(
+        select(*columns)
+        .join(newest, same)
+        .where(table.c.cluster_id == cluster_id, table.c.type == "phase")
+        .order_by(table.c.source_partition, table.c.source_offset)
+    )
+    return [PhaseEvent(**row._mapping) for row in rows]
