@@ -121,26 +121,26 @@ class _Decoder:
             self.source.line(f"pos += {self.ahead}")
             self.ahead = 0
 
-    def length(self, code: str, size: int) -> str:
+    def length(self, code: str, size: int, compact: bool) -> str:
         """Reads a length: a local that holds the count plus one when flexible, else the count, below zero for null."""
         name = self.source.fresh("n")
-        self.run.append(("B", 1, name) if self.flexible else (code, size, name))
+        self.run.append(("B", 1, name) if compact else (code, size, name))
         self.sync()
-        if self.flexible:
+        if compact:
             self.source.line(f"if {name} > 127: {name}, pos = rest(buf, pos, {name})")
         return name
 
-    def present(self, size: str) -> str:
-        return size if self.flexible else f"{size} >= 0"
+    def present(self, size: str, compact: bool) -> str:
+        return size if compact else f"{size} >= 0"
 
-    def count(self, size: str) -> str:
-        return f"{size} - 1" if self.flexible else size
+    def count(self, size: str, compact: bool) -> str:
+        return f"{size} - 1" if compact else size
 
-    def absent(self, size: str, target: str, title: str, nullable: bool) -> None:
+    def absent(self, size: str, target: str, title: str, nullable: bool, compact: bool) -> None:
         """The branch for a length that says null, after the branch for one that does not."""
         if not nullable:
-            self.source.line(f"else: no_length({title!r}, {self.count(size)})")
-        elif self.flexible:
+            self.source.line(f"else: no_length({title!r}, {self.count(size, compact)})")
+        elif compact:
             self.source.line(f"else: {target} = None")
         else:
             self.source.line(f"elif {size} == -1: {target} = None")
@@ -181,7 +181,7 @@ class _Decoder:
             code, size = FIXED[field.type]
             self.run.append((code, size, target))
         else:
-            self.text(field.type, target, title, nullable)
+            self.text(field, target, title, nullable)
 
     def nested(self, made: type[Struct], field: Field, target: str, title: str, nullable: bool) -> None:
         value = self.source.fresh("s")
@@ -201,9 +201,10 @@ class _Decoder:
         self.source.line(f"{target} = {value}")
         self.source.depth -= 1
 
-    def text(self, kind: str, target: str, title: str, nullable: bool) -> None:
-        line = self.source.line
-        size = self.length("h" if kind == "string" else "i", 2 if kind == "string" else 4)
+    def text(self, field: Field, target: str, title: str, nullable: bool) -> None:
+        line, kind = self.source.line, field.type
+        compact = self.flexible and not field.never_compact
+        size = self.length("h" if kind == "string" else "i", 2 if kind == "string" else 4, compact)
         piece = "buf[pos:e]"
         if kind == "records":
             piece = "view[pos:e]"
@@ -211,17 +212,17 @@ class _Decoder:
             piece = f"bytes({piece})" if self.has_records else piece
         else:
             piece = f"str({piece}, 'utf-8')" if self.has_records else f"{piece}.decode()"
-        line(f"if {self.present(size)}:")
-        line(f"    e = pos + {self.count(size)}")
-        line(f"    if e > end: short({title!r}, {self.count(size)}, end - pos)")
+        line(f"if {self.present(size, compact)}:")
+        line(f"    e = pos + {self.count(size, compact)}")
+        line(f"    if e > end: short({title!r}, {self.count(size, compact)}, end - pos)")
         line(f"    {target} = {piece}; pos = e")
-        self.absent(size, target, title, nullable)
+        self.absent(size, target, title, nullable, compact)
 
     def array(self, made: type[Struct], field: Field, target: str, title: str, nullable: bool) -> None:
         line = self.source.line
-        size = self.length("i", 4)
-        count = self.count(size)
-        line(f"if {self.present(size)}:")
+        size = self.length("i", 4, self.flexible)
+        count = self.count(size, self.flexible)
+        line(f"if {self.present(size, self.flexible)}:")
         self.source.depth += 1
         if field.is_struct:
             self.struct_array(getattr(made, field.class_name), field, target, title, count)
@@ -238,7 +239,7 @@ class _Decoder:
             line(f"    pos += ({count}) * {width}")
             line(f"else: {target}, pos = {long}(buf, pos, end, {count})")
         self.source.depth -= 1
-        self.absent(size, target, title, nullable)
+        self.absent(size, target, title, nullable, self.flexible)
 
     def struct_array(self, made: type[Struct], field: Field, target: str, title: str, count: str) -> None:
         line = self.source.line

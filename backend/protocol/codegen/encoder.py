@@ -117,7 +117,7 @@ class _Encoder:
         elif field.is_struct:
             self.nested(getattr(owner, field.class_name), field, self.local("s", value), nullable)
         elif field.type in ("string", "bytes"):
-            self.text(field.type, value, nullable)
+            self.text(field, value, nullable)
         elif field.type == "records":
             self.records(self.local("r", value))
         elif field.type == "uuid":
@@ -139,22 +139,23 @@ class _Encoder:
         self.source.line("pass")
         self.source.depth -= 1
 
-    def text(self, kind: str, value: str, nullable: bool) -> None:
+    def text(self, field: Field, value: str, nullable: bool) -> None:
         line, data, size = self.source.line, self.source.fresh("d"), self.source.fresh("n")
-        convert = ".encode()" if kind == "string" else ""
-        plus = " + 1" if self.flexible else ""
+        compact = self.flexible and not field.never_compact
+        convert = ".encode()" if field.type == "string" else ""
+        plus = " + 1" if compact else ""
         if nullable:
             line(f"{data} = {value}")
-            line(f"if {data} is None: {data} = b''; {size} = {0 if self.flexible else -1}")
+            line(f"if {data} is None: {data} = b''; {size} = {0 if compact else -1}")
             line(f"else: {data} = {data}{convert}; {size} = len({data}){plus}")
         else:
             line(f"{data} = {value}{convert}; {size} = len({data}){plus}")
-        if self.flexible:
+        if compact:
             # The first byte of the length joins the run; a longer length keeps its other bytes with the text.
             line(f"if {size} > 127: {data} = uvarint({size} >> 7) + {data}; {size} = {size} & 127 | 128")
             self.run.append(("B", size))
         else:
-            self.run.append(("h" if kind == "string" else "i", size))
+            self.run.append(("h" if field.type == "string" else "i", size))
         self.piece(data)
 
     def array(self, owner: type[Struct], field: Field, value: str, nullable: bool) -> None:

@@ -53,6 +53,7 @@ class Field:
     tag: int | None
     default: Any
     fields: tuple["Field", ...]
+    never_compact: bool = False  # keeps its plain length in flexible versions
 
     @property
     def is_struct(self) -> bool:
@@ -116,7 +117,11 @@ def _default(row: Mapping[str, Any], kind: str, is_array: bool) -> Any:
     return given
 
 
-def _field(row: Mapping[str, Any]) -> Field:
+# Kafka reads a request's client id before it knows whether it understands the header's version (KIP-482).
+_NEVER_COMPACT: Final = frozenset({("RequestHeaderData", "client_id")})
+
+
+def _field(row: Mapping[str, Any], owner: str) -> Field:
     text: str = row["type"]
     is_array = text.startswith(ARRAY)
     kind = text.removeprefix(ARRAY)
@@ -128,7 +133,8 @@ def _field(row: Mapping[str, Any]) -> Field:
         nullable=Versions.parse(row.get("nullable")),
         tag=row.get("tag"),
         default=_default(row, kind, is_array),
-        fields=tuple(_field(inner) for inner in row.get("fields", ())),
+        fields=tuple(_field(inner, owner) for inner in row.get("fields", ())),
+        never_compact=(owner, row["name"]) in _NEVER_COMPACT,
     )
 
 
@@ -150,7 +156,7 @@ def schema(name: str) -> Schema:
         key=row.get("key"),
         versions=Versions.parse(row["versions"]),
         flexible=Versions.parse(row.get("flexible")),
-        fields=tuple(_field(inner) for inner in row["fields"]),
+        fields=tuple(_field(inner, name) for inner in row["fields"]),
     )
 
 
