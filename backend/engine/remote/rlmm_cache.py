@@ -29,6 +29,8 @@ FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 DELETE_FINISHED: Final = SegmentState.DELETE_SEGMENT_FINISHED
 
+_LEGAL: Final = {(old, new): is_legal(old, new) for old in (None, *SegmentState) for new in SegmentState}
+
 
 class Overlap(Enum):
     """Setting ``remote.log.metadata.overlap``."""
@@ -65,6 +67,13 @@ class _EpochMap:
     def finish(self, start: int, end: int, row: int, overlap: Overlap) -> None:
         """Kafka's rule for a finished segment that holds [start, end] of this epoch."""
         superset = self.highest is None or self.highest <= end
+        self.unreferenced.discard(row)
+        if superset and (not self.starts or self.starts[-1] < start):
+            # The ordinary case: the log goes on.
+            self.starts.append(start)
+            self.rows.append(row)
+            self.highest = end
+            return
         while superset and self.starts and self.starts[-1] >= start:
             self.starts.pop()
             self.unreferenced.add(self.rows.pop())
@@ -77,7 +86,6 @@ class _EpochMap:
             self.starts.insert(at, start)
             self.rows.insert(at, row)
         self.nested = self.nested or not superset
-        self.unreferenced.discard(row)
         self.highest = end if self.highest is None else max(self.highest, end)
 
     def hide(self, start: int, row: int) -> None:
@@ -102,17 +110,18 @@ class RemoteLogMetadataCache:
 
     def apply(self, event: SegmentMetadata | SegmentUpdate) -> Outcome:
         """Takes one event of the metadata topic."""
-        row = self._rows.find(event.segment_id)
+        rows = self._rows
+        row = rows.find(event.segment_id)
         if isinstance(event, SegmentMetadata):
-            if not is_legal(None if row is None else self._rows.state(row), event.state) or event.state is not STARTED:
+            if event.state is not STARTED or not _LEGAL[None if row is None else rows.state(row), STARTED]:
                 return Outcome.ILLEGAL
-            self._start(self._rows.add(event) if row is None else row)
+            self._start(rows.add(event) if row is None else row)
             return Outcome.APPLIED
         if row is None:
             return Outcome.UNKNOWN_SEGMENT
-        if event.state is STARTED or not is_legal(self._rows.state(row), event.state):
+        if event.state is STARTED or not _LEGAL[rows.state(row), event.state]:
             return Outcome.ILLEGAL
-        self._rows.update(row, event)
+        rows.update(row, event)
         if event.state is FINISHED:
             self._finish(row)
         elif event.state is DELETE_STARTED:
@@ -152,8 +161,10 @@ class RemoteLogMetadataCache:
         at = bisect_right(epoch_map.starts, offset) - 1
         if at >= 0:
             row = epoch_map.rows[at]
-            if offset <= self._rows.epoch_end(row, epoch):
-                return self._rows.get(row)
+            found = self._rows.get(row)
+            one_epoch = len(found.segment_leader_epochs) == 1
+            if offset <= (found.end_offset if one_epoch else self._rows.epoch_end(row, epoch)):
+                return found
         if self._overlap is Overlap.KAFKA or not (epoch_map.nested or epoch_map.unreferenced):
             return None
         return self._lookup_hidden(epoch_map, epoch, offset)
