@@ -1,0 +1,84 @@
+"""Values of a fetch on the serving side: what is asked of one partition, and what one read gave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from backend.engine.log.txn_index import AbortedTxn
+from backend.engine.replica.fetch_state import EpochEnd
+from backend.protocol.errors import ErrorCode
+
+Buffer = bytes | bytearray | memoryview
+
+CONSUMER: Final = -1
+DEBUG: Final = -2
+# A request before version 18 does not say which high watermark the follower knows.
+UNKNOWN_HIGH_WATERMARK: Final = (1 << 63) - 1
+
+
+class Isolation(Enum):
+    """How far a reader sees (`FetchIsolation`)."""
+
+    LOG_END = "log end"
+    HIGH_WATERMARK = "high watermark"
+    COMMITTED = "last stable offset"
+
+    @staticmethod
+    def of(replica_id: int, isolation_level: int) -> Isolation:
+        """Followers and debug readers see everything, whatever the isolation level."""
+        if replica_id != CONSUMER:
+            return Isolation.LOG_END
+        return Isolation.COMMITTED if isolation_level == 1 else Isolation.HIGH_WATERMARK
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParams:
+    """What a Fetch request asks of all its partitions. `wants_leader`: a follower must not answer."""
+
+    replica_id: int
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: Isolation
+    wants_leader: bool
+
+    @property
+    def from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+@dataclass(slots=True)
+class FetchSpec:
+    """What a Fetch request asks of one partition; sessions keep and update these."""
+
+    fetch_offset: int
+    max_bytes: int
+    log_start_offset: int = -1
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    known_high_watermark: int = UNKNOWN_HIGH_WATERMARK
+
+
+@dataclass(slots=True)
+class FetchData:
+    """What one partition answers. `remote_bytes_max` above 0: read that much from the remote tier first."""
+
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Buffer = b""
+    # None unless the reader asked for committed records only.
+    aborted: Sequence[AbortedTxn] | None = None
+    diverging: EpochEnd | None = None
+    remote_bytes_max: int = 0
+    remote_min_one_message: bool = False
+
+
+def failed(error: ErrorCode) -> FetchData:
+    """No offsets and no records."""
+    return FetchData(error)

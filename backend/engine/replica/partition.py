@@ -1,0 +1,460 @@
+"""One partition on one broker: its log, its role, and as leader the state of its followers.
+
+The decisions are `partition_state`'s; here they are carried out on the log, and the requests that wait for the outcome
+are poked. Everything runs on the loop's thread. Facts: Kafka's `Partition`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.image import NO_LEADER, MetadataImage, PartitionRegistration
+from backend.engine.log.errors import OffsetOutOfRange
+from backend.engine.log.unified_log import AppendInfo, Origin, UnifiedLog
+from backend.engine.ports import Clock
+from backend.engine.replica import partition_state
+from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation
+from backend.engine.replica.fetch_state import EpochEnd
+from backend.engine.replica.partition_state import AlterVerdict, IsrChange, IsrState, ReplicaState
+from backend.engine.replica.purgatory import WaitingDelete, WaitingFetch, WaitingProduce, settle_produces
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicIdPartition, TopicPartition
+
+Role = Literal["leader", "follower"]
+
+_log = logging.getLogger(__name__)
+NO_EPOCH: Final = -1
+
+
+class Host(Protocol):
+    """What a partition needs of its broker."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Settings in force, dynamic ones included."""
+        ...
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    def wake(self, partition: Partition) -> None:
+        """Calls the partition's :meth:`Partition.settle_waiting` soon."""
+        ...
+
+    def propose_isr(self, proposal: IsrProposal) -> None:
+        """Sends an ISR change to the controller; the outcome comes to `Partition.isr_decided` or `isr_refused`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """An ISR that a leader asks the controller for; `members` with the epochs of their brokers."""
+
+    partition: Partition
+    brokers: tuple[tuple[int, int], ...]
+    leader_epoch: int
+    partition_epoch: int
+
+    @property
+    def members(self) -> frozenset[int]:
+        return frozenset(broker for broker, _ in self.brokers)
+
+
+class Partition:
+    """A partition that this broker hosts."""
+
+    def __init__(self, tip: TopicIdPartition, log: UnifiedLog, host: Host) -> None:
+        self.topic_id_partition = tip
+        self.log = log
+        self.role: Role = "follower"
+        self.leader = NO_LEADER
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.epoch_start_offset = 0
+        self.replicas: tuple[int, ...] = ()
+        self.isr = IsrState(frozenset())
+        # As leader: every other replica.
+        self.followers: dict[int, ReplicaState] = {}
+        self.waiting_fetches: dict[WaitingFetch, None] = {}
+        self.waiting_produces: OrderedDict[tuple[WaitingProduce, int], int] = OrderedDict()
+        self.waiting_deletes: dict[WaitingDelete, None] = {}
+        self._host = host
+
+    def __str__(self) -> str:
+        return str(self.topic_id_partition.topic_partition)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.topic_id_partition.topic_partition
+
+    @property
+    def is_leader(self) -> bool:
+        return self.role == "leader"
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def min_isr(self) -> int:
+        """Members the ISR must have for acks=all and for the high watermark to move."""
+        return partition_state.effective_min_isr(self.log.config.min_insync_replicas, len(self.replicas))
+
+    # Roles
+
+    def become_leader(self, registration: PartitionRegistration) -> bool:
+        """Takes over leadership, or its newer facts; True when the leader epoch is new."""
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        was_leader = self.is_leader
+        new_epoch = registration.leader_epoch > self.leader_epoch
+        self._take_over(registration, "leader")
+        now_ms = self._host.clock.monotonic_ms()
+        others = [replica for replica in self.replicas if replica != self._host.node_id]
+        if new_epoch or not was_leader:
+            self.epoch_start_offset = self.log.log_end_offset
+            self.log.assign_epoch_start_offset(self.leader_epoch, self.epoch_start_offset)
+            kept: dict[int, ReplicaState] = {}
+        else:
+            kept = self.followers
+        self.followers = {
+            replica: kept.get(replica)
+            or partition_state.new_leader_replica(in_isr=replica in self.isr.committed, now_ms=now_ms)
+            for replica in others
+        }
+        if new_epoch:
+            self.end_waiting()
+        # The ISR may have shrunk to this broker.
+        if self._increment_high_watermark() or self.waiting_produces:
+            self._host.wake(self)
+        return new_epoch
+
+    def become_follower(self, registration: PartitionRegistration) -> bool:
+        """Follows the registration's leader (or none); True when the leader epoch is new."""
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        new_epoch = registration.leader_epoch > self.leader_epoch
+        was_leader = self.is_leader
+        self._take_over(registration, "follower")
+        self.followers = {}
+        if was_leader or new_epoch:
+            self.end_waiting()
+        return new_epoch or was_leader
+
+    def _take_over(self, registration: PartitionRegistration, role: Role) -> None:
+        self.role = role
+        self.leader = registration.leader
+        self.leader_epoch = max(self.leader_epoch, registration.leader_epoch)
+        self.partition_epoch = registration.partition_epoch
+        self.replicas = registration.replicas
+        # A change in flight was made for an older partition epoch: the controller refuses it or has carried it out.
+        self.isr = IsrState(frozenset(registration.isr))
+
+    # Checks
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Fences requests made under another leader epoch; -1 is not checked."""
+        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"{self} has leader epoch {self.leader_epoch}, the request was made under {current_leader_epoch}",
+            )
+        raise KafkaError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"{self} has leader epoch {self.leader_epoch} here, the request knows {current_leader_epoch}",
+        )
+
+    def check_leader(self) -> None:
+        """Raises NOT_LEADER_OR_FOLLOWER unless this broker leads."""
+        if not self.is_leader:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self._host.node_id} does not lead {self}; ask broker {self.leader}",
+            )
+
+    # Produce
+
+    def append(self, records: memoryview, *, acks: int, origin: Origin = "client") -> AppendInfo:
+        """Appends as leader. Raises KafkaError: 6, 19 (acks=-1, ISR too small), 56, or what the records deserve."""
+        self.check_leader()
+        if acks == -1 and len(self.isr.committed) < self.min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR : {len(self.isr.committed)} is insufficient to satisfy the min.isr"
+                f" requirement of {self.min_isr} for partition {self}",
+            )
+        info = self.log.append_as_leader(records, self.leader_epoch, now_ms=self._host.clock.time_ms(), origin=origin)
+        self._increment_high_watermark()
+        self._host.wake(self)
+        return info
+
+    def acknowledged(self, required_offset: int) -> ErrorCode | None:
+        """State of an acks=all append that ends before the offset: None while it must wait, else its error code."""
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return partition_state.acknowledged(
+            required_offset=required_offset, high_watermark=self.high_watermark, isr=self.isr, min_isr=self.min_isr
+        )
+
+    # Fetch
+
+    def fetchable_end(self, isolation: Isolation) -> int:
+        """The first offset a reader of this isolation does not see."""
+        if isolation is Isolation.LOG_END:
+            return self.log.log_end_offset
+        return self.log.high_watermark if isolation is Isolation.HIGH_WATERMARK else self.log.last_stable_offset
+
+    def readable_bytes(self, offset: int, isolation: Isolation, bytes_max: int) -> int:
+        """Bytes from the offset to what the reader sees, at most `bytes_max`; across segments `bytes_max` itself."""
+        end = self.fetchable_end(isolation)
+        if end <= offset:
+            return 0
+        segments = self.log.segments
+        first, last = segments.floor(offset), segments.floor(end)
+        if first is None or first is not last:
+            return bytes_max
+        return min(bytes_max, first.position_of(end) - first.position_of(offset))
+
+    def read(self, params: FetchParams, spec: FetchSpec, bytes_max: int, *, min_one_message: bool) -> FetchData:
+        """One partition's part of a Fetch. Raises KafkaError; OffsetOutOfRange when no local segment has the offset."""
+        self.check_epoch(spec.current_leader_epoch)
+        if params.wants_leader:
+            self.check_leader()
+        if params.from_follower and params.replica_id not in self.followers:
+            raise self._not_a_replica(params.replica_id, spec)
+        log = self.log
+        data = FetchData(
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+        )
+        end = self.fetchable_end(params.isolation)
+        if spec.last_fetched_epoch != NO_EPOCH:
+            data.diverging = self._divergence(spec)
+            if data.diverging is not None:
+                return data
+        info = log.read(spec.fetch_offset, bytes_max, up_to_offset=end, min_one_message=min_one_message)
+        data.records = info.records
+        if params.isolation is Isolation.COMMITTED:
+            data.aborted = log.aborted_transactions(spec.fetch_offset, log.read_end_bound(info)) if info.records else ()
+        return data
+
+    def _divergence(self, spec: FetchSpec) -> EpochEnd | None:
+        """Where the fetcher's log left ours, if it did (KIP-595's truncation detection inside Fetch)."""
+        log = self.log
+        epoch, end_offset = log.end_offset_for_epoch(spec.last_fetched_epoch)
+        if end_offset == -1:
+            raise OffsetOutOfRange(f"{self} knows no end of leader epoch {spec.last_fetched_epoch}")
+        if spec.fetch_offset < log.log_start_offset:
+            raise OffsetOutOfRange(f"{self} starts at {log.log_start_offset}, behind offset {spec.fetch_offset}")
+        if epoch < spec.last_fetched_epoch or end_offset < spec.fetch_offset:
+            return EpochEnd(epoch, end_offset)
+        return None
+
+    def _not_a_replica(self, replica_id: int, spec: FetchSpec) -> KafkaError:
+        # With an epoch given the assignment may be newer than what we know, and the follower should try again.
+        known = spec.current_leader_epoch == NO_EPOCH
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"broker {replica_id} is not a replica of {self} as far as its leader knows",
+        )
+
+    # Followers
+
+    def follower_fetched(self, params: FetchParams, spec: FetchSpec) -> None:
+        """A follower's read succeeded: what it asked for is where its log ends."""
+        replica = params.replica_id
+        before = self.followers[replica]
+        after = before.after_fetch(
+            fetch_offset=spec.fetch_offset,
+            log_start_offset=spec.log_start_offset,
+            leader_end_offset=self.log.log_end_offset,
+            now_ms=self._host.clock.monotonic_ms(),
+            broker_epoch=params.replica_epoch,
+        )
+        self.followers[replica] = after
+        if replica not in self.isr.committed:
+            self._maybe_expand_isr(replica, after)
+        moved = after.log_end_offset != before.log_end_offset and self._increment_high_watermark()
+        if moved or (self.waiting_deletes and after.log_start_offset != before.log_start_offset):
+            self._host.wake(self)
+
+    def is_eligible(self, replica: int) -> bool:
+        """Whether the controller would let the replica into the ISR: registered, not fenced, the same life as here."""
+        broker = self._host.image.brokers.get(replica)
+        if broker is None or not broker.active:
+            return False
+        known = self.followers[replica].broker_epoch if replica in self.followers else NO_EPOCH
+        return known in (NO_EPOCH, broker.epoch)
+
+    def _maybe_expand_isr(self, replica: int, state: ReplicaState) -> None:
+        if partition_state.can_join_isr(
+            replica=replica,
+            state=state,
+            isr=self.isr,
+            high_watermark=self.high_watermark,
+            epoch_start_offset=self.epoch_start_offset,
+            is_eligible=self.is_eligible,
+        ):
+            _log.info("%s asks to add broker %d to its ISR %s at offset %d", self, replica, sorted(self.isr.committed),
+                      state.log_end_offset)  # fmt: skip
+            self._propose(self.isr.expand(replica))
+
+    def shrink_isr(self) -> None:
+        """Asks to drop members that have been behind for replica.lag.time.max.ms."""
+        if not self.is_leader:
+            return
+        late = partition_state.late_replicas(
+            leader=self._host.node_id,
+            replicas=self.followers,
+            isr=self.isr,
+            leader_end_offset=self.log.log_end_offset,
+            now_ms=self._host.clock.monotonic_ms(),
+            lag_max_ms=self._host.config.replica_lag_time_max_ms,
+        )
+        if late:
+            ends = {replica: self.followers[replica].log_end_offset for replica in sorted(late & set(self.followers))}
+            _log.warning("%s asks to drop the late brokers %s (log ends %s, own %d) from its ISR", self, sorted(late),
+                         ends, self.log.log_end_offset)  # fmt: skip
+            self._propose(self.isr.shrink(late))
+
+    def _propose(self, isr: IsrState) -> None:
+        assert isr.proposed is not None
+        assert isr.change is not None
+        self.isr = isr
+        self._host.propose_isr(self._proposal(isr.proposed))
+
+    def _proposal(self, members: frozenset[int]) -> IsrProposal:
+        brokers = self._host.image.brokers
+        epochs = tuple((member, brokers[member].epoch if member in brokers else NO_EPOCH) for member in sorted(members))
+        return IsrProposal(self, epochs, self.leader_epoch, self.partition_epoch)
+
+    def isr_decided(self, *, leader_epoch: int, partition_epoch: int, isr: frozenset[int]) -> None:
+        """The controller's answer to our proposal. One that metadata has overtaken already changes nothing."""
+        if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch or not self.is_leader:
+            return
+        self.partition_epoch = partition_epoch
+        self.isr = IsrState(isr)
+        _log.info("%s has ISR %s since partition epoch %d", self, sorted(isr), partition_epoch)
+        if self._increment_high_watermark() or self.waiting_produces:
+            self._host.wake(self)
+
+    def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
+        """The controller refused our proposal; True when the same proposal should be sent again."""
+        if (
+            not self.is_leader
+            or proposal.partition_epoch != self.partition_epoch
+            or self.isr.proposed != proposal.members
+        ):
+            return False
+        verdict = partition_state.alter_verdict(error)
+        _log.log(
+            logging.DEBUG if verdict is AlterVerdict.RETRY else logging.INFO,
+            "%s could not change its ISR to %s: %s, so it will %s", self, sorted(proposal.members), error.name,
+            verdict.value,
+        )  # fmt: skip
+        if verdict is AlterVerdict.ROLL_BACK:
+            self.isr = self.isr.rolled_back()
+        return verdict is AlterVerdict.RETRY
+
+    @property
+    def pending_isr_change(self) -> IsrChange | None:
+        """The change that waits for the controller, for metrics and diagnostics."""
+        return self.isr.change
+
+    # High and low watermark
+
+    def _increment_high_watermark(self) -> bool:
+        if len(self.isr.committed) < self.min_isr:
+            return False
+        log = self.log
+        candidate = log.log_end_offset
+        if self.followers:
+            candidate = partition_state.high_watermark_candidate(
+                leader_end_offset=candidate,
+                replicas=self.followers,
+                isr=self.isr,
+                is_eligible=self.is_eligible,
+                now_ms=self._host.clock.monotonic_ms(),
+                lag_max_ms=self._host.config.replica_lag_time_max_ms,
+            )
+        if candidate <= log.high_watermark:
+            return False
+        return log.maybe_increment_high_watermark(candidate)
+
+    def low_watermark(self) -> int:
+        """The smallest log start among the leader and alive followers; raises NOT_LEADER_OR_FOLLOWER."""
+        self.check_leader()
+        return self.low_watermark_or_unknown()
+
+    def low_watermark_or_unknown(self) -> int:
+        """As :meth:`low_watermark`, -1 on a follower."""
+        if not self.is_leader:
+            return -1
+        brokers = self._host.image.brokers
+        return partition_state.low_watermark(
+            log_start_offset=self.log_start_offset,
+            replicas=self.followers,
+            alive=lambda replica: replica in brokers and not brokers[replica].fenced,
+        )
+
+    def delete_records_before(self, offset: int) -> int:
+        """Raises log start to the offset (-1: high watermark) and returns it; followers learn it when they fetch."""
+        self.check_leader()
+        log = self.log
+        if not log.config.deletes:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{self} is compacted, so its records cannot be deleted by offset"
+            )
+        target = log.high_watermark if offset == -1 else offset
+        if not 0 <= target <= log.high_watermark:
+            raise OffsetOutOfRange(
+                f"{self} has high watermark {log.high_watermark}; offset {offset} cannot be deleted to"
+            )
+        if log.maybe_increment_log_start_offset(target):
+            self._host.wake(self)
+        return target
+
+    # Waiting requests
+
+    def settle_waiting(self) -> None:
+        """Answers every waiting request that has become answerable."""
+        if self.waiting_produces:
+            settle_produces(self.waiting_produces, self.acknowledged)
+        if self.waiting_fetches:
+            for fetch in list(self.waiting_fetches):
+                fetch.poke(self)
+        if self.waiting_deletes:
+            for delete in list(self.waiting_deletes):
+                delete.poke(self)
+
+    def end_waiting(self) -> None:
+        """The role or its epoch changed: whatever waited for the old one is answered with what is so now."""
+        settle_produces(self.waiting_produces, self.acknowledged)
+        for fetch in list(self.waiting_fetches):
+            fetch.complete()
+        for delete in list(self.waiting_deletes):
+            delete.poke(self)
+
+    def close(self) -> None:
+        """The broker hosts this partition no longer; its log is the caller's to close or delete."""
+        self.role = "follower"
+        self.leader = NO_LEADER
+        self.followers = {}
+        self.end_waiting()

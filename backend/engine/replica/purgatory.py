@@ -1,0 +1,223 @@
+"""Requests that wait for a partition to change: produce for acknowledgement, fetch for data, DeleteRecords for followers.
+
+A partition keeps the requests that watch it and pokes them when it changed; between changes a waiting request costs
+nothing, and its deadline is one entry in `Deadlines`. A request ends exactly once: satisfied, or when its time is up.
+Facts: `DelayedProduce`, `DelayedFetch`, `DelayedDeleteRecords`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from backend.engine.replica.deadlines import Deadlines
+from backend.engine.replica.fetch_data import UNKNOWN_HIGH_WATERMARK, FetchParams, FetchSpec
+from backend.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from backend.engine.replica.partition import Partition
+
+# A connection has at most 32 requests underway (pipelined produce), nearly all connections one: this is some 10,000
+# connections, at under 1 kB each some 20 MB. A fetch beyond it is answered at once, an acks=all produce is refused.
+WAITING_MAX: Final = 20_000
+
+
+class Waiting(Protocol):
+    """A request in the purgatory."""
+
+    def expire(self) -> None: ...
+
+
+class Purgatory:
+    """The waiting requests of one broker."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self.count = 0
+
+    @property
+    def full(self) -> bool:
+        return self.count >= WAITING_MAX
+
+    def enter(self, waiting: Waiting, delay_ms: float) -> int:
+        """Starts the request's time."""
+        self.count += 1
+        return self._deadlines.add(waiting, delay_ms)
+
+    def leave(self, waiting: Waiting, due: int) -> None:
+        """The request has its answer."""
+        self.count -= 1
+        self._deadlines.remove(waiting, due)
+
+
+class WaitingFetch:
+    """A fetch that found too little; reads again and answers when it can find enough."""
+
+    __slots__ = ("_answer", "_done", "_due", "_params", "_parts", "_purgatory")
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        params: FetchParams,
+        parts: dict[Partition, FetchSpec],
+        answer: Callable[[], None],
+    ) -> None:
+        self._purgatory = purgatory
+        self._params = params
+        self._parts = parts
+        self._answer = answer
+        self._done = False
+        for partition in parts:
+            partition.waiting_fetches[self] = None
+        self._due = purgatory.enter(self, params.max_wait_ms)
+
+    def poke(self, partition: Partition) -> None:
+        """The partition has changed."""
+        if not self._done and self._may_answer(partition):
+            self.complete()
+
+    def _may_answer(self, partition: Partition) -> bool:
+        spec = self._parts[partition]
+        end = partition.fetchable_end(self._params.isolation)
+        if end < spec.fetch_offset or knows_less(partition, self._params, spec):
+            return True
+        if end == spec.fetch_offset:
+            return False
+        if self._params.min_bytes <= 1:
+            return True
+        readable = 0
+        for one, wanted in self._parts.items():
+            readable += one.readable_bytes(wanted.fetch_offset, self._params.isolation, wanted.max_bytes)
+            if readable >= self._params.min_bytes:
+                return True
+        return False
+
+    def expire(self) -> None:
+        self.complete()
+
+    def complete(self) -> None:
+        """Answers with what can be read now."""
+        if self._done:
+            return
+        self._done = True
+        self._purgatory.leave(self, self._due)
+        for partition in self._parts:
+            partition.waiting_fetches.pop(self, None)
+        self._answer()
+
+
+def knows_less(partition: Partition, params: FetchParams, spec: FetchSpec) -> bool:
+    """Whether a follower at our end would learn a newer high watermark or log start from an empty answer at once."""
+    if not params.from_follower:
+        return False
+    # A follower's high watermark cannot pass its log end, which is the offset it asks for, nor its log start the
+    # high watermark: an answer beyond these would not help it and it would ask again at once.
+    reachable = min(partition.high_watermark, spec.fetch_offset)
+    if spec.known_high_watermark != UNKNOWN_HIGH_WATERMARK and spec.known_high_watermark < reachable:
+        return True
+    return -1 < spec.log_start_offset < partition.log_start_offset <= reachable
+
+
+class WaitingProduce:
+    """An acks=all produce whose records are appended; answers when every partition's high watermark has passed them."""
+
+    __slots__ = ("_answer", "_due", "_errors", "_pending", "_purgatory")
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        required: list[tuple[int, Partition, int]],
+        timeout_ms: float,
+        answer: Callable[[dict[int, ErrorCode]], None],
+    ) -> None:
+        """`required`: (index in the request, partition, offset the high watermark must reach)."""
+        self._purgatory = purgatory
+        self._answer = answer
+        self._errors: dict[int, ErrorCode] = {}
+        self._pending = {index: partition for index, partition, _ in required}
+        for index, partition, offset in required:
+            partition.waiting_produces[(self, index)] = offset
+        self._due = purgatory.enter(self, timeout_ms)
+
+    def settle(self, index: int, error: ErrorCode) -> None:
+        """The partition has taken the request off its list."""
+        if self._pending.pop(index, None) is None:
+            return
+        if error is not ErrorCode.NONE:
+            self._errors[index] = error
+        if not self._pending:
+            self._purgatory.leave(self, self._due)
+            self._answer(self._errors)
+
+    def expire(self) -> None:
+        for index, partition in list(self._pending.items()):
+            partition.waiting_produces.pop((self, index), None)
+            self.settle(index, ErrorCode.REQUEST_TIMED_OUT)
+
+
+class WaitingDelete:
+    """A DeleteRecords whose partitions' followers have not all raised their log start yet."""
+
+    __slots__ = ("_answer", "_due", "_outcome", "_pending", "_purgatory")
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        required: list[tuple[int, Partition, int]],
+        timeout_ms: float,
+        answer: Callable[[dict[int, tuple[ErrorCode, int]]], None],
+    ) -> None:
+        """`required`: (index in the request, partition, offset that the low watermark must reach)."""
+        self._purgatory = purgatory
+        self._answer = answer
+        self._outcome: dict[int, tuple[ErrorCode, int]] = {}
+        self._pending = {index: (partition, offset) for index, partition, offset in required}
+        for _, partition, _ in required:
+            partition.waiting_deletes[self] = None
+        self._due = purgatory.enter(self, timeout_ms)
+
+    def poke(self, partition: Partition) -> None:
+        """The partition has changed."""
+        for index, (one, offset) in list(self._pending.items()):
+            if one is partition:
+                self._check(index, one, offset)
+        self._answer_if_done()
+
+    def _check(self, index: int, partition: Partition, offset: int) -> None:
+        try:
+            low = partition.low_watermark()
+        except KafkaError as error:
+            self._outcome[index] = (error.code, -1)
+        else:
+            if low < offset:
+                return
+            self._outcome[index] = (ErrorCode.NONE, low)
+        del self._pending[index]
+
+    def _answer_if_done(self) -> None:
+        if self._pending or self._due < 0:
+            return
+        due, self._due = self._due, -1
+        self._purgatory.leave(self, due)
+        self._answer(self._outcome)
+
+    def expire(self) -> None:
+        for index, (partition, _) in list(self._pending.items()):
+            partition.waiting_deletes.pop(self, None)
+            self._outcome[index] = (ErrorCode.REQUEST_TIMED_OUT, partition.low_watermark_or_unknown())
+            del self._pending[index]
+        self._answer_if_done()
+
+
+def settle_produces(
+    waiting: OrderedDict[tuple[WaitingProduce, int], int], status: Callable[[int], ErrorCode | None]
+) -> None:
+    """Settles, from the front, every produce whose required offset has a status; offsets rise along the list."""
+    while waiting:
+        (produce, index), offset = next(iter(waiting.items()))
+        error = status(offset)
+        if error is None:
+            return
+        del waiting[(produce, index)]
+        produce.settle(index, error)
