@@ -1,0 +1,39 @@
+"""Failures of the log layer that carry more than a Kafka error code."""
+
+from __future__ import annotations
+
+from backend.protocol.errors import ErrorCode, KafkaError
+
+
+class OffsetOutOfRange(KafkaError):
+    """No local segment holds the offset asked for; on a tiered log the remote part may."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+
+
+class CorruptLog(KafkaError):
+    """Bytes on disk that cannot be right. The partition goes offline; the message says where and what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
+class RecordsRejected(KafkaError):
+    """Records that failed validation; `record_errors` are (index in the batch, sentence) pairs for the response."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: tuple[tuple[int, str | None], ...]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class UnexpectedAppendOffset(KafkaError):
+    """A follower was given records that start below its log end; `first_offset` is where they start."""
+
+    def __init__(self, message: str, first_offset: int) -> None:
+        super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        self.first_offset = first_offset
+
+
+class LogDirError(Exception):
+    """A log directory that must not be used: foreign, newer, locked or unreadable. One sentence for the operator."""

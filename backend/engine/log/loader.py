@@ -1,0 +1,275 @@
+"""Opening a partition's folder (`LogLoader` of Kafka).
+
+After a clean stop only the end of the last segment is looked at. After an unclean one every segment at or past the recovery point is
+scanned, batch by batch, and its indexes are rebuilt. What is found damaged:
+
+- the tail of the log (nothing valid behind it), or anything past the recovery point: truncated to the last valid batch, as these
+  records may never have reached the device;
+- anything else: `CorruptLog`, and the caller takes the partition offline.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from backend.engine.log.checkpoints import MalformedCheckpoint, decode_epochs
+from backend.engine.log.config import DAY_MS, LogConfig
+from backend.engine.log.errors import CorruptLog
+from backend.engine.log.leader_epochs import LeaderEpochCache
+from backend.engine.log.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LEADER_EPOCH_FILE,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    base_offset_of,
+    file_name,
+)
+from backend.engine.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from backend.engine.log.offset_index import OffsetIndex
+from backend.engine.log.producer_state import ProducerStateManager
+from backend.engine.log.recovery import (
+    DamagedFile,
+    Damage,
+    rebuild_producer_state,
+    recover_segment,
+    valid_batches,
+)
+from backend.engine.log.segment import BatchEntry, LogSegment
+from backend.engine.log.segments import LogSegments
+from backend.engine.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from backend.engine.log.time_index import TimeIndex
+from backend.engine.log.topics import is_remote_enabled
+from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.ports.disk import Disk
+from backend.engine.ports.random import Random
+from backend.protocol.batch import HEADER_BYTES, parse_header
+from backend.tiering.ids import TopicIdPartition
+
+_INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+_TEMPORARY_SUFFIXES: Final = (DELETED_SUFFIX, ".tmp", CLEANED_SUFFIX)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What the checkpoints of the log directory and the broker say about a log that is opened."""
+
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    clean_shutdown: bool = False
+    remote_system_enabled: bool = False
+    producer_id_expiration_ms: int = DAY_MS
+
+
+def open_log(
+    disk: Disk,
+    random: Random,
+    log_dir: str,
+    topic_id_partition: TopicIdPartition,
+    config: LogConfig,
+    options: LoadOptions | None = None,
+    *,
+    now_ms: int,
+) -> UnifiedLog:
+    """The log in a folder, which is created when missing. Blocking; any thread. Raises `CorruptLog` or OSError."""
+    return _Loader(disk, random, log_dir, topic_id_partition, config, options or LoadOptions(), now_ms).load()
+
+
+class _Loader:
+    def __init__(
+        self,
+        disk: Disk,
+        random: Random,
+        log_dir: str,
+        topic_id_partition: TopicIdPartition,
+        config: LogConfig,
+        options: LoadOptions,
+        now_ms: int,
+    ) -> None:
+        self.disk = disk
+        self.random = random
+        self.dir = log_dir
+        self.tip = topic_id_partition
+        self.config = config
+        self.options = options
+        self.now_ms = now_ms
+        self.remote_enabled = options.remote_system_enabled and is_remote_enabled(topic_id_partition.topic, config)
+        self.producers = ProducerStateManager(disk, log_dir, expiration_ms=options.producer_id_expiration_ms)
+        self.recovery_point = options.recovery_point
+
+    def load(self) -> UnifiedLog:
+        self.disk.make_dirs(self.dir)
+        names = self._tidy(self.disk.list_dir(self.dir))
+        epochs = self._load_epochs()
+        segments = self._open_segments(names)
+        self.producers.load_stored(names)
+        self._recover(segments, epochs)
+        log_start = self.options.log_start_offset
+        if segments and segments.active.next_offset < log_start:
+            _log.warning("Partition %s: the log ends at %d, below its start %d, and starts afresh there",
+                         self.tip.topic_partition, segments.active.next_offset, log_start)  # fmt: skip
+            self._delete(segments, list(segments))
+            epochs.clear()
+            self.producers.truncate_fully(log_start)
+        if not segments:
+            segments.add(LogSegment.create(self.disk, self.dir, log_start))
+        if not self.remote_enabled:
+            log_start = max(log_start, segments.first_base_offset)
+        log_end = segments.active.next_offset
+        epochs.truncate_from_end(log_end)
+        epochs.truncate_from_start(self.options.log_start_offset)
+        self.producers.keep_only({segment.base_offset for segment in segments})
+        rebuild_producer_state(self.producers, segments, log_end, log_start, now_ms=self.now_ms)
+        return UnifiedLog(
+            disk=self.disk,
+            random=self.random,
+            log_dir=self.dir,
+            topic_id_partition=self.tip,
+            config=self.config,
+            segments=segments,
+            leader_epochs=epochs,
+            producer_state=self.producers,
+            log_start_offset=log_start,
+            recovery_point=min(self.recovery_point, log_end),
+            remote_system_enabled=self.options.remote_system_enabled,
+        )
+
+    def _tidy(self, names: list[str]) -> list[str]:
+        """Removes what an interrupted run left: deleted and temporary files, indexes without a log."""
+        kept: list[str] = []
+        for name in names:
+            if name.endswith(SWAP_SUFFIX):
+                raise CorruptLog(
+                    f"{self.dir}/{name} is left of a compaction; finish it with the Apache Kafka that began it"
+                )
+            base = base_offset_of(name)
+            orphan = name.endswith(_INDEX_SUFFIXES) and base is not None and file_name(base, LOG_SUFFIX) not in names
+            if name.endswith(_TEMPORARY_SUFFIXES) or orphan:
+                self.disk.remove(f"{self.dir}/{name}")
+            else:
+                kept.append(name)
+        return kept
+
+    def _load_epochs(self) -> LeaderEpochCache:
+        path = f"{self.dir}/{LEADER_EPOCH_FILE}"
+        entries: list[tuple[int, int]] = []
+        if self.disk.exists(path):
+            try:
+                entries = decode_epochs(self.disk.read(path))
+            except MalformedCheckpoint as error:
+                raise CorruptLog(f"{path}: {error}; delete the replica's folder to copy it again") from None
+        return LeaderEpochCache(entries, lambda data: self.disk.write_atomic(path, data, sync=False))
+
+    def _open_segments(self, names: list[str]) -> LogSegments:
+        bases: list[int] = []
+        for name in names:
+            if name.endswith(LOG_SUFFIX):
+                base = base_offset_of(name)
+                if base is None:
+                    raise CorruptLog(f"{self.dir}/{name} has no offset in its name; move it away")
+                bases.append(base)
+        segments = [
+            LogSegment.open_sealed(self.disk, self.dir, base, following)
+            for base, following in zip(bases, bases[1:], strict=False)
+        ]
+        if bases:
+            segments.append(LogSegment.open_sealed(self.disk, self.dir, bases[-1], bases[-1]))
+        return LogSegments(segments)
+
+    # --- recovery
+
+    def _recover(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
+        if not segments:
+            return
+        unclean = set() if self.options.clean_shutdown else {
+            s.base_offset for s in segments.from_offset(self.recovery_point)
+        }  # fmt: skip
+        for segment in list(segments):
+            last = segment is segments.active
+            if segment not in segments:
+                return
+            if segment.base_offset in unclean:
+                damage = self._scan(segment, segments, epochs)
+            elif last:
+                damage = None if self._restore_active(segment) else self._scan(segment, segments, epochs)
+            elif not self._indexes_present(segment):
+                damage = self._scan(segment, segments, epochs)
+            else:
+                continue
+            if damage is not None:
+                self._handle(damage, segment, segments)
+            elif not last:
+                segment.seal()
+
+    def _indexes_present(self, segment: LogSegment) -> bool:
+        for path, entry_bytes in (
+            (segment.offset_index_path, OFFSET_ENTRY_BYTES),
+            (segment.time_index_path, TIME_ENTRY_BYTES),
+        ):
+            try:
+                if self.disk.size(path) % entry_bytes:
+                    return False
+            except FileNotFoundError:
+                return False
+        return True
+
+    def _scan(self, segment: LogSegment, segments: LogSegments, epochs: LeaderEpochCache) -> Damage | None:
+        size_bytes = self.disk.size(segment.log_path)
+        before = LogSegments([s for s in segments if s.base_offset < segment.base_offset])
+        start = min(self.options.log_start_offset, segment.base_offset)
+        rebuild_producer_state(self.producers, before, segment.base_offset, start, now_ms=self.now_ms)
+        return recover_segment(segment, self.producers, epochs, self.config, size_bytes)
+
+    def _handle(self, damage: Damage, segment: LogSegment, segments: LogSegments) -> None:
+        """Truncates at the damage, or raises when that would drop records known to be durable."""
+        last = segment is segments.active
+        durable = segment.next_offset < self.recovery_point
+        if durable and (not last or damage.valid_after):
+            raise CorruptLog(
+                f"{damage.reason}, below the recovery point {self.recovery_point}; "
+                "delete the replica's folder to copy it again, or restore the file"
+            )
+        _log.warning(
+            "Partition %s is truncated to offset %d: %s", self.tip.topic_partition, segment.next_offset, damage.reason
+        )
+        segment.file.truncate(damage.position)
+        self._delete(segments, segments.starting_at_or_after(segment.base_offset + 1))
+        self.recovery_point = min(self.recovery_point, segment.next_offset)
+
+    def _delete(self, segments: LogSegments, doomed: list[LogSegment]) -> None:
+        for segment in doomed:
+            segments.remove(segment)
+            for path in segment.rename_deleted():
+                self.disk.remove(path)
+
+    def _restore_active(self, segment: LogSegment) -> bool:
+        """The last segment from its index files and the batches behind the last entry; False when it must be scanned whole."""
+        size_bytes = self.disk.size(segment.log_path)
+        if size_bytes == 0:
+            segment.reset()
+            return True
+        try:
+            offsets = OffsetIndex.decode(segment.base_offset, self.disk.read(segment.offset_index_path))
+            times = TimeIndex.decode(segment.base_offset, self.disk.read(segment.time_index_path))
+            position = offsets.last[1]
+            if position >= size_bytes:
+                return False
+            first = parse_header(segment.pread(HEADER_BYTES, 0))
+            segment.adopt(offsets, times, size_bytes=position, first_timestamp=first.max_timestamp)
+            found = [
+                BatchEntry(header.last_offset, header.size_bytes, header.max_timestamp)
+                for _, header, _ in valid_batches(segment, position, size_bytes, segment.base_offset)
+            ]
+        except (ValueError, FileNotFoundError, DamagedFile):
+            return False
+        # The index files end where Kafka's would: batches behind the last entry add none.
+        segment.index_recovered(found, index_interval_bytes=size_bytes)
+        segment.start_appending()
+        return True

@@ -1,0 +1,429 @@
+"""One segment of a partition log: a `.log` file and its indexes (`LogSegment`, `FileRecords` of Kafka).
+
+A segment is active (the last one, being appended to) or sealed. The indexes of the active segment live in memory and are written
+when it is sealed or the log closes; those of a sealed segment are read when first needed. The log lets go of the descriptor
+and the indexes of sealed segments that have not been read lately (:meth:`release`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, NamedTuple
+
+from backend.engine.log.errors import CorruptLog
+from backend.engine.log.names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from backend.engine.log.offset_index import OffsetIndex
+from backend.engine.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from backend.engine.log.time_index import NO_TIMESTAMP, TimeIndex, decode_last
+from backend.engine.log.txn_index import AbortedTxn, decode_txn_index
+from backend.engine.ports.disk import Buffer, Disk, File
+from backend.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+
+# Base offset, length and last offset delta: what finding an offset needs of a batch header.
+_SCAN: Final = Struct(">qi11xi")
+# One read covers the distance between two index entries of the default interval (4096) and a header.
+SCAN_BYTES: Final = 4096 + HEADER_BYTES
+# Ends of recent appends whose position is known without a scan; 256 of about 100 bytes are 25 kB for an active segment.
+RECENT_ENDS_MAX: Final = 256
+
+
+class BatchEntry(NamedTuple):
+    """A batch as far as its segment's indexes are concerned."""
+
+    last_offset: int
+    size_bytes: int
+    max_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPosition:
+    """Where a batch lies in the `.log` file."""
+
+    base_offset: int
+    last_offset: int
+    position: int
+    size_bytes: int
+
+
+class LogSegment:
+    """Offsets `[base_offset, next_offset)` of a partition. Not for use by several threads at once."""
+
+    def __init__(self, disk: Disk, log_dir: str, base_offset: int) -> None:
+        self._disk = disk
+        self.dir = log_dir
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size_bytes = 0
+        self.sealed = False
+        # Largest timestamp so far and the last offset of the batch that has it; None until a sealed segment is asked.
+        self._max: tuple[int, int] | None = (NO_TIMESTAMP, base_offset)
+        self.first_timestamp: int | None = None  # largest timestamp of the first batch: what segment.ms counts from
+        self.created_ms: int | None = None  # when the first batch came
+        self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
+        self._time_index: TimeIndex | None = TimeIndex(base_offset)
+        self._aborted: list[AbortedTxn] | None = []
+        self._bytes_since_index = 0
+        self._recent_ends: dict[int, int] = {}
+        self._file: File | None = None
+
+    # --- life
+
+    @classmethod
+    def create(cls, disk: Disk, log_dir: str, base_offset: int) -> LogSegment:
+        """A fresh, empty, active segment; leftovers under its names are removed."""
+        segment = cls(disk, log_dir, base_offset)
+        for path in segment.paths:
+            disk.remove(path)
+        segment._file = disk.open(segment.log_path, create=True)
+        return segment
+
+    @classmethod
+    def open_sealed(cls, disk: Disk, log_dir: str, base_offset: int, next_offset: int) -> LogSegment:
+        """A segment that has a successor at `next_offset`; reads nothing but the file's size."""
+        segment = cls(disk, log_dir, base_offset)
+        segment.size_bytes = disk.size(segment.log_path)
+        segment.next_offset = next_offset
+        segment.sealed = True
+        segment._forget_indexes()
+        return segment
+
+    def reset(self) -> None:
+        """Empties indexes and offsets, in memory and on disk; the file's batches are then given to :meth:`index_recovered`."""
+        self._offset_index, self._time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+        self._max, self._bytes_since_index, self.size_bytes = (NO_TIMESTAMP, self.base_offset), 0, 0
+        self._aborted = []
+        self.next_offset = self.base_offset
+        self.first_timestamp = self.created_ms = None
+        self.sealed = False
+        for path in (self.offset_index_path, self.time_index_path, self.txn_index_path):
+            self._disk.remove(path)
+
+    def index_recovered(self, batches: Sequence[BatchEntry], *, index_interval_bytes: int) -> None:
+        """Indexes batches that are in the file already (`LogSegment.recover`)."""
+        if self.first_timestamp is None and batches:
+            self.first_timestamp = batches[0].max_timestamp
+        self._index(batches, index_interval_bytes)
+
+    def start_appending(self) -> None:
+        """After a load: the next batch gets no index entry, as in Kafka."""
+        self._bytes_since_index = 0
+
+    def adopt(self, offset_index: OffsetIndex, time_index: TimeIndex, *, size_bytes: int, first_timestamp: int) -> None:
+        """Takes over index files that cover the file up to `size_bytes`; the batches behind go to :meth:`index_recovered`."""
+        self._offset_index, self._time_index, self._aborted = offset_index, time_index, None
+        self._max = time_index.last
+        self.size_bytes = size_bytes
+        self.next_offset = offset_index.last[0]
+        self.first_timestamp = first_timestamp
+        self.sealed = False
+
+    def _forget_indexes(self) -> None:
+        self._offset_index = self._time_index = self._aborted = self._max = None
+
+    def seal(self) -> None:
+        """No more appends: the time index gets its last entry, the index files get exactly their used bytes."""
+        self.write_indexes()
+        self.sealed = True
+        self._recent_ends.clear()
+
+    def write_indexes(self) -> None:
+        """Writes the index files of an active segment, trimmed, as Kafka does at a roll and at a clean stop."""
+        if self.sealed:
+            return
+        timestamp, offset = self.max_timestamp_and_offset
+        self.time_index.maybe_append(timestamp, offset)
+        self._disk.write_atomic(self.offset_index_path, self.offset_index.encode(), sync=False)
+        self._disk.write_atomic(self.time_index_path, self.time_index.encode(), sync=False)
+
+    def release(self) -> None:
+        """Closes the descriptor and drops the indexes of a sealed segment; the next read opens them again."""
+        self.close()
+        if self.sealed:
+            maximum = self._max
+            self._forget_indexes()
+            self._max = maximum
+
+    def close(self) -> None:
+        """Closes the descriptor."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def rename_deleted(self) -> list[str]:
+        """Closes and gives every file the suffix `.deleted`; returns the new paths, to be removed later."""
+        self.close()
+        renamed: list[str] = []
+        for path in self.paths:
+            if self._disk.exists(path):
+                self._disk.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed
+
+    # --- names
+
+    def _path(self, suffix: str) -> str:
+        return f"{self.dir}/{file_name(self.base_offset, suffix)}"
+
+    @property
+    def log_path(self) -> str:
+        return self._path(LOG_SUFFIX)
+
+    @property
+    def offset_index_path(self) -> str:
+        return self._path(OFFSET_INDEX_SUFFIX)
+
+    @property
+    def time_index_path(self) -> str:
+        return self._path(TIME_INDEX_SUFFIX)
+
+    @property
+    def txn_index_path(self) -> str:
+        """May not exist: see :attr:`txn_index_empty`."""
+        return self._path(TXN_INDEX_SUFFIX)
+
+    @property
+    def paths(self) -> tuple[str, str, str, str]:
+        return self.log_path, self.offset_index_path, self.time_index_path, self.txn_index_path
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.log_path}, next_offset={self.next_offset}, size_bytes={self.size_bytes})"
+
+    # --- indexes
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._offset_index = OffsetIndex.decode(self.base_offset, self._read_file(self.offset_index_path))
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._time_index = TimeIndex.decode(self.base_offset, self._read_file(self.time_index_path))
+        return self._time_index
+
+    def _read_file(self, path: str) -> bytes:
+        try:
+            return self._disk.read(path)
+        except FileNotFoundError:
+            raise CorruptLog(f"{path} is missing; restore it or delete the replica's folder to copy it again") from None
+
+    @property
+    def aborted_transactions(self) -> list[AbortedTxn]:
+        """The transaction index, in the order of the markers."""
+        if self._aborted is None:
+            exists = self._disk.exists(self.txn_index_path)
+            self._aborted = decode_txn_index(self._disk.read(self.txn_index_path)) if exists else []
+        return self._aborted
+
+    @property
+    def txn_index_empty(self) -> bool:
+        return not self.aborted_transactions
+
+    def add_aborted(self, txn: AbortedTxn) -> None:
+        """Notes an aborted transaction, in memory and on disk."""
+        self.aborted_transactions.append(txn)
+        file = self._disk.open(self.txn_index_path, create=True)
+        try:
+            file.append((txn.encode(),))
+        finally:
+            file.close()
+
+    @property
+    def max_timestamp_and_offset(self) -> tuple[int, int]:
+        """Largest timestamp, -1 without one, and the last offset of the batch that has it."""
+        if self._max is None:
+            size = self._disk.size(self.time_index_path)
+            if size >= TIME_ENTRY_BYTES and self._time_index is None:
+                file = self._disk.open(self.time_index_path)
+                try:
+                    self._max = decode_last(self.base_offset, file.pread(TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES))
+                finally:
+                    file.close()
+            else:
+                self._max = self.time_index.last
+        return self._max
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp of the segment, -1 without one."""
+        return self.max_timestamp_and_offset[0]
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What retention and the remote tier go by: the largest timestamp, or the file's time when the records have none."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self._disk.modified_ms(self.log_path)
+
+    def is_full(self, segment_index_bytes: int) -> bool:
+        """Whether an index has no room: an offset index holds bytes/8 entries, a time index keeps one of its bytes/12 for the roll."""
+        return (
+            len(self.offset_index) >= segment_index_bytes // 8
+            or len(self.time_index) >= segment_index_bytes // TIME_ENTRY_BYTES - 1
+        )
+
+    # --- appending
+
+    @property
+    def file(self) -> File:
+        """The `.log` file, opened when needed."""
+        if self._file is None:
+            self._file = self._disk.open(self.log_path)
+        return self._file
+
+    def append(self, records: Buffer, batches: Sequence[BatchEntry], *, index_interval_bytes: int, now_ms: int) -> None:
+        """Writes whole batches with one call and indexes them. On OSError nothing counts as written."""
+        self.file.append((records,))
+        if self.first_timestamp is None:
+            self.first_timestamp = batches[0].max_timestamp
+            self.created_ms = now_ms
+        self._index(batches, index_interval_bytes)
+        if len(self._recent_ends) >= RECENT_ENDS_MAX:
+            self._recent_ends.clear()
+        self._recent_ends[self.next_offset] = self.size_bytes
+
+    def _index(self, batches: Sequence[BatchEntry], index_interval_bytes: int) -> None:
+        position, counter = self.size_bytes, self._bytes_since_index
+        maximum = self.max_timestamp_and_offset
+        for last_offset, size_bytes, timestamp in batches:
+            if timestamp > maximum[0]:
+                maximum = (timestamp, last_offset)
+            if counter > index_interval_bytes:
+                self.offset_index.append(last_offset, position)
+                self.time_index.maybe_append(*maximum)
+                counter = 0
+            counter += size_bytes
+            position += size_bytes
+        self._max = maximum
+        self.size_bytes, self._bytes_since_index = position, counter
+        if batches:
+            self.next_offset = batches[-1].last_offset + 1
+
+    # --- reading
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Raw bytes of the `.log` file."""
+        return self.file.pread(size, position)
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch that contains the offset, or the first one after it, starts; the file's end when there is none."""
+        if offset >= self.next_offset:
+            return self.size_bytes
+        known = self._recent_ends.get(offset)
+        if known is not None:
+            return known
+        if offset <= self.base_offset:
+            return 0
+        found = self.find(offset)
+        return self.size_bytes if found is None else found.position
+
+    def find(self, offset: int) -> BatchPosition | None:
+        """The first batch whose last offset is at or past the one given. Raises `CorruptLog` at bytes that are no batch."""
+        position = self.offset_index.lookup(offset)[1]
+        for batch in self.scan(position):
+            if batch.last_offset >= offset:
+                return batch
+        return None
+
+    def scan(self, position: int) -> _Scan:
+        """Batches from a batch's start to the end of the file, headers only."""
+        return _Scan(self, position)
+
+    def truncate_to(self, offset: int) -> int:
+        """Cuts the file before the batch that holds `offset`; returns the log end: `offset`, or the batch's base when it was inside."""
+        found = self.find(offset)
+        end = offset
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self._truncate_txns(offset)
+        if found is not None:
+            self.file.truncate(found.position)
+            self.size_bytes = found.position
+            end = min(offset, found.base_offset)
+        self.next_offset = end
+        self.sealed = False
+        # Files of a time when the segment was longer: missing ones are rebuilt should we stop before they are written again.
+        self._disk.remove(self.offset_index_path)
+        self._disk.remove(self.time_index_path)
+        self._recent_ends.clear()
+        self._bytes_since_index = 0
+        if self.size_bytes == 0:
+            self.first_timestamp = self.created_ms = None
+        self._reload_max()
+        return end
+
+    def _truncate_txns(self, offset: int) -> None:
+        kept = [txn for txn in self.aborted_transactions if txn.last_offset < offset]
+        if len(kept) == len(self.aborted_transactions):
+            return
+        self._aborted = kept
+        if kept:
+            self._disk.write_atomic(self.txn_index_path, b"".join(txn.encode() for txn in kept), sync=False)
+        else:
+            self._disk.remove(self.txn_index_path)
+
+    def _reload_max(self) -> None:
+        maximum = self.time_index.last
+        for batch, timestamp in self.scan_timestamps(self.offset_index.last[1]):
+            if timestamp > maximum[0]:
+                maximum = (timestamp, batch.last_offset)
+        self._max = maximum
+
+    def scan_timestamps(self, position: int) -> list[tuple[BatchPosition, int]]:
+        """Batches from a position on with their largest timestamps."""
+        found: list[tuple[BatchPosition, int]] = []
+        for batch in self.scan(position):
+            timestamp = int.from_bytes(self.pread(8, batch.position + 35), "big", signed=True)
+            found.append((batch, timestamp))
+        return found
+
+    def sync(self) -> None:
+        """Everything written of this segment reaches the device."""
+        self.file.sync()
+
+
+class _Scan:
+    """Iterator over batch headers; reads the file in pieces of `SCAN_BYTES`."""
+
+    __slots__ = ("_data", "_data_at", "_position", "_segment")
+
+    def __init__(self, segment: LogSegment, position: int) -> None:
+        self._segment = segment
+        self._position = position
+        self._data = b""
+        self._data_at = 0
+
+    def __iter__(self) -> _Scan:
+        return self
+
+    def __next__(self) -> BatchPosition:
+        segment, position = self._segment, self._position
+        left = segment.size_bytes - position
+        if left <= 0:
+            raise StopIteration
+        at = position - self._data_at
+        if at < 0 or at + _SCAN.size > len(self._data):
+            self._data, self._data_at, at = segment.pread(min(SCAN_BYTES, left), position), position, 0
+        if len(self._data) < at + _SCAN.size:
+            raise self._corrupt(f"{left} bytes are left, less than a batch header")
+        base_offset, length, delta = _SCAN.unpack_from(self._data, at)
+        size_bytes = length + LOG_OVERHEAD_BYTES
+        if size_bytes < HEADER_BYTES or size_bytes > left or delta < 0 or base_offset < segment.base_offset:
+            raise self._corrupt(f"a batch of {size_bytes} bytes at offset {base_offset} cannot be")
+        self._position = position + size_bytes
+        return BatchPosition(base_offset, base_offset + delta, position, size_bytes)
+
+    def _corrupt(self, problem: str) -> CorruptLog:
+        return CorruptLog(
+            f"{self._segment.log_path} is corrupt at byte {self._position}: {problem}; "
+            "delete the replica's folder to copy it again, or restore the file"
+        )
