@@ -14,7 +14,6 @@ A laptop's cluster (10 moving, 110 quiet partitions) stays near 60 MB. Engine ev
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,7 +64,10 @@ class Retention:
         until_ms = (now_ms - tier.after_ms) // tier.every_ms * tier.every_ms
         from_ms = self._thinned_to_ms.get((table.name, tier))
         if from_ms is None:
-            from_ms = self._oldest(table, now_ms - KEEP_MS) // tier.every_ms * tier.every_ms
+            oldest_ms = self._oldest(table)
+            from_ms = (
+                until_ms if oldest_ms is None else max(oldest_ms, now_ms - KEEP_MS) // tier.every_ms * tier.every_ms
+            )
         step_ms = max(SLICE_MS, tier.every_ms)
         removed = 0
         while from_ms < until_ms:
@@ -76,12 +78,11 @@ class Retention:
         self._thinned_to_ms[table.name, tier] = max(from_ms, until_ms)
         return removed
 
-    def _oldest(self, table: Table, floor_ms: int) -> int:
+    def _oldest(self, table: Table) -> int | None:
+        oldest = select(func.min(table.c.sampled_ms)).where(table.c.cluster_id == self._cluster_id)
         with reading(self._engine) as connection:
-            oldest = connection.scalar(
-                select(func.min(table.c.sampled_ms)).where(table.c.cluster_id == self._cluster_id)
-            )
-        return max(floor_ms, int(oldest)) if oldest is not None else sys.maxsize
+            found = connection.scalar(oldest)
+        return None if found is None else int(found)
 
 
 def thin(connection: Connection, table: Table, cluster_id: str, from_ms: int, to_ms: int, every_ms: int) -> int:

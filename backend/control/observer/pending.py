@@ -1,0 +1,67 @@
+"""What a -1 of ListOffsets -6 (earliest pending upload) means. Kafka has one answer for three situations (KIP-1023).
+
+Source: `UnifiedLog.fetchOffsetByTimestamp` and `ReplicaManager`, which turns an answer at the log end into -1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from backend.tiering.offsets import UNKNOWN
+
+
+class PendingReason(StrEnum):
+    """Why there is no earliest pending upload."""
+
+    NOT_TIERED = "not_tiered"
+    LEADER_DOES_NOT_KNOW = "leader_does_not_know"
+    """Since it became leader or was restarted, it has not looked at the remote tier yet (one task interval)."""
+    ALL_COPIED = "all_copied"
+    """Everything up to the log end is in the remote tier, or the log is empty."""
+    CHANGING = "changing"
+    """The answers of one round contradict each other because records arrived between them; the next round tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The offset of the first record that is not in the remote tier; None with the reason when there is none to tell.
+
+    For ALL_COPIED the offset is the log end: nothing is pending, and that is known.
+    """
+
+    offset: int | None
+    reason: PendingReason | None
+
+
+def earliest_pending(
+    *,
+    tiered: bool,
+    answer: int | None,
+    log_start: int | None,
+    local_start: int | None,
+    latest_tiered: int | None,
+    log_end: int | None,
+    highest_copied: int | None = None,
+) -> Pending:
+    """Reads a leader's answers of one round. `highest_copied` (inclusive) is what the ledger says was copied."""
+    if not tiered:
+        return Pending(None, PendingReason.NOT_TIERED)
+    if answer is None or log_start is None or local_start is None or log_end is None:
+        return Pending(None, None)
+    knows_nothing = latest_tiered is None or latest_tiered == UNKNOWN
+    copied_before = highest_copied is not None and highest_copied >= log_start
+    if knows_nothing and copied_before and log_end > log_start:
+        # Just restarted: it would answer its log start, although the ledger shows finished copies.
+        return Pending(None, PendingReason.LEADER_DOES_NOT_KNOW)
+    if answer != UNKNOWN:
+        return Pending(answer, None)
+    if log_end <= log_start:
+        return Pending(log_end, PendingReason.ALL_COPIED)
+    if knows_nothing:
+        reason = PendingReason.LEADER_DOES_NOT_KNOW if local_start > log_start else PendingReason.CHANGING
+        return Pending(None, reason)
+    first = max((latest_tiered or 0) + 1, log_start)
+    if first >= log_end:
+        return Pending(log_end, PendingReason.ALL_COPIED)
+    return Pending(None, PendingReason.CHANGING)

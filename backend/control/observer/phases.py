@@ -1,0 +1,158 @@
+"""What a follower is doing, concluded from samples when no broker says it, with evidence and how sure that is.
+
+Kafka exposes no fetcher state. Two samples of offsets, the ISR and the leader's ranges leave few explanations; each
+rule below names the one it found. The embedded engine tells its phases in `__ebbline_events`; those win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from backend.control.observer.pending import PendingReason
+from backend.tiering.phases import FollowerPhase
+
+EXACT: Final = "exact"
+INFERRED: Final = "inferred"
+# Kafka's fetcher backs off for 1 s (replica.fetch.backoff.ms); five of them without a record is not a pause.
+STALL_MS_MIN: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExactPhase:
+    """The newest phase event of a replica."""
+
+    phase: FollowerPhase
+    since_ms: int
+    evidence: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerSight:
+    """What one round shows of a follower and of its leader."""
+
+    at_ms: int
+    in_isr: bool
+    reachable: bool
+    log_start: int | None
+    local_start: int | None
+    log_end: int | None
+    leader_log_start: int | None
+    leader_local_start: int | None
+    leader_log_end: int | None
+    tiered: bool
+    flag: bool | None = None  # follower.fetch.last.tiered.offset.enable on the follower's broker
+    pending_reason: PendingReason | None = None
+    exact: ExactPhase | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is kept of a follower from round to round."""
+
+    phase: FollowerPhase | None = None
+    since_ms: int = 0
+    log_end: int | None = None
+    moved_ms: int = 0  # last time its log end was seen to change
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """A phase and where it comes from; `phase` None: not known, and the evidence says why."""
+
+    phase: FollowerPhase | None
+    since_ms: int
+    source: str
+    evidence: Mapping[str, Any]
+
+
+def conclude(memory: Memory | None, sight: FollowerSight, *, stall_ms: int = STALL_MS_MIN) -> tuple[Memory, Conclusion]:
+    """The follower's phase now, and what to remember for the next round."""
+    before = memory or Memory(moved_ms=sight.at_ms)
+    moved = sight.log_end is not None and sight.log_end != before.log_end
+    now = replace(
+        before,
+        log_end=sight.log_end if sight.log_end is not None else before.log_end,
+        moved_ms=sight.at_ms if moved else before.moved_ms,
+    )
+    if sight.exact is not None and sight.reachable and not sight.in_isr:
+        exact = sight.exact
+        evidence = {"rule": "event", "sentence": "The broker reported it.", "confidence": "exact", **exact.evidence}
+        now = replace(now, phase=exact.phase, since_ms=exact.since_ms)
+        return now, Conclusion(exact.phase, exact.since_ms, EXACT, evidence)
+    phase, source, evidence = _explain(before, sight, sight.at_ms - now.moved_ms, stall_ms)
+    if memory is None or phase is not before.phase:
+        now = replace(now, phase=phase, since_ms=sight.at_ms)
+    return now, Conclusion(phase, now.since_ms, source, evidence)
+
+
+Explanation = tuple[FollowerPhase | None, str, dict[str, Any]]
+
+
+def _explain(before: Memory, sight: FollowerSight, still_ms: int, stall_ms: int) -> Explanation:
+    if not sight.reachable:
+        return None, INFERRED, _evidence("unreachable", sight.error or "Its broker does not answer.", "high")
+    if sight.in_isr:
+        return FollowerPhase.IN_SYNC, EXACT, _evidence("in-isr", "It is in the ISR.", "exact")
+    if sight.log_end is None:
+        return None, INFERRED, _evidence("no-answer", sight.error or "Its broker does not know the replica.", "high")
+    if before.log_end is not None and sight.log_end < before.log_end:
+        sentence = f"Its log end went back from {before.log_end} to {sight.log_end}."
+        return FollowerPhase.TRUNCATING, INFERRED, _evidence("log-end-fell", sentence, "high")
+    if _must_rebuild(sight):
+        return _rebuilding(sight, still_ms, stall_ms)
+    behind = None if sight.leader_log_end is None else max(0, sight.leader_log_end - sight.log_end)
+    if before.log_end is not None and sight.log_end > before.log_end:
+        sentence = f"Its log end moved from {before.log_end} to {sight.log_end}."
+        if before.log_end == 0 and _began_at_tier(sight):
+            sentence = f"It began at offset {sight.local_start} instead of {sight.log_start}: the rest is remote."
+        return FollowerPhase.FETCHING, INFERRED, _evidence("log-end-rose", sentence, "high", behind=behind)
+    if behind and still_ms >= stall_ms:
+        sentence = f"Its log end has stood at {sight.log_end} for {still_ms // 1000} s while the leader is ahead."
+        return FollowerPhase.DELAYED, INFERRED, _evidence("log-end-still", sentence, "medium", behind=behind)
+    return FollowerPhase.FETCHING, INFERRED, _evidence("not-in-isr", "It is not in the ISR yet.", "low", behind=behind)
+
+
+def _must_rebuild(sight: FollowerSight) -> bool:
+    """An empty replica whose leader no longer holds the beginning on disk: error 109, then aux state (KIP-405)."""
+    return (
+        sight.tiered
+        and sight.log_end == 0
+        and sight.leader_log_end is not None
+        and sight.leader_log_end > 0
+        and sight.leader_local_start is not None
+        and sight.leader_local_start > 0
+    )
+
+
+def _began_at_tier(sight: FollowerSight) -> bool:
+    return sight.log_start is not None and sight.local_start is not None and sight.local_start > sight.log_start
+
+
+def _rebuilding(sight: FollowerSight, still_ms: int, stall_ms: int) -> Explanation:
+    if still_ms < stall_ms:
+        sentence = "It is empty and its leader holds the older records only in the remote tier."
+        return FollowerPhase.BUILDING_REMOTE_AUX, INFERRED, _evidence("empty-behind-tier", sentence, "medium")
+    rule, sentence = _why_stuck(sight, still_ms)
+    return FollowerPhase.DELAYED, INFERRED, _evidence(rule, sentence, "high" if rule != "empty-still" else "medium")
+
+
+def _why_stuck(sight: FollowerSight, still_ms: int) -> tuple[str, str]:
+    """The two ways in which Kafka 4.3.1 never lets a replica join while the flag is on, or that it is just still."""
+    if sight.flag and sight.pending_reason is PendingReason.ALL_COPIED:
+        return "never-joins-all-copied", (
+            "Everything is in the remote tier, so the leader names no offset to start at. "
+            "It joins after one more record, or with follower.fetch.last.tiered.offset.enable off on its broker."
+        )
+    if sight.flag and sight.leader_log_start == sight.leader_local_start:
+        return "never-joins-nothing-remote", (
+            "Nothing that is still valid is in the remote tier. "
+            "It joins with follower.fetch.last.tiered.offset.enable off on its broker."
+        )
+    return "empty-still", f"It has been empty for {still_ms // 1000} s; its attempts to rebuild from the tier fail."
+
+
+def _evidence(rule: str, sentence: str, confidence: str, **facts: object) -> dict[str, Any]:
+    return {"rule": rule, "sentence": sentence, "confidence": confidence, **facts}

@@ -1,0 +1,204 @@
+"""One round of facts, concluded: the rows that the database gets. Pure; the memory of the last round is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from backend.control.observer.facts import ClusterFacts, Ledger, PartitionFacts, RemoteFacts, ReplicaFacts
+from backend.control.observer.lineage import follower_chain
+from backend.control.observer.pending import Pending, earliest_pending
+from backend.control.observer.phases import (
+    EXACT,
+    STALL_MS_MIN,
+    Conclusion,
+    ExactPhase,
+    FollowerSight,
+    Memory,
+    conclude,
+)
+from backend.control.observer.totals import totals
+from backend.store.samples import PartitionSample, ReplicaSample
+from backend.tiering.ids import uuid_text
+from backend.tiering.phases import FollowerPhase
+
+ReplicaKey = tuple[str, int, int]
+"""(topic, partition, broker id)."""
+FLAG: Final = "follower.fetch.last.tiered.offset.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a round is read against."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    memories: Mapping[ReplicaKey, Memory] = field(default_factory=dict)
+    exact: Mapping[tuple[str, int, int], ExactPhase] = field(
+        default_factory=dict
+    )  # by (topic id text, partition, broker)
+    flags: Mapping[int, bool] = field(default_factory=dict)  # FLAG in effect, by broker
+    stall_ms: int = STALL_MS_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What the database gets of one round, and what the next round needs to know."""
+
+    at_ms: int
+    partitions: tuple[PartitionSample, ...]
+    replicas: tuple[ReplicaSample, ...]
+    totals: Mapping[str, int | None]
+    memories: Mapping[ReplicaKey, Memory]
+
+
+def assemble(facts: ClusterFacts, context: Context) -> Round:
+    """Draws the conclusions of one round."""
+    partitions: list[PartitionSample] = []
+    replicas: list[ReplicaSample] = []
+    memories: dict[ReplicaKey, Memory] = {}
+    for partition in facts.partitions:
+        remote = _remote(context, partition)
+        pending = pending_of(partition, remote)
+        partitions.append(_partition_sample(partition, remote, pending))
+        for broker_id in partition.view.replicas:
+            replica = partition.replicas.get(broker_id, ReplicaFacts(broker_id, error="It was not asked."))
+            if broker_id == partition.view.leader:
+                replicas.append(_leader_sample(partition, replica))
+                continue
+            key = (partition.view.topic, partition.view.partition, broker_id)
+            sight = _sight(facts, context, partition, replica, pending)
+            memories[key], conclusion = conclude(context.memories.get(key), sight, stall_ms=context.stall_ms)
+            replicas.append(_follower_sample(partition, replica, conclusion))
+    rows = tuple(partitions), tuple(replicas)
+    return Round(facts.at_ms, *rows, totals(facts, context.ledger, *rows), memories)
+
+
+def _remote(context: Context, partition: PartitionFacts) -> RemoteFacts | None:
+    return context.ledger.partitions.get((uuid_text(partition.view.topic_id), partition.view.partition))
+
+
+def pending_of(partition: PartitionFacts, remote: RemoteFacts | None) -> Pending:
+    """The partition's first offset that is not in the remote tier, as its leader and the ledger tell."""
+    leader = partition.leader or ReplicaFacts(-1)
+    return earliest_pending(
+        tiered=partition.tiered,
+        answer=partition.pending,
+        log_start=leader.log_start,
+        local_start=leader.local_start,
+        latest_tiered=leader.latest_tiered,
+        log_end=leader.log_end,
+        highest_copied=None if remote is None else remote.highest_copied,
+    )
+
+
+def _partition_sample(partition: PartitionFacts, remote: RemoteFacts | None, pending: Pending) -> PartitionSample:
+    view, leader, move = partition.view, partition.leader or ReplicaFacts(-1), partition.move
+    no_remote = 0 if not partition.tiered else None
+    return PartitionSample(
+        topic=view.topic,
+        partition=view.partition,
+        topic_id=uuid_text(view.topic_id),
+        leader=view.leader,
+        leader_epoch=view.leader_epoch,
+        replicas=view.replicas,
+        isr=view.isr,
+        tiered=partition.tiered,
+        log_start_offset=leader.log_start,
+        local_log_start_offset=leader.local_start,
+        latest_tiered_offset=leader.latest_tiered,
+        earliest_pending_upload_offset=partition.pending,
+        pending_reason=None if pending.reason is None else pending.reason.value,
+        high_watermark=partition.high_watermark,
+        log_end_offset=leader.log_end,
+        local_log_bytes=leader.local_bytes,
+        remote_log_bytes=no_remote if remote is None else remote.finished_bytes,
+        adding_replicas=move.adding if move else (),
+        removing_replicas=move.removing if move else (),
+        error=partition.error or leader.error,
+    )
+
+
+def _leader_sample(partition: PartitionFacts, replica: ReplicaFacts) -> ReplicaSample:
+    return _replica_sample(
+        partition,
+        replica,
+        role="leader",
+        epochs=partition.epochs,
+        conclusion=Conclusion(FollowerPhase.IN_SYNC, 0, EXACT, {"rule": "leader"}),
+        complete=partition.epochs_complete,
+    )
+
+
+def _follower_sample(partition: PartitionFacts, replica: ReplicaFacts, conclusion: Conclusion) -> ReplicaSample:
+    if partition.epochs is None or replica.log_start is None or replica.log_end is None:
+        return _replica_sample(partition, replica, role="follower", epochs=None, conclusion=conclusion)
+    chain = follower_chain(partition.epochs, replica.points, replica.log_start, replica.log_end)
+    return _replica_sample(
+        partition,
+        replica,
+        role="follower",
+        epochs=chain.entries,
+        conclusion=conclusion,
+        complete=partition.epochs_complete,
+        disagrees_at=None if chain.disagrees is None else chain.disagrees.offset,
+    )
+
+
+def _replica_sample(
+    partition: PartitionFacts,
+    replica: ReplicaFacts,
+    *,
+    role: str,
+    epochs: tuple[tuple[int, int], ...] | None,
+    conclusion: Conclusion,
+    complete: bool = True,
+    disagrees_at: int | None = None,
+) -> ReplicaSample:
+    about_epochs: dict[str, object] = {"epochs": EXACT if role == "leader" else "inferred"}
+    extra = about_epochs | ({} if complete else {"epochs_cut": True})
+    if disagrees_at is not None:
+        extra |= {"disagrees_with_leader_at": disagrees_at}
+    return ReplicaSample(
+        topic=partition.view.topic,
+        partition=partition.view.partition,
+        broker_id=replica.broker_id,
+        role=role,
+        in_isr=replica.broker_id in partition.view.isr,
+        log_start_offset=replica.log_start,
+        local_log_start_offset=replica.local_start,
+        latest_tiered_offset=replica.latest_tiered,
+        log_end_offset=replica.log_end,
+        local_log_bytes=replica.local_bytes,
+        leader_epochs=epochs,
+        log_dir=replica.log_dir,
+        phase=None if conclusion.phase is None else conclusion.phase.value,
+        phase_since_ms=conclusion.since_ms or None,
+        phase_source=conclusion.source,
+        evidence=dict(conclusion.evidence) | extra,
+        error=replica.error,
+    )
+
+
+def _sight(
+    facts: ClusterFacts, context: Context, partition: PartitionFacts, replica: ReplicaFacts, pending: Pending
+) -> FollowerSight:
+    broker = facts.brokers.get(replica.broker_id)
+    leader = partition.leader or ReplicaFacts(-1)
+    topic_id = uuid_text(partition.view.topic_id)
+    return FollowerSight(
+        at_ms=facts.at_ms,
+        in_isr=replica.broker_id in partition.view.isr,
+        reachable=broker is not None and broker.reachable,
+        log_start=replica.log_start,
+        local_start=replica.local_start,
+        log_end=replica.log_end,
+        leader_log_start=leader.log_start,
+        leader_local_start=leader.local_start,
+        leader_log_end=leader.log_end,
+        tiered=partition.tiered,
+        flag=context.flags.get(replica.broker_id),
+        pending_reason=pending.reason,
+        exact=context.exact.get((topic_id, partition.view.partition, replica.broker_id)),
+        error=broker.error if broker is not None and not broker.reachable else replica.error,
+    )

@@ -1,0 +1,246 @@
+"""Asks a cluster everything one round needs and puts it together as facts.
+
+Every round: Metadata, moves in progress, and each broker's replicas (`broker_sample`). Every SETTINGS_INTERVAL_MS also
+settings, fenced brokers, features and the active controller. Epoch chains are asked when a partition is new, its leader
+epoch has changed, or its chain was not complete: in a quiet cluster that is never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from backend.control.gateway.client import Gateway, sentence
+from backend.control.gateway.epochs import EpochChain, EpochQuestion, fetch_chains, from_log_start
+from backend.control.gateway.errors import GatewayError
+from backend.control.gateway.metadata import (
+    BrokerView,
+    ClusterView,
+    PartitionView,
+    TopicView,
+    fetch_brokers,
+    fetch_cluster,
+    fetch_features,
+)
+from backend.control.gateway.offsets import OffsetAnswer
+from backend.control.gateway.quorum import fetch_controller_id
+from backend.control.gateway.reassignments import Move, list_reassignments
+from backend.control.observer.broker_sample import BrokerSample, sample_broker
+from backend.control.observer.facts import BrokerFacts, ClusterFacts, PartitionFacts, ReplicaFacts, TopicFacts
+from backend.control.observer.settings_sample import (
+    SettingsSample,
+    sample_settings,
+    sample_topic_settings,
+    topic_config,
+)
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
+
+SETTINGS_INTERVAL_MS: Final = 10_000
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Chain:
+    topic_id: bytes
+    leader: int
+    leader_epoch: int
+    chain: EpochChain
+
+
+class Sampler:
+    """Keeps what does not have to be asked each round."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._settings = SettingsSample()
+        self._settings_ms: int | None = None
+        self._registered: dict[int, BrokerView] = {}
+        self._features: Mapping[str, int] = {}
+        self._controller_id: int | None = None
+        self._chains: dict[TopicPartition, _Chain] = {}
+
+    @property
+    def settings(self) -> SettingsSample:
+        """The newest settings of brokers and topics."""
+        return self._settings
+
+    @property
+    def settings_ms(self) -> int | None:
+        """When they were asked; None before the first time."""
+        return self._settings_ms
+
+    def ask_settings_again(self) -> None:
+        """The next round asks for the settings whatever their age: somebody has just changed one."""
+        self._settings_ms = None
+
+    async def round(self, now_ms: int) -> ClusterFacts:
+        """Everything about the cluster now. Raises GatewayError when no broker answers."""
+        view = await fetch_cluster(self._gateway)
+        if self._settings_ms is None or now_ms - self._settings_ms >= SETTINGS_INTERVAL_MS:
+            await self._refresh(view, now_ms)
+        else:
+            await self._describe_new_topics(view)
+        topics = tuple(self._topic(topic) for topic in view.topics)
+        tiered = frozenset(topic.topic_id for topic, facts in zip(view.topics, topics, strict=True) if facts.tiered)
+        moves, samples = await asyncio.gather(self._moves(), self._sample_brokers(view, tiered))
+        chains = await self._ask_chains(view, samples)
+        by_name = {topic.topic: topic for topic in topics}
+        return ClusterFacts(
+            at_ms=now_ms,
+            cluster_id=view.cluster_id,
+            controller_id=self._controller_id if self._controller_id is not None else view.controller_id,
+            features=self._features,
+            brokers=self._brokers(view, samples),
+            topics=topics,
+            partitions=tuple(
+                _partition(p, by_name[p.topic], samples, chains.get(p.topic_partition), moves.get(p.topic_partition))
+                for p in view.partitions
+            ),
+        )
+
+    async def _refresh(self, view: ClusterView, now_ms: int) -> None:
+        names = [topic.topic for topic in view.topics]
+        self._settings = await sample_settings(self._gateway, [b.broker_id for b in view.brokers], names)
+        self._settings_ms = now_ms
+        try:
+            self._registered = {b.broker_id: b for b in await fetch_brokers(self._gateway)}
+            self._controller_id = await fetch_controller_id(self._gateway)
+            if view.brokers:
+                self._features = await fetch_features(self._gateway, view.brokers[0].broker_id)
+        except (GatewayError, KafkaError) as error:
+            _log.debug("the cluster's brokers cannot be described: %s", sentence(error))
+
+    async def _describe_new_topics(self, view: ClusterView) -> None:
+        new = [topic.topic for topic in view.topics if topic.topic not in self._settings.topics]
+        if new:
+            self._settings.topics |= await sample_topic_settings(self._gateway, new)
+
+    def _topic(self, topic: TopicView) -> TopicFacts:
+        return TopicFacts(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partition_count=len(topic.partitions),
+            replication_factor=max((len(p.replicas) for p in topic.partitions), default=0),
+            internal=topic.internal,
+            config=topic_config(self._settings.topics.get(topic.topic)),
+        )
+
+    async def _moves(self) -> dict[TopicPartition, Move]:
+        try:
+            return await list_reassignments(self._gateway)
+        except (GatewayError, KafkaError) as error:
+            _log.debug("moves in progress cannot be listed: %s", sentence(error))
+            return {}
+
+    async def _sample_brokers(self, view: ClusterView, tiered: frozenset[bytes]) -> dict[int, BrokerSample]:
+        asked = [sample_broker(self._gateway, b.broker_id, view.partitions, tiered) for b in view.brokers]
+        return {sample.broker_id: sample for sample in await asyncio.gather(*asked)}
+
+    def _brokers(self, view: ClusterView, samples: Mapping[int, BrokerSample]) -> dict[int, BrokerFacts]:
+        """Registered brokers, alive or not: Metadata lists only those that are alive."""
+        alive = {b.broker_id: b for b in view.brokers}
+        found: dict[int, BrokerFacts] = {}
+        for broker_id, registered in sorted((self._registered | alive).items()):
+            sample = samples.get(broker_id)
+            if sample is None:
+                absent = f"Broker {broker_id} is registered, but not alive."
+                found[broker_id] = BrokerFacts(registered, reachable=False, error=absent)
+                continue
+            known = self._registered.get(broker_id)
+            facts = BrokerView(broker_id, registered.address, registered.rack, fenced=bool(known and known.fenced))
+            log_dirs = sample.disk.log_dirs if sample.disk is not None else None
+            found[broker_id] = BrokerFacts(facts, sample.error is None, sample.error, log_dirs)
+        return found
+
+    async def _ask_chains(
+        self, view: ClusterView, samples: Mapping[int, BrokerSample]
+    ) -> dict[TopicPartition, EpochChain]:
+        questions: dict[int, dict[TopicPartition, EpochQuestion]] = defaultdict(dict)
+        chains: dict[TopicPartition, EpochChain] = {}
+        for p in view.partitions:
+            sample = samples.get(p.leader)
+            replica = sample.replicas.get(p.topic_partition) if sample is not None else None
+            if replica is None or replica.log_start is None or replica.log_end is None:
+                continue
+            known = self._chains.get(p.topic_partition)
+            same_topic = known is not None and known.topic_id == p.topic_id
+            if known is not None and same_topic and _is_current(known, p):
+                entries = from_log_start(known.chain.entries, replica.log_start)
+                chains[p.topic_partition] = EpochChain(entries, known.chain.complete)
+                continue
+            before = known.chain.entries if known is not None and same_topic else ()
+            question = EpochQuestion(p.leader_epoch, replica.log_start, replica.log_end, before)
+            questions[p.leader][p.topic_partition] = question
+        asked = await asyncio.gather(*(self._chains_of(leader, question) for leader, question in questions.items()))
+        views = {p.topic_partition: p for p in view.partitions}
+        for answer in asked:
+            for tp, chain in answer.items():
+                p = views[tp]
+                self._chains[tp] = _Chain(p.topic_id, p.leader, p.leader_epoch, chain)
+                chains[tp] = chain
+        self._chains = {tp: chain for tp, chain in self._chains.items() if tp in views}
+        return chains
+
+    async def _chains_of(
+        self, leader: int, questions: Mapping[TopicPartition, EpochQuestion]
+    ) -> dict[TopicPartition, EpochChain]:
+        try:
+            return await fetch_chains(self._gateway, leader, questions)
+        except (GatewayError, KafkaError) as error:
+            _log.debug("broker %d tells no leader epochs: %s", leader, sentence(error))
+            return {}
+
+
+def _is_current(known: _Chain, p: PartitionView) -> bool:
+    """The newest entry is that of the leader's own epoch: nothing can be added before the next election."""
+    entries = known.chain.entries
+    newest = entries[-1][0] if entries else -1
+    return (known.leader, known.leader_epoch) == (p.leader, p.leader_epoch) and newest == p.leader_epoch
+
+
+def _partition(
+    view: PartitionView,
+    topic: TopicFacts,
+    samples: Mapping[int, BrokerSample],
+    chain: EpochChain | None,
+    move: Move | None,
+) -> PartitionFacts:
+    tp = view.topic_partition
+    leader = samples.get(view.leader)
+    replicas = {broker_id: _replica(view, broker_id, samples.get(broker_id)) for broker_id in view.replicas}
+    return PartitionFacts(
+        view=view,
+        tiered=topic.tiered,
+        compacted=topic.compacted,
+        replicas=replicas,
+        pending=-1 if not topic.tiered else _offset(leader.pending.get(tp) if leader else None),
+        high_watermark=_offset(leader.high_watermarks.get(tp) if leader else None),
+        epochs=None if chain is None else chain.entries,
+        epochs_complete=chain is None or chain.complete,
+        move=move,
+        error=_error(view),
+    )
+
+
+def _replica(view: PartitionView, broker_id: int, sample: BrokerSample | None) -> ReplicaFacts:
+    if sample is None:
+        return ReplicaFacts(broker_id, error=f"Broker {broker_id} is not alive.")
+    if sample.error is not None:
+        return ReplicaFacts(broker_id, error=sample.error)
+    absent = ReplicaFacts(broker_id, error=f"Broker {broker_id} said nothing about {view.topic_partition}.")
+    return sample.replicas.get(view.topic_partition, absent)
+
+
+def _offset(answer: OffsetAnswer | None) -> int | None:
+    return answer.offset if answer is not None and answer.error is ErrorCode.NONE else None
+
+
+def _error(view: PartitionView) -> str | None:
+    if view.leader < 0:
+        return f"{view.topic_partition} has no leader: none of its in-sync replicas {list(view.isr)} is alive."
+    return None

@@ -1,0 +1,145 @@
+"""Settings of brokers and topics, as asked every few seconds, and what of them changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from backend.control.gateway.client import Gateway, sentence
+from backend.control.gateway.configs import (
+    CLUSTER_DEFAULT,
+    ConfigEntry,
+    Entries,
+    describe_broker,
+    describe_cluster_default,
+    describe_topics,
+)
+from backend.control.gateway.errors import GatewayError
+from backend.control.observer.facts import TopicFacts
+from backend.protocol.errors import KafkaError
+
+# What the pages show and the operations change; all other topic settings would be rows that nobody reads.
+TOPIC_SETTINGS: Final = (
+    "cleanup.policy",
+    "compression.type",
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "min.insync.replicas",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.index.bytes",
+    "segment.ms",
+    "unclean.leader.election.enable",
+)
+Row = dict[str, Any]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class SettingsSample:
+    """Settings in effect. A resource that did not answer is missing; what is stored of it stays."""
+
+    brokers: dict[int, Entries] = field(default_factory=dict)
+    cluster_default: Entries | None = None
+    topics: dict[str, Entries] = field(default_factory=dict)
+
+    def flags(self, name: str) -> dict[int, bool]:
+        """A boolean broker setting by broker, for those that have it."""
+        return {
+            broker_id: entries[name].value == "true" for broker_id, entries in self.brokers.items() if name in entries
+        }
+
+
+async def sample_settings(gateway: Gateway, broker_ids: Iterable[int], topics: Iterable[str]) -> SettingsSample:
+    """Asks every broker for its settings, and any for the cluster default and the topics. Never raises."""
+    sample = SettingsSample()
+    for broker_id in broker_ids:
+        try:
+            sample.brokers[broker_id] = await describe_broker(gateway, broker_id)
+        except (GatewayError, KafkaError) as error:
+            _log.debug("broker %d does not describe its settings: %s", broker_id, sentence(error))
+    try:
+        sample.cluster_default = await describe_cluster_default(gateway)
+    except (GatewayError, KafkaError) as error:
+        _log.debug("the brokers' cluster default cannot be described: %s", sentence(error))
+    sample.topics = await sample_topic_settings(gateway, topics)
+    return sample
+
+
+async def sample_topic_settings(gateway: Gateway, topics: Iterable[str]) -> dict[str, Entries]:
+    """Settings of these topics; those that did not answer are missing. Never raises."""
+    try:
+        return await describe_topics(gateway, sorted(topics), names=TOPIC_SETTINGS)
+    except (GatewayError, KafkaError) as error:
+        _log.debug("topic settings cannot be described: %s", sentence(error))
+        return {}
+
+
+def config_rows(cluster_id: str, sample: SettingsSample, at_ms: int) -> list[Row]:
+    """Rows of `config_value` for everything that answered. A sensitive value is not in Kafka's answer, nor here."""
+    rows = [
+        _row(cluster_id, "broker", str(broker_id), entry, at_ms)
+        for broker_id, entries in sample.brokers.items()
+        for entry in entries.values()
+    ]
+    rows += [
+        _row(cluster_id, "broker", CLUSTER_DEFAULT, entry, at_ms) for entry in (sample.cluster_default or {}).values()
+    ]
+    rows += [
+        _row(cluster_id, "topic", topic, entry, at_ms)
+        for topic, entries in sample.topics.items()
+        for entry in entries.values()
+    ]
+    return rows
+
+
+def _row(cluster_id: str, kind: str, resource: str, entry: ConfigEntry, at_ms: int) -> Row:
+    return {
+        "cluster_id": cluster_id,
+        "resource_type": kind,
+        "resource": resource,
+        "name": entry.name,
+        "value": None if entry.sensitive else entry.value,
+        "source": entry.source.name,
+        "is_sensitive": entry.sensitive,
+        "is_read_only": entry.read_only,
+        "config_type": entry.config_type.name,
+        "synonyms": [
+            {"name": s.name, "value": None if entry.sensitive else s.value, "source": s.source.name}
+            for s in entry.synonyms
+        ],
+        "sampled_ms": at_ms,
+    }
+
+
+def topic_config(entries: Entries | None) -> Mapping[str, str | None] | None:
+    """Effective values by name; None for a topic that was not described yet."""
+    return None if entries is None else {entry.name: entry.value for entry in entries.values()}
+
+
+def topic_rows(cluster_id: str, topics: Iterable[TopicFacts], topic_ids: Mapping[str, str], at_ms: int) -> list[Row]:
+    """Rows of `topic`."""
+    return [
+        {
+            "cluster_id": cluster_id,
+            "topic": topic.topic,
+            "topic_id": topic_ids[topic.topic],
+            "partition_count": topic.partition_count,
+            "replication_factor": topic.replication_factor,
+            "internal": topic.internal,
+            "tiered": topic.tiered,
+            "config": None if topic.config is None else dict(topic.config),
+            "sampled_ms": at_ms,
+        }
+        for topic in topics
+    ]

@@ -1,0 +1,61 @@
+"""The cluster in a dozen sums, for the Overview's figures and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from backend.control.observer.facts import ClusterFacts, Ledger
+from backend.control.observer.pending import PendingReason
+from backend.store.samples import PartitionSample, ReplicaSample
+
+
+def totals(
+    facts: ClusterFacts, ledger: Ledger, partitions: Sequence[PartitionSample], replicas: Sequence[ReplicaSample]
+) -> dict[str, int | None]:
+    """A row of `cluster_sample` without its key. A sum with an unknown part counts the parts that are known."""
+    tiered = [p for p in partitions if p.tiered]
+    return {
+        "partitions": len(partitions),
+        "tiered_partitions": len(tiered),
+        "offline_partitions": sum(p.leader < 0 for p in partitions),
+        "replicas": len(replicas),
+        "replicas_not_in_sync": sum(not r.in_isr for r in replicas),
+        "brokers": len(facts.brokers),
+        "brokers_reachable": sum(b.reachable for b in facts.brokers.values()),
+        "log_end_offset_sum": _sum(p.log_end_offset for p in tiered),
+        "tiered_offset_sum": _sum(
+            None if p.latest_tiered_offset is None else p.latest_tiered_offset + 1 for p in tiered
+        ),
+        "pending_offsets": _sum(pending_offsets(p) for p in tiered),
+        "pending_bytes": _sum(pending_bytes(p) for p in tiered),
+        "local_log_bytes": _sum(r.local_log_bytes for r in replicas),
+        "remote_log_bytes": _sum(p.remote_log_bytes for p in partitions),
+        "open_copies": ledger.open_copies,
+        "oldest_open_copy_ms": ledger.oldest_open_copy_ms,
+        "open_deletes": ledger.open_deletes,
+        "oldest_open_delete_ms": ledger.oldest_open_delete_ms,
+    }
+
+
+def pending_offsets(partition: PartitionSample) -> int | None:
+    """Records that are on local disks only; None when the leader does not know."""
+    if partition.pending_reason == PendingReason.ALL_COPIED:
+        return 0
+    pending, log_end = partition.earliest_pending_upload_offset, partition.log_end_offset
+    if pending is None or log_end is None or partition.pending_reason is not None:
+        return None
+    return max(0, log_end - pending)
+
+
+def pending_bytes(partition: PartitionSample) -> int | None:
+    """Their size, taking the leader's local records to be of one size."""
+    offsets, local_bytes = pending_offsets(partition), partition.local_log_bytes
+    start, end = partition.local_log_start_offset, partition.log_end_offset
+    if offsets is None or local_bytes is None or start is None or end is None:
+        return None
+    return 0 if end <= start else round(local_bytes * min(1.0, offsets / (end - start)))
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,42 @@
+"""Writes of the observer beyond those of `writes`; each runs in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from backend.store import tables as t
+from backend.store.writes import save_config_values
+
+Resource = tuple[str, str]
+"""(resource type, resource) of `config_value`."""
+
+
+def save_settings(
+    connection: Connection,
+    cluster_id: str,
+    changed: Sequence[Mapping[str, Any]],
+    unchanged: Collection[Resource],
+    known: Collection[Resource],
+    at_ms: int,
+) -> None:
+    """Settings after a look at all of them: `changed` rows are replaced by resource, `unchanged` ones are as fresh.
+
+    Resources that the cluster no longer has, those not in `known`, are removed; others keep their values and age.
+    """
+    save_config_values(connection, cluster_id, changed)
+    table = t.config_value
+    same = [table.c.resource_type == bindparam("key_type"), table.c.resource == bindparam("key_resource")]
+    here = table.c.cluster_id == cluster_id
+    if unchanged:
+        connection.execute(update(table).where(here, *same).values(sampled_ms=at_ms), _keys(unchanged))
+    stored = connection.execute(select(table.c.resource_type, table.c.resource).where(here).distinct())
+    gone = {(kind, resource) for kind, resource in stored} - set(known)
+    if gone:
+        connection.execute(delete(table).where(here, *same), _keys(gone))
+
+
+def _keys(resources: Iterable[Resource]) -> list[dict[str, str]]:
+    return [{"key_type": kind, "key_resource": resource} for kind, resource in resources]
