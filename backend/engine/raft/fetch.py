@@ -1,0 +1,94 @@
+"""Fetch of `__cluster_metadata` as its leader answers it (KIP-595; KafkaRaftClient.handleFetchRequest).
+
+The decision is a function of the request and the log's offsets; waiting for more records is `apis.metadata_log_fetch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+
+_Asked = m.FetchRequest.Topics.Partitions
+_Answer = m.FetchResponse.Responses.Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """What the answer depends on."""
+
+    leader_id: int
+    epoch: int
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+
+
+EndOffsetForEpoch = Callable[[int], tuple[int, int]]
+
+
+def asked_partition(request: m.FetchRequest, version: int, cluster_id: str) -> _Asked | ErrorCode:
+    """The one partition of the one topic that this listener serves, or why the whole request is refused."""
+    if request.cluster_id is not None and request.cluster_id != cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return ErrorCode.INVALID_REQUEST
+    topic = request.topics[0]
+    known = bytes(topic.topic_id) == TOPIC_ID if version >= 13 else topic.topic == TOPIC
+    asked = topic.partitions[0]
+    if not known or asked.partition != 0:
+        return ErrorCode.INVALID_REQUEST
+    if (
+        asked.fetch_offset < 0
+        or asked.last_fetched_epoch < 0
+        or asked.current_leader_epoch < 0
+        or request.max_wait_ms < 0
+    ):
+        return ErrorCode.INVALID_REQUEST
+    return asked
+
+
+def decide(asked: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> _Answer:
+    """The partition's answer without records: an error, a diverging epoch, or room for records (error 0)."""
+    answer = _Answer(
+        partition_index=0,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=view.start_offset,
+        aborted_transactions=[],
+        records=b"",
+        current_leader=_Answer.CurrentLeader(leader_id=view.leader_id, leader_epoch=view.epoch),
+    )
+    if asked.current_leader_epoch != view.epoch:
+        older = asked.current_leader_epoch < view.epoch
+        answer.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return answer
+    answer.high_watermark = view.high_watermark
+    if asked.fetch_offset == view.start_offset == 0:
+        return answer
+    epoch, end = end_offset_for_epoch(asked.last_fetched_epoch)
+    if epoch < 0:
+        # An epoch older or newer than all: nothing of that log is ours.
+        epoch, end = (view.epoch, view.end_offset) if asked.last_fetched_epoch > view.epoch else (0, view.start_offset)
+    if epoch != asked.last_fetched_epoch or asked.fetch_offset > end:
+        answer.diverging_epoch = _Answer.DivergingEpoch(epoch=epoch, end_offset=end)
+    return answer
+
+
+def is_diverging(answer: _Answer) -> bool:
+    """Whether the answer tells the other side to truncate."""
+    return answer.diverging_epoch.end_offset >= 0
+
+
+def response_of(answer: _Answer, version: int, endpoint: m.FetchResponse.NodeEndpoints) -> m.FetchResponse:
+    """The whole response; the leader's address goes along with every answer (version 16 and later)."""
+    response = m.FetchResponse
+    topic = response.Responses(partitions=[answer])
+    if version >= 13:
+        topic.topic_id = TOPIC_ID
+    else:
+        topic.topic = TOPIC
+    return response(responses=[topic], node_endpoints=[endpoint])

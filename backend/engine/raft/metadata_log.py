@@ -1,0 +1,230 @@
+"""`__cluster_metadata-0` on disk: append, flush, read up to the high watermark (Kafka's KafkaMetadataLog, one voter)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from backend.engine.config import BrokerConfig
+from backend.engine.log.config import INT64_MAX, LogConfig
+from backend.engine.log.errors import CorruptLog
+from backend.engine.log.loader import LoadOptions, open_log
+from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
+from backend.engine.ports import Ports, tasks
+from backend.engine.raft.quorum_state import (
+    BadQuorumState,
+    QuorumState,
+    decode_quorum_state,
+    encode_quorum_state,
+)
+from backend.protocol import cluster_metadata
+from backend.protocol.batch import build_batch as _build_batch
+from backend.protocol.batch import crc_valid, iter_batches, iter_records
+from backend.protocol.control_records import leader_change
+from backend.protocol.errors import DecodeError, KafkaError
+from backend.protocol.messages import Message
+from backend.protocol.records import RecordData
+from backend.tiering.ids import TopicIdPartition
+
+TOPIC: Final = "__cluster_metadata"
+TOPIC_ID: Final = bytes(15) + b"\x01"
+QUORUM_STATE_FILE: Final = "quorum-state"
+# KafkaRaftClient.MAX_BATCH_SIZE_BYTES: 10,000 records of a command, with room for long replica lists.
+BATCH_BYTES_MAX: Final = 8 << 20
+READ_BYTES: Final = 4 << 20
+
+
+class MetadataLogFailed(OSError):
+    """The metadata log cannot be written or read any longer; the node cannot be a controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataBatch:
+    """A batch of metadata records as it stands in the log; control batches have no records."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    records: tuple[object, ...]
+
+
+def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[MetadataBatch]:
+    """Whole batches with their records; DecodeError for a bad CRC or a record that cannot be read.
+
+    Records of a kind that Kafka 4.3 does not have come as `cluster_metadata.UnknownRecord`.
+    """
+    for position, header in iter_batches(data):
+        if not crc_valid(data, position, header):
+            raise DecodeError(f"the metadata batch at offset {header.base_offset} has a wrong CRC")
+        records: tuple[object, ...] = ()
+        if not header.is_control:
+            records = tuple(cluster_metadata.decode(record.value)[0] for record in iter_records(data, position))
+        yield MetadataBatch(header.base_offset, header.last_offset, header.leader_epoch, records)
+
+
+def encode_batch(records: Sequence[Message], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
+    """One batch, which is atomic in the log; every record in the newest version, as metadata version 4.3-IV0 has it."""
+    data = [RecordData(now_ms, None, cluster_metadata.encode(record, record.MAX_VERSION)) for record in records]
+    return _build_batch(data, base_offset=base_offset, leader_epoch=epoch)
+
+
+async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
+    """The log in `metadata.log.dir`; an invalid tail (never acknowledged) is cut off. Raises CorruptLog or OSError."""
+    folder = f"{config.metadata_dir}/{TOPIC}-0"
+    log_config = LogConfig(
+        segment_bytes=config.metadata_log_segment_bytes,
+        segment_ms=config.metadata_log_segment_ms,
+        max_message_bytes=BATCH_BYTES_MAX,
+        retention_ms=-1,
+        retention_bytes=-1,
+    )
+    tip = TopicIdPartition(TOPIC, TOPIC_ID, 0)
+    # Everything that was ever answered is on the device, so damage before the tail is never cut off silently.
+    options = LoadOptions(recovery_point=INT64_MAX)
+    now_ms = ports.clock.time_ms()
+    log = await ports.workers.run(
+        lambda: open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
+    )
+    return MetadataLog(ports, log, node_id=config.id)
+
+
+class MetadataLog:
+    """The leader's log. All calls on the loop's thread; `flush` waits for the device on a worker."""
+
+    def __init__(self, ports: Ports, log: UnifiedLog, *, node_id: int) -> None:
+        self._ports = ports
+        self._log = log
+        self._node_id = node_id
+        self._state = self._read_state()
+        self._high_watermark = 0
+        self._moved = tasks.Event()
+
+    @property
+    def dir(self) -> str:
+        return self._log.dir
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch; 0 before the first."""
+        return self._state.leader_epoch
+
+    @property
+    def leader_id(self) -> int:
+        return self._state.leader_id
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        return self._state.voters or (self._node_id,)
+
+    @property
+    def start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Offsets below are committed: on disk, and in time on most voters' disks."""
+        return self._high_watermark
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the greatest epoch <= the one asked for; (-1, -1) when there is none."""
+        return self._log.end_offset_for_epoch(epoch)
+
+    async def begin_epoch(self, now_ms: int) -> None:
+        """This node leads from now on: the new epoch is on disk before its first record, the leader change."""
+        epoch = max(self._state.leader_epoch, self._log.leader_epochs.latest_epoch or 0) + 1
+        self._state = QuorumState(leader_id=self._node_id, leader_epoch=epoch, voters=(self._node_id,))
+        path, data = f"{self.dir}/{QUORUM_STATE_FILE}", encode_quorum_state(self._state)
+        await self._ports.workers.run(lambda: self._ports.disk.write_atomic(path, data))
+        batch = leader_change(
+            leader_id=self._node_id,
+            voters=self.voters,
+            granting_voters=self.voters,
+            timestamp_ms=now_ms,
+            base_offset=self.end_offset,
+            leader_epoch=epoch,
+        )
+        self._append(batch, now_ms)
+        await self.flush()
+
+    def append(self, records: Sequence[Message], now_ms: int) -> int:
+        """Writes the records as one batch and gives the offset of the last; durable and visible only after `flush`."""
+        self._append(encode_batch(records, base_offset=self.end_offset, epoch=self.epoch, now_ms=now_ms), now_ms)
+        return self.end_offset - 1
+
+    def _append(self, batch: bytearray, now_ms: int) -> None:
+        try:
+            self._log.append_as_leader(memoryview(batch), self.epoch, now_ms=now_ms, origin="raft")
+        except KafkaError as error:
+            raise MetadataLogFailed(error.message) from error
+
+    async def flush(self) -> None:
+        """What has been appended until this call reaches the device, and only then the high watermark."""
+        log = self._log
+        up_to = log.log_end_offset
+        # Only the records themselves: indexes and the epoch file are rebuilt from them when they are lost.
+        paths = tuple(segment.log_path for segment in log.segments.from_offset(log.recovery_point))
+        work = FlushWork(paths, log.dir, up_to, epochs_dirty=False)
+        await self._ports.workers.run(lambda: sync_files(self._ports.disk, work))
+        log.flushed(work)
+        log.update_high_watermark(up_to)
+        self._high_watermark = up_to
+        moved, self._moved = self._moved, tasks.Event()
+        moved.set()
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Batches from the one that holds `offset` up to the high watermark; at least one when there is one."""
+        try:
+            found = self._log.read(offset, max_bytes, up_to_offset=self._high_watermark, min_one_message=True)
+        except KafkaError as error:
+            raise MetadataLogFailed(error.message) from error
+        return found.records
+
+    async def wait_above(self, offset: int, timeout_ms: float) -> None:
+        """Returns once the high watermark is above `offset`, or after the time."""
+        if self._high_watermark > offset:
+            return
+        try:
+            await tasks.wait_for(self._moved.wait(), timeout_ms)
+        except tasks.Timeout:
+            return
+
+    def stored_batches(self) -> Iterator[MetadataBatch]:
+        """Everything in the log, from its start. CorruptLog when a batch cannot be read.
+
+        Before the first epoch of this start: whatever survived is committed, since this node is the only voter.
+        """
+        offset = self.start_offset
+        while offset < self.end_offset:
+            found = self._log.read(offset, READ_BYTES, up_to_offset=self.end_offset, min_one_message=True)
+            before = offset
+            try:
+                for batch in decode_batches(found.records):
+                    offset = batch.last_offset + 1
+                    yield batch
+            except DecodeError as error:
+                raise CorruptLog(
+                    f"{self.dir} is damaged at offset {offset}: {error}; restore the folder from another controller"
+                ) from error
+            if offset == before:
+                raise CorruptLog(f"{self.dir} has no whole batch at offset {offset}; restore the folder")
+
+    def close(self) -> None:
+        """After the last flush."""
+        self._log.close()
+
+    def _read_state(self) -> QuorumState:
+        path = f"{self._log.dir}/{QUORUM_STATE_FILE}"
+        if not self._ports.disk.exists(path):
+            return QuorumState()
+        try:
+            state = decode_quorum_state(self._ports.disk.read(path))
+        except BadQuorumState as error:
+            raise CorruptLog(f"{path}: {error}; remove the file if this is the only controller") from error
+        # Another node's leadership, or our own of the last start, ends here.
+        return replace(state, leader_epoch=max(0, state.leader_epoch))
