@@ -212,6 +212,7 @@ class BrokerConfig:
         3_600_000, least=1, doc="pace of KIP-405's partition remover"
     )
     # The product's own
+    ebbline_cluster_id: str | None = _text(None, doc="cluster that a new data folder is made for")
     ebbline_events_topic_replication_factor: int = _short(3, least=1, doc="replicas of __ebbline_events")
     # Groups and producers
     group_initial_rebalance_delay_ms: int = _int(3000)

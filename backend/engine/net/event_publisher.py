@@ -16,7 +16,7 @@ from backend.engine.net.topic_producer import TopicProducer
 from backend.engine.ports import Ports, tasks
 from backend.protocol import events
 from backend.protocol.batch import RecordData
-from backend.protocol.errors import DecodeError, KafkaError
+from backend.protocol.errors import DecodeError, EncodeError, KafkaError
 
 if TYPE_CHECKING:
     from backend.engine.controller.metadata_cache import MetadataCache
@@ -62,18 +62,17 @@ class EventPublisher:
     def emit(self, type: str, *, topic: str, topic_id: bytes, partition: int, **detail: Any) -> None:
         """Queues one event; never waits and never fails."""
         now_ms = self._ports.clock.time_ms()
-        event = events.EbblineEvent(
-            type=type,
-            broker=self._broker_id,
-            at_ms=now_ms,
-            topic=topic,
-            topic_id=topic_id,
-            partition=partition,
-            detail=detail,
-        )
+        where: dict[str, Any] = {"topic": topic, "topic_id": topic_id, "partition": partition}
+        try:
+            event = events.make(type, broker=self._broker_id, at_ms=now_ms, **where, **detail)
+            record = RecordData(now_ms, events.key(event), events.encode(event))
+        except EncodeError as error:
+            self.dropped += 1
+            _log.error("Broker %d cannot report an event of %s-%d: %s", self._broker_id, topic, partition, error)
+            return
         if len(self._queue) == QUEUE_MAX:
             self.dropped += 1
-        self._queue.append(RecordData(now_ms, events.key(event), events.encode(event)))
+        self._queue.append(record)
         self._queued.set()
 
     async def run(self) -> None:

@@ -7,9 +7,10 @@ from typing import Final
 
 from backend.engine.apis.context import ListenerKind
 from backend.engine.apis.services import Services
+from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import ListenerAddress
 from backend.engine.net.server_connection import ServerConnection
-from backend.engine.ports import tasks
+from backend.engine.ports import Ports, tasks
 from backend.engine.ports.network import Connection, FrameHandler, Server
 
 # Beside max.connections: a process may usually hold 1024 file descriptors softly and 4096 or more hard, and a broker
@@ -32,32 +33,37 @@ class _Refused:
 
 
 class Listener:
-    """Serves one address of one node."""
+    """Serves one address of one node: bind first, start once the node's services are complete."""
 
-    def __init__(self, services: Services, address: ListenerAddress, kind: ListenerKind) -> None:
+    def __init__(self, ports: Ports, config: BrokerConfig, address: ListenerAddress, kind: ListenerKind) -> None:
         self.address = address
         self.kind = kind
-        self._services = services
+        self._ports = ports
+        self._config = config
+        self._services: Services | None = None
         self._server: Server | None = None
         self._connections: dict[int, ServerConnection] = {}
         self._next_id = 0
         self._idle_timer: tasks.TimerHandle | None = None
 
-    def start(self) -> int:
-        """Binds and serves; returns the port in use. OSError when the address is taken."""
-        services = self._services
-        self._server = services.ports.network.listen(
-            self.address.host,
-            self.address.port,
-            self._accept,
-            frame_bytes_max=services.config.socket_request_max_bytes,
+    def bind(self) -> int:
+        """Takes the port, so that peers may connect; returns it. OSError when the address is taken."""
+        self._server = self._ports.network.listen(
+            self.address.host, self.address.port, self._accept, frame_bytes_max=self._config.socket_request_max_bytes
         )
-        self._check_idle_later()
         return self._server.port
+
+    def start(self, services: Services) -> None:
+        """Serves those who connected meanwhile and from now on."""
+        assert self._server is not None, "bind first"
+        self._services = services
+        self._server.start()
+        self._check_idle_later()
 
     def _accept(self, connection: Connection) -> FrameHandler:
         services = self._services
-        if len(self._connections) >= min(services.config.max_connections, CONNECTIONS_MAX):
+        assert services is not None, "nobody is accepted before the start"
+        if len(self._connections) >= min(self._config.max_connections, CONNECTIONS_MAX):
             services.metrics.refused_connections += 1
             _log.warning(
                 "Listener %s of node %d refused %s: %d connections are open already",
@@ -72,16 +78,15 @@ class Listener:
         return made
 
     def _forget(self, connection_id: int) -> None:
-        if self._connections.pop(connection_id, None) is not None:
+        if self._connections.pop(connection_id, None) is not None and self._services is not None:
             self._services.metrics.open_connections -= 1
 
     def _check_idle_later(self) -> None:
-        idle_ms = self._services.config.connections_max_idle_ms
-        if idle_ms > 0:
-            self._idle_timer = tasks.call_later(idle_ms / _IDLE_CHECKS, self._close_idle)
+        if self._config.connections_max_idle_ms > 0:
+            self._idle_timer = tasks.call_later(self._config.connections_max_idle_ms / _IDLE_CHECKS, self._close_idle)
 
     def _close_idle(self) -> None:
-        limit_ms = self._services.ports.clock.monotonic_ms() - self._services.config.connections_max_idle_ms
+        limit_ms = self._ports.clock.monotonic_ms() - self._config.connections_max_idle_ms
         for connection in list(self._connections.values()):
             if connection.idle_since_before(limit_ms):
                 connection.close()

@@ -100,9 +100,7 @@ class TopicProducer:
         told = answer.responses[0].partition_responses[0]
         if told.error_code != ErrorCode.NONE:
             code = error_code(told.error_code)
-            raise KafkaError(
-                code, f"Appending to {self._topic}-{partition} failed: {told.error_message or code.text}"
-            )
+            raise KafkaError(code, f"Appending to {self._topic}-{partition} failed: {told.error_message or code.text}")
         return told.base_offset
 
 

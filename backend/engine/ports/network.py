@@ -83,10 +83,12 @@ class Connection(Protocol):
 
 
 class Server(Protocol):
-    """A listening port."""
+    """A bound port. Peers may connect at once; they are accepted from :meth:`start` on."""
 
     @property
     def port(self) -> int: ...
+
+    def start(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -246,6 +248,9 @@ class SocketConnection:
                 self._output_bytes += len(chunk)
         if not self._writing:
             self._on_writable()
+        elif self._output_bytes > OUTPUT_HIGH_BYTES and not self._paused_by_output:
+            self._paused_by_output = True
+            self._update_reading()
 
     def _on_writable(self) -> None:
         try:
@@ -313,7 +318,7 @@ class SocketConnection:
 
 
 class SocketServer:
-    """A listening TCP socket."""
+    """A bound TCP socket."""
 
     def __init__(self, sock: socket.socket, accept: Accept, frame_bytes_max: int) -> None:
         self._sock = sock
@@ -321,11 +326,13 @@ class SocketServer:
         self._frame_bytes_max = frame_bytes_max
         self._loop = asyncio.get_running_loop()
         self._port = int(sock.getsockname()[1])
-        self._loop.add_reader(sock.fileno(), self._on_acceptable)
 
     @property
     def port(self) -> int:
         return self._port
+
+    def start(self) -> None:
+        self._accept_again()
 
     def _on_acceptable(self) -> None:
         try:

@@ -26,6 +26,7 @@ from backend.engine.config.listeners import check, controller_addresses, inter_b
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "apache-kafka-4.3.1" / "configs.json"
 # Ours, or hidden in Kafka.
 NOT_LISTED_BY_KAFKA = {
+    "ebbline.cluster.id",
     "ebbline.events.topic.replication.factor",
     "ebbline.metrics.listener",
     "follower.fetch.tiered.compat",

@@ -100,8 +100,10 @@ async def node(*apis: Api, port: int = 0, **settings: str) -> AsyncIterator[Node
         controller=None,
         apis=ApiTable([*api_versions.APIS, *apis]),
     )
-    listener = Listener(services, ListenerAddress("PLAINTEXT", "127.0.0.1", port), "broker")
-    made = Node(services, listener, listener.start())
+    address = ListenerAddress("PLAINTEXT", "127.0.0.1", port)
+    listener = Listener(services.ports, services.config, address, "broker")
+    made = Node(services, listener, listener.bind())
+    listener.start(services)
     try:
         yield made
     finally:

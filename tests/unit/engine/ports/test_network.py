@@ -47,6 +47,7 @@ def run(test: Callable[[Recorder, Recorder], Coroutine[Any, Any, None]], *, fram
             return recorder
 
         server = network.listen("127.0.0.1", 0, accept, frame_bytes_max=frame_bytes_max)
+        server.start()
         made: list[Recorder] = []
 
         def handler(connection: Connection) -> Recorder:

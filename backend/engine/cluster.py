@@ -1,0 +1,111 @@
+"""N nodes in one process: each a broker of its own with its own listeners and folders; all they share is the network.
+
+Also what `ebbline broker` runs: one node from a file with Kafka's property names.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from backend.engine.broker import Broker
+from backend.engine.config import BrokerConfig
+from backend.engine.ports import tasks
+
+LOOPBACK: Final = "127.0.0.1"
+NODES_MAX: Final = 9
+# Leaders move off a broker before it stops, so brokers stop one after the other; the controller's node comes last.
+CONTROLLER_NODE: Final = 1
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLayout:
+    """Where the nodes 1..N of one cluster live. ``settings`` holds Kafka's properties for all of them."""
+
+    cluster_id: str
+    log_dirs: Mapping[int, str]
+    ports: Mapping[int, int]
+    controller_port: int
+    metrics_ports: Mapping[int, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def properties(self, node_id: int) -> dict[str, str]:
+        """One node's properties: node 1 is broker and controller, the others are brokers."""
+        nodes = len(self.ports)
+        replicas, min_isr = str(min(3, nodes)), str(min(2, nodes))
+        listeners = f"PLAINTEXT://{LOOPBACK}:{self.ports[node_id]}"
+        if node_id == CONTROLLER_NODE:
+            listeners += f",CONTROLLER://{LOOPBACK}:{self.controller_port}"
+        own = {
+            "node.id": str(node_id),
+            "process.roles": "broker,controller" if node_id == CONTROLLER_NODE else "broker",
+            "listeners": listeners,
+            "inter.broker.listener.name": "PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"{CONTROLLER_NODE}@{LOOPBACK}:{self.controller_port}",
+            "log.dirs": self.log_dirs[node_id],
+            "ebbline.cluster.id": self.cluster_id,
+            "ebbline.events.topic.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": min_isr,
+            "rlmm.config.remote.log.metadata.topic.replication.factor": replicas,
+            "rlmm.config.remote.log.metadata.topic.min.isr": min_isr,
+        }
+        if node_id in self.metrics_ports:
+            own["ebbline.metrics.listener"] = f"{LOOPBACK}:{self.metrics_ports[node_id]}"
+        return own | dict(self.settings)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{LOOPBACK}:{port}" for port in self.ports.values())
+
+
+class Cluster:
+    """Starts, stops and kills the nodes of a layout on the running loop."""
+
+    def __init__(self, layout: ClusterLayout) -> None:
+        if not 1 <= len(layout.ports) <= NODES_MAX:
+            raise ValueError(f"A cluster has 1 to {NODES_MAX} nodes, not {len(layout.ports)}")
+        self.layout = layout
+        self.brokers: dict[int, Broker] = {}
+
+    async def start(self) -> None:
+        """All nodes serve. When one cannot, those that started are stopped and its error is raised."""
+        outcomes = await tasks.gather_settled([self.start_broker(node_id) for node_id in self.layout.ports])
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                await self.stop()
+                raise outcome
+
+    async def start_broker(self, node_id: int) -> None:
+        """Starts a node that is not running."""
+        if node_id in self.brokers:
+            raise ValueError(f"Broker {node_id} is running already")
+        broker = self.brokers[node_id] = Broker(BrokerConfig.parse(self.layout.properties(node_id)))
+        try:
+            await broker.start()
+        except BaseException:
+            del self.brokers[node_id]
+            raise
+
+    async def stop_broker(self, node_id: int) -> None:
+        """Hands leadership over, writes everything down, stops."""
+        await self.brokers.pop(node_id).stop()
+
+    async def kill_broker(self, node_id: int) -> None:
+        """Ends a node as a crash would: nothing handed over, nothing flushed, no clean-shutdown marker."""
+        await self.brokers.pop(node_id).kill()
+
+    async def stop(self) -> None:
+        """Stops every node that runs, the controller's last."""
+        for node_id in sorted(self.brokers, reverse=True):
+            try:
+                await self.stop_broker(node_id)
+            except Exception as error:
+                # The other nodes still have to be stopped in order.
+                _log.error("Broker %d did not stop cleanly: %s", node_id, error, exc_info=error)

@@ -1,0 +1,154 @@
+"""A cluster of the engine's brokers in this process, on free ports, run by a loop on a thread of its own.
+
+For tests with blocking clients::
+
+    with EngineCluster(tmp_path, brokers=3) as cluster:
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+
+`call` runs a coroutine on the cluster's loop and gives its result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from backend.engine.broker import Broker
+from backend.engine.cluster import Cluster, ClusterLayout
+
+T = TypeVar("T")
+
+CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+CALL_TIMEOUT_S: Final = 60.0
+
+# Kafka's intervals would make every test wait; these are the ones of the brokers the fixtures come from.
+FAST: Final = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.segment.delete.delay.ms": "1000",
+    "offsets.topic.num.partitions": "5",
+    "replica.fetch.backoff.ms": "200",
+}
+
+
+def tiered(folder: Path) -> dict[str, str]:
+    """Settings of tiered storage with its objects below a folder."""
+    return {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "remote.log.manager.task.interval.ms": "500",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+        "rsm.config.dir": str(folder),
+    }
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody uses now; all are held while they are chosen, so they differ."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def layout(
+    folder: Path, *, brokers: int = 3, tiering: bool = False, settings: Mapping[str, str] | None = None
+) -> ClusterLayout:
+    """A cluster below a folder, on free ports."""
+    ports = free_ports(brokers + 1)
+    nodes = range(1, brokers + 1)
+    return ClusterLayout(
+        cluster_id=CLUSTER_ID,
+        log_dirs={node: str(folder / "brokers" / str(node) / "log") for node in nodes},
+        ports=dict(zip(nodes, ports, strict=False)),
+        controller_port=ports[-1],
+        settings={**FAST, **(tiered(folder / "remote") if tiering else {}), **(settings or {})},
+    )
+
+
+class EngineCluster:
+    """Blocking handle of a cluster; a context manager."""
+
+    def __init__(
+        self, folder: Path, *, brokers: int = 3, tiering: bool = False, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        self.layout = layout(folder, brokers=brokers, tiering=tiering, settings=settings)
+        self.loop = asyncio.new_event_loop()
+        self.cluster = Cluster(self.layout)
+        self._thread = threading.Thread(target=self.loop.run_forever, name="engine-cluster", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self.call(self.cluster.start())
+        except BaseException:
+            self._end_loop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.call(self.cluster.stop())
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return self.layout.bootstrap_servers
+
+    def bootstrap_of(self, node_id: int) -> str:
+        return f"127.0.0.1:{self.layout.ports[node_id]}"
+
+    @property
+    def remote_folder(self) -> Path:
+        return self.folder / "remote"
+
+    def broker(self, node_id: int) -> Broker:
+        return self.cluster.brokers[node_id]
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_s: float = CALL_TIMEOUT_S) -> T:
+        """Runs a coroutine on the cluster's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout_s)
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Calls a function on the cluster's loop, where brokers may be looked into."""
+
+        async def answer() -> T:
+            return question()
+
+        return self.call(answer())
+
+    def start_broker(self, node_id: int) -> None:
+        self.call(self.cluster.start_broker(node_id))
+
+    def stop_broker(self, node_id: int) -> None:
+        self.call(self.cluster.stop_broker(node_id))
+
+    def kill_broker(self, node_id: int) -> None:
+        self.call(self.cluster.kill_broker(node_id))
+
+    def wait_until(self, what: str, question: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        """Asks on the loop until the answer is yes; fails with ``what`` when it never is."""
+        deadline = time.monotonic() + timeout_s
+        while not self.ask(question):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
+            time.sleep(0.02)
