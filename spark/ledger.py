@@ -1,0 +1,248 @@
+"""Events to segment states: the ledger's rules, as plain functions over values.
+
+Place in the flow: a sink loads the rows a chunk touches, applies the events here in log order
+and stores what changed. What may follow what is decided by `backend.tiering.segment_state`
+(Kafka's `RemoteLogMetadataCache`): an event that may not follow leaves the ledger as it is and
+is kept, flagged with the reason. All values go by `backend/store/tables.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from backend.tiering.segment_state import PartitionDeleteState, SegmentState, is_legal, is_legal_delete
+from spark.schemas import KIND_PARTITION_DELETE, KIND_SEGMENT
+
+_STARTED, _FINISHED, _DELETE_STARTED, _DELETE_FINISHED = (int(state) for state in SegmentState)
+# The two functions above over every pair, as one lookup per event.
+_LEGAL: Final = {
+    (None if before is None else int(before), int(after))
+    for before in (None, *SegmentState)
+    for after in SegmentState
+    if is_legal(before, after)
+}
+
+SegmentKey = tuple[str, int, str]  # topic id, partition, segment id
+PartitionKey = tuple[str, int]  # topic id, partition
+
+
+class Event(NamedTuple):
+    """One event, field by field as in `spark.schemas.EVENT_COLUMNS`."""
+
+    metadata_partition: int
+    metadata_offset: int
+    record_timestamp_ms: int
+    kind: int
+    topic: str
+    topic_id: str
+    partition: int
+    segment_id: str | None
+    state: int
+    broker_id: int
+    event_timestamp_ms: int
+    start_offset: int | None
+    end_offset: int | None
+    max_timestamp_ms: int | None
+    segment_size_bytes: int | None
+    leader_epochs: str | None
+    custom_metadata: bytes | None
+    txn_index_empty: bool | None
+
+
+@dataclass(slots=True)
+class SegmentRow:
+    """One row of the ledger; fields are the columns of table ``segment`` after ``cluster_id``."""
+
+    topic_id: str
+    partition: int
+    segment_id: str
+    topic: str
+    start_offset: int
+    end_offset: int
+    state: int
+    segment_size_bytes: int
+    max_timestamp_ms: int
+    leader_epochs: str
+    custom_metadata: bytes | None
+    txn_index_empty: bool
+    copy_broker_id: int
+    broker_id: int
+    copy_started_ms: int
+    copy_finished_ms: int | None
+    delete_started_ms: int | None
+    delete_finished_ms: int | None
+    metadata_partition: int
+    last_event_offset: int
+    last_event_ms: int
+
+
+@dataclass(slots=True)
+class PartitionRow:
+    """One partition's summary; fields are the columns of table ``remote_partition`` after ``cluster_id``.
+
+    Invariant: counts and bytes are those of the partition's segments in the ledger, state by state.
+    """
+
+    topic_id: str
+    partition: int
+    topic: str
+    copy_started_segments: int = 0
+    copy_started_bytes: int = 0
+    copy_finished_segments: int = 0
+    copy_finished_bytes: int = 0
+    delete_started_segments: int = 0
+    delete_started_bytes: int = 0
+    delete_finished_segments: int = 0
+    delete_finished_bytes: int = 0
+    highest_copied_offset: int | None = None
+    illegal_events: int = 0
+    delete_state: int | None = None
+    delete_state_ms: int | None = None
+    last_event_ms: int = 0
+
+    def count(self, row: SegmentRow, sign: int) -> None:
+        """Add (+1) or take out (-1) a segment as it stands."""
+        size = sign * row.segment_size_bytes
+        if row.state == _STARTED:
+            self.copy_started_segments += sign
+            self.copy_started_bytes += size
+        elif row.state == _FINISHED:
+            self.copy_finished_segments += sign
+            self.copy_finished_bytes += size
+            if sign > 0 and (self.highest_copied_offset is None or row.end_offset > self.highest_copied_offset):
+                self.highest_copied_offset = row.end_offset
+        elif row.state == _DELETE_STARTED:
+            self.delete_started_segments += sign
+            self.delete_started_bytes += size
+        else:
+            self.delete_finished_segments += sign
+            self.delete_finished_bytes += size
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The part of the ledger that some events touch: loaded rows, then what the events made of them."""
+
+    segments: dict[SegmentKey, SegmentRow] = field(default_factory=dict)
+    partitions: dict[PartitionKey, PartitionRow] = field(default_factory=dict)
+    changed_segments: set[SegmentKey] = field(default_factory=set)
+    changed_partitions: set[PartitionKey] = field(default_factory=set)
+
+    def apply(self, event: Event) -> str | None:
+        """Follow ``event``, or leave segment states alone and return in words why it may not follow."""
+        key = (event.topic_id, event.partition)
+        partition = self.partitions.get(key)
+        if partition is None:
+            partition = self.partitions[key] = PartitionRow(event.topic_id, event.partition, event.topic)
+        self.changed_partitions.add(key)
+        partition.topic = event.topic
+        partition.last_event_ms = max(partition.last_event_ms, event.event_timestamp_ms)
+        if event.kind == KIND_PARTITION_DELETE:
+            reason = _apply_delete(partition, event)
+        else:
+            reason = self._apply_segment(partition, event)
+        if reason is not None:
+            partition.illegal_events += 1
+        return reason
+
+    def _apply_segment(self, partition: PartitionRow, event: Event) -> str | None:
+        assert event.segment_id is not None
+        key = (event.topic_id, event.partition, event.segment_id)
+        row = self.segments.get(key)
+        reason = _why_not(row, event)
+        if reason is not None:
+            return reason
+        if row is not None:
+            partition.count(row, -1)
+        if event.kind == KIND_SEGMENT:
+            row = _started(row, event)
+            self.segments[key] = row
+        else:
+            assert row is not None
+            _update(row, event)
+        partition.count(row, +1)
+        self.changed_segments.add(key)
+        return None
+
+
+def _why_not(row: SegmentRow | None, event: Event) -> str | None:
+    """Why Kafka's cache would drop the event; None when it follows."""
+    # Kafka takes the first state only from a segment record and the others only from an update.
+    if event.kind == KIND_SEGMENT and event.state != _STARTED:
+        return f"a segment record must say COPY_SEGMENT_STARTED, not {SegmentState(event.state).name}"
+    if event.kind != KIND_SEGMENT and event.state == _STARTED:
+        return "an update cannot say COPY_SEGMENT_STARTED"
+    before = None if row is None else row.state
+    if (before, event.state) not in _LEGAL:
+        if before is None:
+            return f"{SegmentState(event.state).name} of a segment that no event has started"
+        return f"{SegmentState(event.state).name} cannot follow {SegmentState(before).name}"
+    return None
+
+
+def _started(before: SegmentRow | None, event: Event) -> SegmentRow:
+    """The row of a copy that begins; repeated, the newest record counts and the first time stays."""
+    return SegmentRow(
+        topic_id=event.topic_id,
+        partition=event.partition,
+        segment_id=event.segment_id or "",
+        topic=event.topic,
+        start_offset=event.start_offset or 0,
+        end_offset=event.end_offset or 0,
+        state=_STARTED,
+        segment_size_bytes=event.segment_size_bytes or 0,
+        max_timestamp_ms=event.max_timestamp_ms or 0,
+        leader_epochs=event.leader_epochs or "[]",
+        custom_metadata=event.custom_metadata,
+        txn_index_empty=bool(event.txn_index_empty),
+        copy_broker_id=event.broker_id,
+        broker_id=event.broker_id,
+        copy_started_ms=event.event_timestamp_ms if before is None else before.copy_started_ms,
+        copy_finished_ms=None,
+        delete_started_ms=None,
+        delete_finished_ms=None,
+        metadata_partition=event.metadata_partition,
+        last_event_offset=event.metadata_offset,
+        last_event_ms=event.event_timestamp_ms,
+    )
+
+
+def _update(row: SegmentRow, event: Event) -> None:
+    """An update replaces broker, time, custom metadata (also by null) and state, and keeps the rest."""
+    row.broker_id = event.broker_id
+    row.custom_metadata = event.custom_metadata
+    row.metadata_partition = event.metadata_partition
+    row.last_event_offset = event.metadata_offset
+    row.last_event_ms = event.event_timestamp_ms
+    if row.state == event.state:
+        return  # repeated: the first time stays
+    row.state = event.state
+    if event.state == _FINISHED:
+        row.copy_finished_ms = event.event_timestamp_ms
+    elif event.state == _DELETE_STARTED:
+        row.delete_started_ms = event.event_timestamp_ms
+    else:
+        row.delete_finished_ms = event.event_timestamp_ms
+
+
+def _apply_delete(partition: PartitionRow, event: Event) -> str | None:
+    before = None if partition.delete_state is None else PartitionDeleteState(partition.delete_state)
+    after = PartitionDeleteState(event.state)
+    if not is_legal_delete(before, after):
+        return f"{after.name} cannot follow {'nothing' if before is None else before.name}"
+    if before != after:
+        partition.delete_state = int(after)
+        partition.delete_state_ms = event.event_timestamp_ms
+    return None
+
+
+def segment_keys(events: Iterable[Event]) -> set[SegmentKey]:
+    """The ledger rows these events are about."""
+    return {(e.topic_id, e.partition, e.segment_id) for e in events if e.segment_id is not None}
+
+
+def partition_keys(events: Iterable[Event]) -> set[PartitionKey]:
+    """The summaries these events are about."""
+    return {(e.topic_id, e.partition) for e in events}

@@ -1,0 +1,265 @@
+"""Stores a batch: events, ledger, summaries, quarantine and the offset watermark in one transaction.
+
+Exactly once: ``source_offsets`` says per topic partition which offset comes next; rows below it
+are already stored and are dropped, and the watermark moves in the transaction that stores the
+rows. So a replayed batch, a lost checkpoint, a killed process or a second job can neither lose
+nor double a row. A large batch is committed in several transactions (each moves the watermark
+by its own rows), which keeps the database's write lock short.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import pyarrow as pa
+from sqlalchemy import Connection, Engine, delete, insert, select
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from backend.store import tables as t
+from backend.store.engine import writing
+from backend.store.writes import data_changed
+from spark.ledger import Event, Ledger, PartitionRow, SegmentRow, partition_keys, segment_keys
+from spark.schemas import EVENT_COLUMNS
+from spark.sinks import bulk_for
+
+log = logging.getLogger(__name__)
+
+PROCESS: Final = "pipeline"
+# The lock is held for about 200 ms (500 ms are promised): at 20,000 to 50,000 rows a second that
+# is 4,000 to 10,000 rows; the sink measures and adapts between the two ends.
+LOCK_TARGET_MS: Final = 200
+CHUNK_ROWS_FIRST, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX = 4_000, 500, 20_000
+# SQLite does not queue writers; they look again after up to 100 ms. The pause lets one in.
+PAUSE_BETWEEN_CHUNKS_S: Final = 0.02
+RETRY_FIRST_S, RETRY_MAX_S = 0.1, 5.0
+BATCH_HISTORY_MS: Final = 3_600_000  # about five batches a second: 18,000 rows of history at most
+
+_SEGMENT_COLUMNS: Final = tuple(field.name for field in fields(SegmentRow))
+_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionRow))
+_QUARANTINE_COLUMNS: Final = (
+    "cluster_id", "topic", "partition", "offset", "reason", "key", "value", "record_timestamp_ms", "ingested_ms"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    cluster_id: str
+    names: tuple[str, ...]
+    values: list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one transaction stored."""
+
+    records: int
+    replayed: int
+    illegal: int
+    quarantined: int
+    newest_event_ms: int | None
+    next_offsets: dict[int, int]
+
+
+class Stopped(Exception):
+    """The job was asked to stop while it waited for the database."""
+
+
+class LedgerSink:
+    """Writes batches of records (`spark.schemas.RECORD_ARROW`, ordered by topic partition).
+
+    ``now_ms`` is the wall clock. `trouble` says in words what the sink waits for, or is None.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        cluster_id: str,
+        job: str,
+        source_topic: str,
+        stop: threading.Event | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._engine = engine
+        self._bulk = bulk_for(engine)
+        self._cluster_id = cluster_id
+        self._job = job
+        self._source_topic = source_topic
+        self._stop = stop or threading.Event()
+        self._now_ms = now_ms
+        self._chunk_rows = CHUNK_ROWS_FIRST
+        self._pruned_ms = 0
+        self.trouble: str | None = None
+
+    def next_offsets(self) -> dict[int, int]:
+        """The offset each topic partition continues at, as the database has it."""
+        with self._engine.connect() as connection:
+            return self._load_offsets(connection)
+
+    def write(self, batch_id: int, records: pa.Table) -> list[Written]:
+        """Store a batch; returns one entry per transaction.
+
+        Waits, with `trouble` set, while the database is locked or away, and raises Stopped when
+        asked to stop meanwhile; what was committed until then stays and is not written again.
+        """
+        rows = list(zip(*(column.to_pylist() for column in records.columns), strict=True))
+        written: list[Written] = []
+        position = 0
+        while position < len(rows):
+            if written:
+                time.sleep(PAUSE_BETWEEN_CHUNKS_S)
+            chunk = rows[position : position + self._chunk_rows]
+            written.append(self._until_stored(batch_id, chunk))
+            position += len(chunk)
+        return written
+
+    def _until_stored(self, batch_id: int, rows: list[tuple[Any, ...]]) -> Written:
+        delay_s = RETRY_FIRST_S
+        while True:
+            started = time.monotonic()
+            try:
+                written = self._store(batch_id, rows)
+            except (OperationalError, InterfaceError) as error:
+                self.trouble = f"the database does not take the batch: {str(error.orig).strip().splitlines()[0]}"
+                log.warning("pipeline batch %d: %s; trying again in %.1f s", batch_id, self.trouble, delay_s)
+                if self._stop.wait(delay_s):
+                    raise Stopped from error
+                delay_s = min(2 * delay_s, RETRY_MAX_S)
+            else:
+                self.trouble = None
+                self._adapt(len(rows), (time.monotonic() - started) * 1000)
+                return written
+
+    def _adapt(self, rows: int, took_ms: float) -> None:
+        if rows == self._chunk_rows or took_ms > LOCK_TARGET_MS:
+            fitting = int(rows * LOCK_TARGET_MS / max(took_ms, 1.0))
+            # At most twice as large a step: one lucky transaction says little.
+            self._chunk_rows = max(CHUNK_ROWS_MIN, min(CHUNK_ROWS_MAX, fitting, 2 * self._chunk_rows))
+
+    def _store(self, batch_id: int, rows: list[tuple[Any, ...]]) -> Written:
+        started_ms = self._now_ms()
+        with writing(self._engine) as connection:
+            self._bulk.lock(connection, self._cluster_id, self._job)
+            before = self._load_offsets(connection)
+            next_offsets = dict(before)
+            events: list[Event] = []
+            quarantined: list[tuple[Any, ...]] = []
+            width = len(EVENT_COLUMNS)
+            for row in rows:
+                partition, offset = row[0], row[1]
+                if offset < next_offsets.get(partition, 0):
+                    continue
+                next_offsets[partition] = offset + 1
+                if row[width] is None:
+                    events.append(Event._make(row[:width]))
+                else:
+                    quarantined.append(self._quarantine_row(row, started_ms))
+            illegal = self._store_events(connection, events)
+            columns = _QUARANTINE_COLUMNS
+            self._bulk.insert(connection, t.quarantine, columns, quarantined, replace=False)
+            self._store_offsets(connection, before, next_offsets, started_ms)
+            written = Written(
+                records=len(events) + len(quarantined),
+                replayed=len(rows) - len(events) - len(quarantined),
+                illegal=illegal,
+                quarantined=len(quarantined),
+                newest_event_ms=max((event.event_timestamp_ms for event in events), default=None),
+                next_offsets=next_offsets,
+            )
+            self._note_batch(connection, batch_id, written, started_ms)
+        return written
+
+    def _store_events(self, connection: Connection, events: Sequence[Event]) -> int:
+        ledger = self._load_ledger(connection, events)
+        rows, illegal = [], 0
+        for event in events:
+            reason = ledger.apply(event)
+            illegal += reason is not None
+            rows.append((self._cluster_id, *event, reason is None, reason))
+        columns = ("cluster_id", *EVENT_COLUMNS, "legal", "illegal_reason")
+        self._bulk.insert(connection, t.segment_event, columns, rows, replace=False)
+        segments = [_values(ledger.segments[key], _SEGMENT_COLUMNS) for key in sorted(ledger.changed_segments)]
+        self._upsert(connection, t.segment, _SEGMENT_COLUMNS, segments)
+        partitions = [_values(ledger.partitions[key], _PARTITION_COLUMNS) for key in sorted(ledger.changed_partitions)]
+        self._upsert(connection, t.remote_partition, _PARTITION_COLUMNS, partitions)
+        return illegal
+
+    def _load_ledger(self, connection: Connection, events: Sequence[Event]) -> Ledger:
+        ledger = Ledger()
+        if not events:
+            return ledger
+        names = ("topic_id", "partition", "segment_id")
+        wanted = _Keys(self._cluster_id, names, sorted(segment_keys(events)))
+        for row in self._bulk.load(connection, t.segment, _SEGMENT_COLUMNS, wanted):
+            segment = SegmentRow(*row)
+            ledger.segments[(segment.topic_id, segment.partition, segment.segment_id)] = segment
+        wanted = _Keys(self._cluster_id, names[:2], sorted(partition_keys(events)))
+        for row in self._bulk.load(connection, t.remote_partition, _PARTITION_COLUMNS, wanted):
+            partition = PartitionRow(*row)
+            ledger.partitions[(partition.topic_id, partition.partition)] = partition
+        return ledger
+
+    def _upsert(
+        self, connection: Connection, table: Any, columns: tuple[str, ...], rows: list[tuple[Any, ...]]
+    ) -> None:
+        keyed = [(self._cluster_id, *row) for row in rows]
+        self._bulk.insert(connection, table, ("cluster_id", *columns), keyed, replace=True)
+
+    def _quarantine_row(self, row: tuple[Any, ...], now_ms: int) -> tuple[Any, ...]:
+        partition, offset, timestamp_ms = row[:3]
+        problem, key, value = row[len(EVENT_COLUMNS) :]
+        return (self._cluster_id, self._source_topic, partition, offset, problem, key, value, timestamp_ms, now_ms)
+
+    def _load_offsets(self, connection: Connection) -> dict[int, int]:
+        table = t.source_offsets
+        rows = connection.execute(
+            select(table.c.partition, table.c.next_offset).where(
+                table.c.cluster_id == self._cluster_id,
+                table.c.job == self._job,
+                table.c.topic == self._source_topic,
+            )
+        )
+        return {row.partition: row.next_offset for row in rows}
+
+    def _store_offsets(
+        self, connection: Connection, before: dict[int, int], after: dict[int, int], now_ms: int
+    ) -> None:
+        columns = ("cluster_id", "job", "topic", "partition", "next_offset", "updated_ms")
+        moved = [
+            (self._cluster_id, self._job, self._source_topic, partition, next_offset, now_ms)
+            for partition, next_offset in sorted(after.items())
+            if before.get(partition) != next_offset
+        ]
+        self._bulk.insert(connection, t.source_offsets, columns, moved, replace=True)
+
+    def _note_batch(self, connection: Connection, batch_id: int, written: Written, started_ms: int) -> None:
+        now_ms = self._now_ms()
+        row = {
+            "cluster_id": self._cluster_id,
+            "job": self._job,
+            "batch_id": batch_id,
+            "records": written.records,
+            "replayed_records": written.replayed,
+            "illegal_events": written.illegal,
+            "quarantined_records": written.quarantined,
+            "newest_event_ms": written.newest_event_ms,
+            "started_ms": started_ms,
+            "finished_ms": now_ms,
+        }
+        connection.execute(insert(t.pipeline_batch), row)
+        if written.records:
+            data_changed(connection, self._cluster_id, PROCESS)
+        if now_ms - self._pruned_ms > BATCH_HISTORY_MS // 60:
+            table = t.pipeline_batch
+            old = table.c.finished_ms < now_ms - BATCH_HISTORY_MS
+            connection.execute(delete(table).where(table.c.cluster_id == self._cluster_id, old))
+            self._pruned_ms = now_ms
+
+
+def _values(row: object, columns: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in columns)

@@ -1,0 +1,68 @@
+"""Bulk statements of PostgreSQL: COPY into a temporary table, then one INSERT from it; keys as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Table
+from sqlalchemy.dialects.postgresql import JSONB, dialect
+
+from spark.sinks.bulk import Keys, Rows, insert_suffix, quoted
+
+_ARRAY_TYPES: Final = {str: "text[]", int: "integer[]"}
+# Below this many rows the round trips of COPY cost more than they save.
+COPY_ROWS_MIN: Final = 32
+
+
+class PostgresqlBulk:
+    """See `spark.sinks.bulk.Bulk`."""
+
+    def lock(self, connection: Connection, cluster_id: str, job: str) -> None:
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{cluster_id} {job}",))
+
+    def load(self, connection: Connection, table: Table, columns: Sequence[str], keys: Keys) -> Iterable[Any]:
+        if not keys.values:
+            return ()
+        chosen = ", ".join(f't."{name}"' + _as_text(table, name) for name in columns)
+        arrays = ", ".join(f"%s::{_ARRAY_TYPES[type(value)]}" for value in keys.values[0])
+        match = " AND ".join(f't."{name}" = k."{name}"' for name in keys.names)
+        names = ", ".join(quoted(keys.names))
+        joined = f'unnest({arrays}) AS k({names}) JOIN "{table.name}" AS t ON t.cluster_id = %s AND {match}'
+        sql = f"SELECT {chosen} FROM {joined}"
+        by_column = [list(column) for column in zip(*keys.values, strict=True)]
+        return connection.exec_driver_sql(sql, (*by_column, keys.cluster_id))
+
+    def insert(
+        self, connection: Connection, table: Table, columns: Sequence[str], rows: Rows, *, replace: bool
+    ) -> None:
+        if not rows:
+            return
+        names = ", ".join(quoted(columns))
+        suffix = insert_suffix(table, columns, replace=replace)
+        if len(rows) < COPY_ROWS_MIN:
+            marks = ", ".join("%s" + _cast(table, name) for name in columns)
+            connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) VALUES ({marks}) {suffix}', list(rows))
+            return
+        staging = f"load_{table.name}"
+        connection.exec_driver_sql(
+            f'CREATE TEMPORARY TABLE IF NOT EXISTS "{staging}" (LIKE "{table.name}") ON COMMIT DELETE ROWS'
+        )
+        driver: Any = connection.connection.driver_connection  # psycopg's: only it can COPY
+        with driver.cursor() as cursor, cursor.copy(f'COPY "{staging}" ({names}) FROM STDIN') as copy:
+            for row in rows:
+                copy.write_row(row)
+        connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) SELECT {names} FROM "{staging}" {suffix}')
+        connection.exec_driver_sql(f'DELETE FROM "{staging}"')
+
+
+def _is_json(table: Table, name: str) -> bool:
+    return isinstance(table.c[name].type.dialect_impl(dialect()), JSONB)
+
+
+def _as_text(table: Table, name: str) -> str:
+    return "::text" if _is_json(table, name) else ""
+
+
+def _cast(table: Table, name: str) -> str:
+    return "::jsonb" if _is_json(table, name) else ""

@@ -1,0 +1,38 @@
+"""Bulk statements of SQLite: the driver's executemany, and keys as one JSON value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table
+
+from spark.sinks.bulk import Keys, Rows, insert_suffix, quoted
+
+
+class SqliteBulk:
+    """See `spark.sinks.bulk.Bulk`."""
+
+    def lock(self, connection: Connection, cluster_id: str, job: str) -> None:
+        """Nothing to do: BEGIN IMMEDIATE admits one writer to the whole database."""
+
+    def load(self, connection: Connection, table: Table, columns: Sequence[str], keys: Keys) -> Iterable[Any]:
+        # One JSON parameter: a statement takes 32,766 parameters at most.
+        match = " AND ".join(f"t.\"{name}\" = json_extract(k.value, '$[{i}]')" for i, name in enumerate(keys.names))
+        chosen = ", ".join(f"t.{name}" for name in quoted(columns))
+        # CROSS JOIN keeps SQLite from scanning the table and looking up the keys instead.
+        sql = (
+            f'SELECT {chosen} FROM json_each(?) AS k CROSS JOIN "{table.name}" AS t WHERE t.cluster_id = ? AND {match}'
+        )
+        return connection.exec_driver_sql(sql, (json.dumps(list(keys.values)), keys.cluster_id))
+
+    def insert(
+        self, connection: Connection, table: Table, columns: Sequence[str], rows: Rows, *, replace: bool
+    ) -> None:
+        if not rows:
+            return
+        marks = ", ".join("?" * len(columns))
+        suffix = insert_suffix(table, columns, replace=replace)
+        sql = f'INSERT INTO "{table.name}" ({", ".join(quoted(columns))}) VALUES ({marks}) {suffix}'
+        connection.exec_driver_sql(sql, list(rows))

@@ -1,0 +1,257 @@
+"""The sink on both databases: each record counts once, whatever is replayed, cut or repeated."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import Engine, select
+from sqlalchemy.exc import OperationalError
+
+from backend.store import tables as t
+from backend.store.engine import create_engine, reading, writing
+from backend.tiering.segment_state import SegmentState
+from spark.decode import RawRecord, to_batch
+from spark.sinks.ledger_sink import LedgerSink, Stopped
+from tests.spark.records import CAPTURED, FIXTURES, captured, delete_partition, final_states, life, log, mixed, raw
+from tests.spark.replay import expected, stored
+
+CLUSTER = "cluster-1"
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    engine = create_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+def sink_of(engine: Engine, **options: object) -> LedgerSink:
+    return LedgerSink(engine, cluster_id=CLUSTER, job="ledger", source_topic="__remote_log_metadata", **options)  # type: ignore[arg-type]  # passed through
+
+
+def table(records: Sequence[RawRecord]) -> pa.Table:
+    return pa.Table.from_batches([to_batch(records)])
+
+
+def content(engine: Engine) -> dict[str, object]:
+    with reading(engine) as connection:
+        return stored(connection, CLUSTER)
+
+
+@pytest.mark.parametrize("file", CAPTURED)
+def test_records_of_a_real_kafka_give_the_states_the_fixture_lists(engine: Engine, file: str) -> None:
+    lines = captured(file)
+    sink_of(engine).write(0, table(raw(lines)))
+    with reading(engine) as connection:
+        states = {row.segment_id: row.state for row in connection.execute(select(t.segment))}
+        events = connection.execute(select(t.segment_event).order_by(t.segment_event.c.metadata_offset)).all()
+    assert states == final_states(lines)
+    assert len(events) == len(lines)
+    assert all(event.legal for event in events)
+    assert content(engine) == expected(raw(lines))
+
+
+def test_finished_segments_are_the_files_of_the_remote_tier(engine: Engine) -> None:
+    sink_of(engine).write(0, table(raw(captured("metadata-records.jsonl"))))
+    with reading(engine) as connection:
+        kept = t.segment.c.state == int(SegmentState.COPY_SEGMENT_FINISHED)
+        ledger = {
+            (f"{row.topic}-{row.partition}-{row.topic_id}", f"{row.start_offset:020d}-{row.segment_id}.log")
+            for row in connection.execute(select(t.segment).where(kept))
+        }
+    files = {(path.parent.name, path.name) for path in (FIXTURES / "remote").rglob("*.log")}
+    assert ledger == files
+    assert files
+
+
+def test_a_batch_stored_twice_changes_nothing_the_second_time(engine: Engine) -> None:
+    records = mixed(600)
+    first = sink_of(engine).write(0, table(records))
+    before = content(engine)
+    again = sink_of(engine).write(0, table(records))
+    assert sum(part.records for part in first) == len(records)
+    assert sum(part.records for part in again) == 0
+    assert sum(part.replayed for part in again) == len(records)
+    assert content(engine) == before == expected(records)
+
+
+def test_batches_of_changing_size_with_replays_equal_one_reading(engine: Engine) -> None:
+    chance = random.Random(7)
+    records = mixed(2_000, seed=3)
+    by_partition: dict[int, list[RawRecord]] = {}
+    for record in records:
+        by_partition.setdefault(record[0], []).append(record)
+    read = dict.fromkeys(by_partition, 0)
+    batch_id = 0
+    while any(read[p] < len(part) for p, part in by_partition.items()):
+        batch: list[RawRecord] = []
+        for partition, part in by_partition.items():
+            start = max(0, read[partition] - chance.choice([0, 0, 5, 40]))  # goes back at times
+            end = min(len(part), read[partition] + chance.randrange(1, 200))
+            batch += part[start:end]
+            read[partition] = max(read[partition], end)
+        # Numbers start over at times, as with a lost checkpoint; a new sink is a new process.
+        batch_id = 0 if chance.random() < 0.2 else batch_id + 1
+        sink_of(engine).write(batch_id, table(batch))
+    assert content(engine) == expected(records)
+
+
+def test_a_large_batch_is_committed_in_several_transactions(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark.sinks.ledger_sink.CHUNK_ROWS_FIRST", 100)
+    monkeypatch.setattr("spark.sinks.ledger_sink.CHUNK_ROWS_MAX", 100)
+    monkeypatch.setattr("spark.sinks.ledger_sink.CHUNK_ROWS_MIN", 100)
+    records = mixed(900)
+    written = sink_of(engine).write(0, table(records))
+    assert len(written) == -(-len(records) // 100)
+    assert content(engine) == expected(records)
+
+
+def test_a_transaction_that_fails_leaves_neither_rows_nor_offsets(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = sink_of(engine)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerSink, "_note_batch", fail)  # the last thing before the commit
+        with pytest.raises(RuntimeError):
+            sink.write(0, table(mixed(200)))
+    nothing: dict[str, object] = {"segments": {}, "events": {}, "quarantine": set(), "totals": {}, "next_offsets": {}}
+    assert content(engine) == nothing
+
+
+def test_two_jobs_at_once_store_each_record_once(engine: Engine) -> None:
+    records = mixed(1_500)
+    cuts = [records[n : n + 150] for n in range(0, len(records), 150)]
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            sink = sink_of(engine)
+            for number, cut in enumerate(cuts):
+                sink.write(number, table(cut))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert content(engine) == expected(records)
+
+
+def test_an_illegal_event_is_kept_with_its_reason_and_changes_no_segment(engine: Engine) -> None:
+    started, finished, deleting, deleted = life(1)
+    sink_of(engine).write(0, table(log([finished, started, deleted, deleting, finished, started])))
+    with reading(engine) as connection:
+        order = t.segment_event.c.metadata_offset
+        events = connection.execute(select(t.segment_event).order_by(order)).all()
+        segment = connection.execute(select(t.segment)).one()
+        summary = connection.execute(select(t.remote_partition)).one()
+    assert [event.legal for event in events] == [False, True, False, True, False, False]
+    assert "no event has started" in events[0].illegal_reason
+    assert "DELETE_SEGMENT_FINISHED cannot follow COPY_SEGMENT_STARTED" in events[2].illegal_reason
+    assert segment.state == SegmentState.DELETE_SEGMENT_STARTED
+    assert segment.copy_finished_ms is None
+    assert (summary.illegal_events, summary.delete_started_segments) == (4, 1)
+
+
+def test_a_segment_carries_the_time_of_each_step(engine: Engine) -> None:
+    sink_of(engine).write(0, table(log(life(3))))
+    with reading(engine) as connection:
+        row = connection.execute(select(t.segment)).one()
+    times = (row.copy_started_ms, row.copy_finished_ms, row.delete_started_ms, row.delete_finished_ms)
+    assert times == (10_003, 11_003, 12_003, 13_003)
+    assert row.leader_epochs == [[0, 300]]
+
+
+def test_the_steps_of_a_partition_delete_are_followed(engine: Engine) -> None:
+    events = list(delete_partition())
+    sink_of(engine).write(0, table(log([*life(1), events[0], events[2], events[1]])))
+    with reading(engine) as connection:
+        row = connection.execute(select(t.remote_partition)).one()
+    assert (row.delete_state, row.illegal_events) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "empty"),
+        (b"", "empty"),
+        (b"\x00\x00\x00", "frame-version"),
+        (b"\x01\x09\x00", "record-key"),
+        (b"\x01\x00\x07", "record-version"),
+        (b"\x01\x00\x00\x07orders", "malformed"),
+        (b"\xff" * 10_000, ""),
+    ],
+)
+def test_what_cannot_be_read_is_set_aside_with_the_reason(engine: Engine, value: bytes | None, reason: str) -> None:
+    good = log(life(1), first=1)
+    written = sink_of(engine).write(0, table([(0, 0, 17, b"key", value), *good]))
+    with reading(engine) as connection:
+        row = connection.execute(select(t.quarantine)).one()
+    assert (row.topic, row.partition, row.offset, row.record_timestamp_ms) == ("__remote_log_metadata", 0, 0, 17)
+    assert row.reason.startswith(reason)
+    assert row.key == b"key"
+    assert row.value == (None if value is None else value[:4096])
+    assert (written[0].quarantined, written[0].records) == (1, 5)
+
+
+def test_a_topic_name_no_database_can_store_is_set_aside(engine: Engine) -> None:
+    sink_of(engine).write(0, table(log(life(1, topic="or\x00ders"))))
+    assert content(engine)["events"] == {}
+    assert len(content(engine)["quarantine"]) == 4  # type: ignore[arg-type]  # a set
+
+
+def test_a_locked_database_is_waited_for_and_named(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = sink_of(engine)
+    real = LedgerSink._store
+    seen: list[str | None] = []
+
+    def locked_twice(self: LedgerSink, batch_id: int, rows: list[tuple[object, ...]]) -> object:
+        seen.append(self.trouble)
+        if len(seen) <= 2:
+            raise OperationalError("BEGIN", {}, Exception("database is locked"))
+        return real(self, batch_id, rows)
+
+    monkeypatch.setattr(LedgerSink, "_store", locked_twice)
+    records = mixed(100)
+    sink.write(0, table(records))
+    assert seen[0] is None
+    assert "database is locked" in str(seen[2])
+    assert sink.trouble is None
+    assert content(engine) == expected(records)
+
+
+def test_a_stop_ends_the_wait_for_a_locked_database(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: object) -> object:
+        raise OperationalError("BEGIN", {}, Exception("database is locked"))
+
+    stop = threading.Event()
+    stop.set()
+    monkeypatch.setattr(LedgerSink, "_store", locked)
+    with pytest.raises(Stopped):
+        sink_of(engine, stop=stop).write(0, table(mixed(10)))
+
+
+def test_the_check_of_these_tests_notices_a_lost_and_a_doubled_row(engine: Engine) -> None:
+    records = mixed(300)
+    sink_of(engine).write(0, table(records))
+    with writing(engine) as connection:
+        one = connection.execute(select(t.segment_event)).first()
+        assert one is not None
+        connection.execute(t.segment_event.delete().where(t.segment_event.c.metadata_offset == one.metadata_offset))
+    assert content(engine) != expected(records)
+    sink_of(engine).write(1, table(log(life(77), partition=9)))
+    assert content(engine) != expected(records)
