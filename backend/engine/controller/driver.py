@@ -1,8 +1,8 @@
 """The active controller: one task carries out commands one after another, each against the newest image (KIP-631).
 
-A command's records are checked against the image, appended to the metadata log, and answered once they are on disk. All
-commands that wait while the disk is busy share the next flush. Brokers see records only up to the high watermark, which a
-flush moves. One voter for now: what is flushed is committed.
+A command's records are checked against the image, appended to the metadata log, and answered once they are on disk.
+All commands that wait while the disk is busy share the next flush. Brokers see records only up to the high watermark,
+which a flush moves. One voter for now: what is flushed is committed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 R = TypeVar("R")
 Command = Callable[[MetadataImage], Outcome[R]]
 
-# Requests that wait for their turn. At 1 KiB each the queue stays at 4 MiB; a client that meets a full one may try again.
+# Requests that wait for their turn. At 1 KiB each the queue stays at 4 MiB; who meets a full one may try again.
 QUEUED_COMMANDS_MAX: Final = 4096
 # Commands that share a flush; the rest waits for the next one.
 COMMANDS_PER_FLUSH_MAX: Final = 256
@@ -98,14 +98,12 @@ class Controller:
             nonlocal unknown
             unknown += 1
 
-        for batch in log.committed_batches():
+        for batch in log.stored_batches():
             self._newest = apply_records(
                 self._newest, batch.records, batch.last_offset, batch.epoch, report_unknown=count_unknown
             )
         if unknown:
-            _log.warning(
-                "Controller %d skipped %d metadata records of kinds it does not know", self._config.id, unknown
-            )
+            _log.warning("Controller %d skipped %d metadata records of unknown kinds", self._config.id, unknown)
         await log.begin_epoch(self._ports.clock.time_ms())
         self._newest = replace(self._newest, offset=log.end_offset - 1, epoch=log.epoch)
         self._committed = self._newest
@@ -263,9 +261,16 @@ class Controller:
                     "Controller %d fences broker %d: no heartbeat for %d ms",
                     self._config.id, broker_id, self._config.broker_session_timeout_ms,
                 )  # fmt: skip
-                await self._do(
-                    "fence broker", lambda image, broker=broker_id: fence_broker(image, broker, self._config)
-                )
+                await self._fence(broker_id)
+
+    async def _fence(self, broker_id: int) -> None:
+        def command(image: MetadataImage) -> Outcome[None]:
+            # A heartbeat may have come while the command waited for its turn.
+            if broker_id not in self._sessions.expired(image, self._ports.clock.monotonic_ms()):
+                return Outcome((), None)
+            return fence_broker(image, broker_id, self._config)
+
+        await self._do("fence a broker", command)
 
     async def _tend_leaders(self) -> None:
         """Leadership back to preferred replicas, and unclean elections for topics that allow them since."""

@@ -41,12 +41,7 @@ def asked_partition(request: m.FetchRequest, version: int, cluster_id: str) -> _
     asked = topic.partitions[0]
     if not known or asked.partition != 0:
         return ErrorCode.INVALID_REQUEST
-    if (
-        asked.fetch_offset < 0
-        or asked.last_fetched_epoch < 0
-        or asked.current_leader_epoch < 0
-        or request.max_wait_ms < 0
-    ):
+    if min(asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch, request.max_wait_ms) < 0:
         return ErrorCode.INVALID_REQUEST
     return asked
 

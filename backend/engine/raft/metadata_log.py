@@ -1,4 +1,4 @@
-"""`__cluster_metadata-0` on disk: append, flush, read up to the high watermark (Kafka's KafkaMetadataLog, one voter)."""
+"""`__cluster_metadata-0` on disk: append, flush, read up to the high watermark (Kafka's KafkaMetadataLog)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from backend.engine.raft.quorum_state import (
     encode_quorum_state,
 )
 from backend.protocol import cluster_metadata
-from backend.protocol.batch import build_batch as _build_batch
-from backend.protocol.batch import crc_valid, iter_batches, iter_records
+from backend.protocol.batch import build_batch, crc_valid, iter_batches, iter_records
 from backend.protocol.control_records import leader_change
 from backend.protocol.errors import DecodeError, KafkaError
 from backend.protocol.messages import Message
@@ -66,7 +65,7 @@ def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[MetadataBat
 def encode_batch(records: Sequence[Message], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
     """One batch, which is atomic in the log; every record in the newest version, as metadata version 4.3-IV0 has it."""
     data = [RecordData(now_ms, None, cluster_metadata.encode(record, record.MAX_VERSION)) for record in records]
-    return _build_batch(data, base_offset=base_offset, leader_epoch=epoch)
+    return build_batch(data, base_offset=base_offset, leader_epoch=epoch)
 
 
 async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
@@ -83,10 +82,11 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
     # Everything that was ever answered is on the device, so damage before the tail is never cut off silently.
     options = LoadOptions(recovery_point=INT64_MAX)
     now_ms = ports.clock.time_ms()
-    log = await ports.workers.run(
-        lambda: open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
-    )
-    return MetadataLog(ports, log, node_id=config.id)
+
+    def opened() -> UnifiedLog:
+        return open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
+
+    return MetadataLog(ports, await ports.workers.run(opened), node_id=config.id)
 
 
 class MetadataLog:

@@ -1,4 +1,4 @@
-"""The file `quorum-state` beside the metadata log: who leads, in which epoch, and whom this node voted for (KIP-595)."""
+"""The file `quorum-state` beside the metadata log: who leads, in which epoch, and this node's vote (KIP-595)."""
 
 from __future__ import annotations
 
