@@ -1,6 +1,7 @@
 """The small text files of a log directory: format and parsing, no I/O except the two functions that say so.
 
-`OffsetCheckpointFile`, `LeaderEpochCheckpointFile`, `PartitionMetadataFile`, `MetaProperties` and `CleanShutdownFileHandler` of Kafka.
+`OffsetCheckpointFile`, `LeaderEpochCheckpointFile`, `PartitionMetadataFile`, `MetaProperties` and
+`CleanShutdownFileHandler` of Kafka.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
-    """(epoch, start offset) pairs as `leader-epoch-checkpoint` holds them; also the remote tier's LEADER_EPOCH index."""
+    """(epoch, start offset) pairs as `leader-epoch-checkpoint` holds them.
+
+    Also the remote tier's LEADER_EPOCH index.
+    """
     return _encode([f"{epoch} {start}" for epoch, start in entries])
 
 

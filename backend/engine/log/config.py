@@ -1,7 +1,8 @@
 """Settings of a partition log as a frozen value, and of the log manager.
 
-Names, types, limits and defaults live in `engine/config/topic.py`; here a topic's effective values become the fields that the log
-reads (`LogConfig` of Kafka). The replica layer replaces the value that a log holds when the topic's configuration changes.
+Names, types, limits and defaults live in `engine/config/topic.py`; here a topic's effective values become the fields
+that the log reads (`LogConfig` of Kafka). The replica layer replaces the value that a log holds when the topic's
+configuration changes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ SAME_AS_TOTAL: Final = -2
 class LogConfig:
     """Settings of one topic's logs. A field is the topic property of the same name with `_` for `.`.
 
-    The constructor checks nothing, so that tests may build tiny segments; :meth:`from_properties` enforces Kafka's limits.
+    The constructor checks nothing, so that tests may build tiny segments; :meth:`from_properties` enforces Kafka's
+    limits.
     """
 
     cleanup_policy: tuple[str, ...] = ("delete",)
@@ -63,7 +65,8 @@ class LogConfig:
     def from_properties(properties: Mapping[str, str | None], base: LogConfig | None = None) -> LogConfig:
         """`base` (default: Kafka's defaults) with the topic properties given, such as `topic_values` returns them.
 
-        None means the base's value; names that the log does not read are ignored. Raises ConfigError for a value that its setting refuses.
+        None means the base's value; names that the log does not read are ignored. Raises ConfigError for a value that
+        its setting refuses.
         """
         chosen: dict[str, Any] = {}
         for name, text in properties.items():

@@ -1,8 +1,9 @@
 """The leader epochs of a partition and where each starts (KIP-101; `LeaderEpochFileCache` of Kafka).
 
 Covers the whole log, the remote part included: deleting local segments never removes an entry. Entries are written to
-`leader-epoch-checkpoint` at every change by an atomic rename; they reach the device when the log is flushed, before the recovery
-point moves past them. What a power failure may lose lies at or past the recovery point, where recovery finds it in the batches.
+`leader-epoch-checkpoint` at every change by an atomic rename; they reach the device when the log is flushed, before the
+recovery point moves past them. What a power failure may lose lies at or past the recovery point, where recovery finds
+it in the batches.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class LeaderEpochCache:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Notes that `epoch` starts at `start_offset`; True when that changed anything.
 
-        Ignored when the latest entry has the same epoch and does not start later. Entries with an epoch or a start at or past the
-        new one give way.
+        Ignored when the latest entry has the same epoch and does not start later. Entries with an epoch or a start at
+        or past the new one give way.
         """
         if not self._insert(epoch, start_offset):
             return False
@@ -103,7 +104,10 @@ class LeaderEpochCache:
         return self._epochs[at] if at < len(self._epochs) else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset, excluded) of the greatest epoch <= the one asked for; (-1, -1) when undefined (KIP-279)."""
+        """(epoch, end offset, excluded) of the greatest epoch <= the one asked for.
+
+        (-1, -1) when undefined (KIP-279).
+        """
         if epoch == UNDEFINED_EPOCH or not self._epochs:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self._epochs[-1]:

@@ -1,15 +1,16 @@
 """Opening a partition's folder (`LogLoader` of Kafka).
 
-After a clean stop only the end of the last segment is looked at. After an unclean one every segment at or past the recovery point is
-scanned, batch by batch, and its indexes are rebuilt. What is found damaged:
+After a clean stop only the end of the last segment is looked at. After an unclean one every segment at or past the
+recovery point is scanned, batch by batch, and its indexes are rebuilt. What is found damaged:
 
-- the tail of the log (nothing valid behind it), or anything past the recovery point: truncated to the last valid batch, as these
-  records may never have reached the device;
+- the tail of the log (nothing valid behind it), or anything past the recovery point: truncated to the last valid batch,
+  as these records may never have reached the device;
 - anything else: `CorruptLog`, and the caller takes the partition offline.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from dataclasses import dataclass
 from typing import Final
@@ -34,8 +35,8 @@ from backend.engine.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from backend.engine.log.offset_index import OffsetIndex
 from backend.engine.log.producer_state import ProducerStateManager
 from backend.engine.log.recovery import (
-    DamagedFile,
     Damage,
+    DamagedFile,
     rebuild_producer_state,
     recover_segment,
     valid_batches,
@@ -177,7 +178,7 @@ class _Loader:
                 bases.append(base)
         segments = [
             LogSegment.open_sealed(self.disk, self.dir, base, following)
-            for base, following in zip(bases, bases[1:], strict=False)
+            for base, following in itertools.pairwise(bases)
         ]
         if bases:
             segments.append(LogSegment.open_sealed(self.disk, self.dir, bases[-1], bases[-1]))
@@ -250,7 +251,10 @@ class _Loader:
                 self.disk.remove(path)
 
     def _restore_active(self, segment: LogSegment) -> bool:
-        """The last segment from its index files and the batches behind the last entry; False when it must be scanned whole."""
+        """The last segment from its index files and the batches behind the last entry.
+
+        False when it must be scanned whole.
+        """
         size_bytes = self.disk.size(segment.log_path)
         if size_bytes == 0:
             segment.reset()

@@ -1,8 +1,9 @@
 """`.index`: offset → byte position of the batch that ends with it (`OffsetIndex` of Kafka).
 
-8-byte entries: int32 offset relative to the segment's base, int32 position. The offset is the LAST of the indexed batch, the
-position its START. The active segment's index lives in memory and is written when the segment is rolled or closed: after an
-unclean stop every segment at or past the recovery point is scanned anyway, and its indexes are rebuilt.
+8-byte entries: int32 offset relative to the segment's base, int32 position. The offset is the LAST of the indexed
+batch, the position its START. The active segment's index lives in memory and is written when the segment is rolled or
+closed: after an unclean stop every segment at or past the recovery point is scanned anyway, and its indexes are
+rebuilt.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> OffsetIndex:
-        """From a file's bytes; ValueError when they cannot be an index. Zeroes after the last entry are preallocation."""
+        """From a file's bytes; ValueError when they cannot be an index.
+
+        Zeroes after the last entry are preallocation.
+        """
         if len(data) % ENTRY_BYTES:
             raise ValueError(f"the offset index has {len(data)} bytes, which is no multiple of {ENTRY_BYTES}")
         words = array("i")

@@ -1,7 +1,7 @@
 """`.snapshot`: the producer state of a partition at one offset (`ProducerStateManager.writeSnapshot` of Kafka).
 
-int16 version 1; uint32 CRC-32C of everything after it; int32 count; 46 bytes for each producer. A file named N holds the state of all
-records below offset N.
+int16 version 1; uint32 CRC-32C of everything after it; int32 count; 46 bytes for each producer. A file named N holds
+the state of all records below offset N.
 """
 
 from __future__ import annotations

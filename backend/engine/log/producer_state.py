@@ -1,7 +1,9 @@
-"""What a partition remembers of its producers: the last five batches of each, and the transactions that are open (KIP-98).
+"""What a partition remembers of its producers: the last five batches of each, and the transactions that are open
+(KIP-98).
 
-`ProducerStateManager` and `ProducerAppendInfo` of Kafka. The append path asks `check` before it writes and calls `update` after;
-followers and recovery only call `update`. State reaches the disk as snapshots, one at every roll and at a clean stop.
+`ProducerStateManager` and `ProducerAppendInfo` of Kafka. The append path asks `check` before it writes and calls
+`update` after; followers and recovery only call `update`. State reaches the disk as snapshots, one at every roll and at
+a clean stop.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from backend.engine.ports.disk import Disk
 from backend.protocol.batch import BatchHeader
 from backend.protocol.errors import ErrorCode, KafkaError
 
-# A producer may have five requests in flight (max.in.flight.requests.per.connection with idempotence), so that many batches
-# must be recognised when they are sent again.
+# A producer may have five requests in flight (max.in.flight.requests.per.connection with idempotence), so that many
+# batches must be recognised when they are sent again.
 BATCHES_REMEMBERED: Final = 5
 
 
@@ -120,7 +122,8 @@ class ProducerStateManager:
         self._dir = log_dir
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerEntry] = {}
-        # First offset → producer of open transactions; first offset → marker offset of those whose end is not replicated yet.
+        # First offset → producer of open transactions; first offset → marker offset of those whose end is not
+        # replicated yet.
         self._ongoing: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
         self.map_end_offset = 0
@@ -174,8 +177,8 @@ class ProducerStateManager:
     def check(self, batch: BatchHeader) -> None:
         """Refuses a client's data batch that does not follow its producer's last one.
 
-        Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE. The first batch of an unknown producer is
-        accepted with any sequence, because its earlier state may have expired.
+        Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE. The first batch of an unknown
+        producer is accepted with any sequence, because its earlier state may have expired.
         """
         entry = self._producers.get(batch.producer_id)
         if entry is None:
@@ -240,7 +243,10 @@ class ProducerStateManager:
             self._ongoing[batch.base_offset] = batch.producer_id
 
     def update_marker(self, batch: BatchHeader, marker: EndTxnMarker) -> CompletedTxn | None:
-        """Takes in a marker that is in the log; the transaction it ended, if one was open. Follow with :meth:`complete`."""
+        """Takes in a marker that is in the log; the transaction it ended, if one was open.
+
+        Follow with :meth:`complete`.
+        """
         entry = self._producers.get(batch.producer_id)
         if entry is None:
             entry = self._producers[batch.producer_id] = ProducerEntry(batch.producer_id)
@@ -315,7 +321,10 @@ class ProducerStateManager:
         self._last_snapshot_offset = offset
 
     def load_snapshot(self, offset: int, data: bytes, *, now_ms: int | None = None) -> None:
-        """Replaces state and stored snapshots by one received from the remote tier; raises `CorruptSnapshot` and changes nothing."""
+        """Replaces state and stored snapshots by one received from the remote tier.
+
+        Raises `CorruptSnapshot` and changes nothing.
+        """
         entries = decode_snapshot(data)
         self.truncate_fully(offset)
         self._store(offset, data)

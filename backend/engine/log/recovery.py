@@ -17,8 +17,8 @@ from backend.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, crc_valid, 
 from backend.protocol.control_records import ControlType, control_type, marker_epoch
 from backend.protocol.errors import DecodeError
 
-# Bytes read at once: large enough that the scan is bound by the disk (3.6 GB/s from cache with 16 KiB batches), small enough
-# that several recoveries at once stay under 10 MB.
+# Bytes read at once: large enough that the scan is bound by the disk (3.6 GB/s from cache with 16 KiB batches), small
+# enough that several recoveries at once stay under 10 MB.
 CHUNK_BYTES: Final = 1 << 20
 
 
@@ -42,7 +42,10 @@ class DamagedFile(Exception):
 def valid_batches(
     segment: LogSegment, start: int, size_bytes: int, first_offset: int
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Position, header and bytes of each batch from byte `start`, CRC and order checked; ends with `DamagedFile` at damage."""
+    """Position, header and bytes of each batch from byte `start`, CRC and order checked.
+
+    Ends with `DamagedFile` at damage.
+    """
     position, data, data_at, expected = start, memoryview(b""), start, first_offset
     while position < size_bytes:
         at = position - data_at
@@ -102,14 +105,15 @@ def _valid_after(segment: LogSegment, position: int, damaged: BatchHeader | None
 def recover_segment(
     segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochCache, config: LogConfig, size_bytes: int
 ) -> Damage | None:
-    """Scans a whole segment and rebuilds its indexes, feeding epochs and producers; what it stopped at, None when all is valid.
+    """Scans a whole segment and rebuilds its indexes, feeding epochs and producers; what it stopped at, None when all
+    is valid.
 
     Expects the producers to be at the segment's base offset. The file is left as it is.
     """
     segment.reset()
     entries: list[BatchEntry] = []
     try:
-        for position, header, data in valid_batches(segment, 0, size_bytes, segment.base_offset):
+        for _position, header, data in valid_batches(segment, 0, size_bytes, segment.base_offset):
             if header.leader_epoch >= 0 and header.leader_epoch != epochs.latest_epoch:
                 epochs.assign(header.leader_epoch, header.base_offset)
             if header.has_producer and header.last_offset >= producers.map_end_offset:
@@ -130,7 +134,10 @@ def recover_segment(
 def feed_producers(
     producers: ProducerStateManager, header: BatchHeader, data: Buffer, position: int, segment: LogSegment | None
 ) -> None:
-    """Takes a batch that is in the log into the producer state; an abort is noted in the segment's transaction index when given."""
+    """Takes a batch that is in the log into the producer state.
+
+    An abort is noted in the segment's transaction index when given.
+    """
     if not header.is_control:
         producers.update(header)
         return

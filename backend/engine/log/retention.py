@@ -1,7 +1,8 @@
 """Which local segments may go, as a decision over values (`UnifiedLog.deleteOldSegments` of Kafka, KIP-405, KIP-950).
 
-A segment goes when it is below the high watermark, a rule says so, and, where the topic is tiered and copying is on, it is in
-the remote tier already. Decisions are made from the oldest segment on and stop at the first that stays: a log has no holes.
+A segment goes when it is below the high watermark, a rule says so, and, where the topic is tiered and copying is on, it
+is in the remote tier already. Decisions are made from the oldest segment on and stop at the first that stays: a log has
+no holes.
 """
 
 from __future__ import annotations
@@ -95,7 +96,10 @@ def decide(
 
 
 def _limits(config: LogConfig, *, copying: bool) -> tuple[int, int]:
-    """(bytes, ms) kept local; negative is no limit. Without copying to the remote tier the plain limits count (KIP-950)."""
+    """(bytes, ms) kept local; negative is no limit.
+
+    Without copying to the remote tier the plain limits count (KIP-950).
+    """
     if copying:
         return config.effective_local_retention_bytes, config.effective_local_retention_ms
     return config.retention_bytes, config.retention_ms

@@ -1,8 +1,8 @@
 """One segment of a partition log: a `.log` file and its indexes (`LogSegment`, `FileRecords` of Kafka).
 
-A segment is active (the last one, being appended to) or sealed. The indexes of the active segment live in memory and are written
-when it is sealed or the log closes; those of a sealed segment are read when first needed. The log lets go of the descriptor
-and the indexes of sealed segments that have not been read lately (:meth:`release`).
+A segment is active (the last one, being appended to) or sealed. The indexes of the active segment live in memory and
+are written when it is sealed or the log closes; those of a sealed segment are read when first needed. The log lets go
+of the descriptor and the indexes of sealed segments that have not been read lately (:meth:`release`).
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ class LogSegment:
         return segment
 
     def reset(self) -> None:
-        """Empties indexes and offsets, in memory and on disk; the file's batches are then given to :meth:`index_recovered`."""
+        """Empties indexes and offsets, in memory and on disk.
+
+        The file's batches are then given to :meth:`index_recovered`.
+        """
         self._offset_index, self._time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
         self._max, self._bytes_since_index, self.size_bytes = (NO_TIMESTAMP, self.base_offset), 0, 0
         self._aborted = []
@@ -118,7 +121,10 @@ class LogSegment:
         self._bytes_since_index = 0
 
     def adopt(self, offset_index: OffsetIndex, time_index: TimeIndex, *, size_bytes: int, first_timestamp: int) -> None:
-        """Takes over index files that cover the file up to `size_bytes`; the batches behind go to :meth:`index_recovered`."""
+        """Takes over index files that cover the file up to `size_bytes`.
+
+        The batches behind go to :meth:`index_recovered`.
+        """
         self._offset_index, self._time_index, self._aborted = offset_index, time_index, None
         self._max = time_index.last
         self.size_bytes = size_bytes
@@ -315,7 +321,10 @@ class LogSegment:
         return self.file.pread(size, position)
 
     def position_of(self, offset: int) -> int:
-        """Where the batch that contains the offset, or the first one after it, starts; the file's end when there is none."""
+        """Where the batch that contains the offset, or the first one after it, starts.
+
+        The file's end when there is none.
+        """
         if offset >= self.next_offset:
             return self.size_bytes
         known = self._recent_ends.get(offset)
@@ -327,7 +336,10 @@ class LogSegment:
         return self.size_bytes if found is None else found.position
 
     def find(self, offset: int) -> BatchPosition | None:
-        """The first batch whose last offset is at or past the one given. Raises `CorruptLog` at bytes that are no batch."""
+        """The first batch whose last offset is at or past the one given.
+
+        Raises `CorruptLog` at bytes that are no batch.
+        """
         position = self.offset_index.lookup(offset)[1]
         for batch in self.scan(position):
             if batch.last_offset >= offset:
@@ -339,7 +351,10 @@ class LogSegment:
         return _Scan(self, position)
 
     def truncate_to(self, offset: int) -> int:
-        """Cuts the file before the batch that holds `offset`; returns the log end: `offset`, or the batch's base when it was inside."""
+        """Cuts the file before the batch that holds `offset`.
+
+        Returns the log end: `offset`, or the batch's base when it was inside.
+        """
         found = self.find(offset)
         end = offset
         self.offset_index.truncate_to(offset)
@@ -351,7 +366,8 @@ class LogSegment:
             end = min(offset, found.base_offset)
         self.next_offset = end
         self.sealed = False
-        # Files of a time when the segment was longer: missing ones are rebuilt should we stop before they are written again.
+        # Files of a time when the segment was longer: missing ones are rebuilt should we stop before they are written
+        # again.
         self._disk.remove(self.offset_index_path)
         self._disk.remove(self.time_index_path)
         self._recent_ends.clear()

@@ -1,7 +1,7 @@
 """`.timeindex`: timestamp → offset (`TimeIndex` of Kafka).
 
-12-byte entries: int64 timestamp, int32 relative offset. An entry says: the largest timestamp of the segment so far, and the last
-offset of the batch that had it. Timestamps ascend strictly. Lives in memory like the offset index.
+12-byte entries: int64 timestamp, int32 relative offset. An entry says: the largest timestamp of the segment so far, and
+the last offset of the batch that had it. Timestamps ascend strictly. Lives in memory like the offset index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> TimeIndex:
-        """From a file's bytes; ValueError when they cannot be an index. Zeroes after the last entry are preallocation."""
+        """From a file's bytes; ValueError when they cannot be an index.
+
+        Zeroes after the last entry are preallocation.
+        """
         if len(data) % ENTRY_BYTES:
             raise ValueError(f"the time index has {len(data)} bytes, which is no multiple of {ENTRY_BYTES}")
         index = cls(base_offset)

@@ -49,7 +49,10 @@ def _first_in_segment(segment: LogSegment, timestamp: int, start_offset: int) ->
 
 
 def latest_timestamp(segments: Sequence[LogSegment]) -> TimestampedOffset | None:
-    """The record with the largest timestamp of the local segments, the first of several; None when no record has one."""
+    """The record with the largest timestamp of the local segments, the first of several.
+
+    None when no record has one.
+    """
     best: LogSegment | None = None
     for segment in segments:
         if segment.max_timestamp >= 0 and (best is None or segment.max_timestamp > best.max_timestamp):

@@ -1,6 +1,7 @@
 """`.txnindex`: the aborted transactions of a segment (`TransactionIndex`, `AbortedTxn` of Kafka).
 
-Fixed records of 34 bytes in the order of their markers. The file exists only once a transaction was aborted in the segment.
+Fixed records of 34 bytes in the order of their markers. The file exists only once a transaction was aborted in the
+segment.
 """
 
 from __future__ import annotations

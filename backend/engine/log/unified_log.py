@@ -1,14 +1,16 @@
-"""The log of one partition: its local segments, epochs, producers and offsets (`UnifiedLog`, `LocalLog` of Kafka; KIP-405).
+"""The log of one partition: its local segments, epochs, producers and offsets (`UnifiedLog`, `LocalLog` of Kafka;
+KIP-405).
 
     log start <= local log start <= high watermark <= log end
 
-The records of `[log start, local log start)` are only in the remote tier. Nothing here waits: fsync of sealed segments, removal of
-deleted files and checkpoints are done by `log_manager` on worker threads. Failures of the disk and bytes that cannot be right take
-the partition offline: every later call raises KAFKA_STORAGE_ERROR with the reason.
+The records of `[log start, local log start)` are only in the remote tier. Nothing here waits: fsync of sealed segments,
+removal of deleted files and checkpoints are done by `log_manager` on worker threads. Failures of the disk and bytes
+that cannot be right take the partition offline: every later call raises KAFKA_STORAGE_ERROR with the reason.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -177,7 +179,10 @@ class UnifiedLog:
         return offset > self._high_watermark and self.update_high_watermark(offset)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Raises log start, and local start with it; True when it moved. Raises OFFSET_OUT_OF_RANGE past the high watermark."""
+        """Raises log start, and local start with it; True when it moved.
+
+        Raises OFFSET_OUT_OF_RANGE past the high watermark.
+        """
         self._check_online()
         if offset > self._high_watermark:
             raise OffsetOutOfRange(
@@ -254,8 +259,9 @@ class UnifiedLog:
     ) -> AppendInfo:
         """Gives the records their offsets and writes them.
 
-        A client's records are one batch and are validated as Kafka does (see `validation`); those of a coordinator or of the
-        metadata quorum are batches of our own making. The buffer is patched in place when it is writable. Raises KafkaError.
+        A client's records are one batch and are validated as Kafka does (see `validation`); those of a coordinator or
+        of the metadata quorum are batches of our own making. The buffer is patched in place when it is writable. Raises
+        KafkaError.
         """
         self._check_online()
         if origin == "client":
@@ -294,8 +300,8 @@ class UnifiedLog:
     def append_as_follower(self, records: memoryview, leader_epoch: int, *, now_ms: int = 0) -> AppendInfo:
         """Writes batches of the leader as they are; a batch cut off at the end is ignored.
 
-        Batches of an epoch above `leader_epoch`, the one known when they were fetched, are left out with all that follow.
-        Raises CORRUPT_MESSAGE, INVALID_RECORD, or `UnexpectedAppendOffset` when they start below the log end.
+        Batches of an epoch above `leader_epoch`, the one known when they were fetched, are left out with all that
+        follow. Raises CORRUPT_MESSAGE, INVALID_RECORD, or `UnexpectedAppendOffset` when they start below the log end.
         """
         self._check_online()
         data, batches = validate_trusted(records)
@@ -381,10 +387,11 @@ class UnifiedLog:
     # --- read
 
     def read(self, start_offset: int, max_bytes: int, *, up_to_offset: int, min_one_message: bool) -> ReadInfo:
-        """Raw batches from the one that holds `start_offset`, of one segment, at most `max_bytes`, below `up_to_offset`.
+        """Raw batches from the one that holds `start_offset`, of one segment, at most `max_bytes`, below
+        `up_to_offset`.
 
-        With `min_one_message` the first batch comes whole even when it is larger. Raises OFFSET_OUT_OF_RANGE below log start,
-        past the log end, and when no local segment reaches back to `start_offset`.
+        With `min_one_message` the first batch comes whole even when it is larger. Raises OFFSET_OUT_OF_RANGE below log
+        start, past the log end, and when no local segment reaches back to `start_offset`.
         """
         self._check_online()
         at = self._segments.floor_index(start_offset)
@@ -491,11 +498,7 @@ class UnifiedLog:
     def upload_candidates(self, from_offset: int, last_stable_offset: int) -> list[LogSegment]:
         """Sealed segments from the one that holds `from_offset` whose whole range is stable, in order (KIP-405)."""
         segments = self._segments.from_offset(from_offset)
-        return [
-            s
-            for s, following in zip(segments, segments[1:], strict=False)
-            if following.base_offset <= last_stable_offset
-        ]
+        return [s for s, following in itertools.pairwise(segments) if following.base_offset <= last_stable_offset]
 
     @property
     def only_local_segments(self) -> list[LogSegment]:
@@ -550,7 +553,10 @@ class UnifiedLog:
     # --- truncation
 
     def truncate_to(self, offset: int) -> bool:
-        """Drops all records at or past `offset`; False when there were none. Below the first segment everything goes."""
+        """Drops all records at or past `offset`; False when there were none.
+
+        Below the first segment everything goes.
+        """
         self._check_online()
         if offset < 0:
             raise ValueError(f"{self} cannot be truncated to {offset}")
@@ -630,7 +636,10 @@ class UnifiedLog:
             self.flushed(work)
 
     def close(self) -> None:
-        """Clean end: indexes, producer snapshot and data are on the device, descriptors closed. The log must not be used again."""
+        """Clean end: indexes, producer snapshot and data are on the device, descriptors closed.
+
+        The log must not be used again.
+        """
         if self.offline_reason is None:
             with self._disk_errors("close"):
                 self._segments.active.write_indexes()
@@ -662,7 +671,10 @@ class UnifiedLog:
 
 
 def sync_files(disk: Disk, work: FlushWork) -> None:
-    """Syncs the files of a flush and their folder; blocking, any thread. Files that retention removed meanwhile are skipped."""
+    """Syncs the files of a flush and their folder; blocking, any thread.
+
+    Files that retention removed meanwhile are skipped.
+    """
     for path in work.paths:
         try:
             file = disk.open(path)

@@ -1,8 +1,8 @@
-"""Checks of records before they are appended (`UnifiedLog.analyzeAndValidateRecords`, `LogValidator` and `ProduceRequest.validateRecords`
-of Kafka; the codes are those that running brokers answered).
+"""Checks of records before they are appended (`UnifiedLog.analyzeAndValidateRecords`, `LogValidator` and
+`ProduceRequest.validateRecords` of Kafka; the codes are those that running brokers answered).
 
-An uncompressed batch whose header is right costs no work per record. A compressed one is decompressed once, bounded, to be sure
-that consumers will be able to.
+An uncompressed batch whose header is right costs no work per record. A compressed one is decompressed once, bounded, to
+be sure that consumers will be able to.
 """
 
 from __future__ import annotations
@@ -65,10 +65,12 @@ def _check_shape(records: memoryview, position: int) -> int | None:
 
 
 def validate_produced(records: memoryview, config: LogConfig, *, now_ms: int) -> tuple[memoryview, BatchHeader]:
-    """The one batch of a client's produce request for a partition, ready to be given its offset: writable, and without what follows it.
+    """The one batch of a client's produce request for a partition, ready to be given its offset: writable, and without
+    what follows it.
 
     Raises KafkaError with Kafka's codes: CORRUPT_MESSAGE (CRC, magic), INVALID_RECORD (shape, counts, control batch),
-    MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, UNKNOWN_SERVER_ERROR (compression that is not what it says).
+    MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, UNKNOWN_SERVER_ERROR (compression that is not what it
+    says).
     """
     size_bytes = _check_shape(records, 0)
     if size_bytes is None:
@@ -143,7 +145,8 @@ def _check_timestamps(header: BatchHeader, records: memoryview, config: LogConfi
         return
     earliest_ms = now_ms - config.message_timestamp_before_max_ms
     latest_ms = now_ms + config.message_timestamp_after_max_ms
-    # Both ends of a batch are in its header except a record older than the first, which only a limit on the past makes interesting.
+    # Both ends of a batch are in its header except a record older than the first, which only a limit on the past makes
+    # interesting.
     if header.max_timestamp <= latest_ms and config.message_timestamp_before_max_ms == INT64_MAX:
         return
     errors_found: list[tuple[int, str | None]] = []
@@ -176,7 +179,8 @@ def _recompressed(header: BatchHeader, records: memoryview, codec: int) -> memor
 
 
 def validate_trusted(records: memoryview) -> tuple[memoryview, list[tuple[int, BatchHeader]]]:
-    """Whole batches of a broker's own making or of a leader, with their positions; a batch cut off at the end is left out.
+    """Whole batches of a broker's own making or of a leader, with their positions; a batch cut off at the end is left
+    out.
 
     Raises CORRUPT_MESSAGE for a wrong CRC or magic and INVALID_RECORD for offsets that do not ascend.
     """

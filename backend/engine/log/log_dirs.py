@@ -1,0 +1,151 @@
+"""The log directories of one broker: lock, identity, checkpoints, and which partitions lie in them (`LogManager` of Kafka)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from backend.engine.log.checkpoints import (
+    MalformedCheckpoint,
+    MetaProperties,
+    decode_clean_shutdown,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_clean_shutdown,
+    encode_offsets,
+    encode_partition_metadata,
+    ensure_meta_properties,
+)
+from backend.engine.log.errors import CorruptLog, LogDirError
+from backend.engine.log.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLUSTER_METADATA_TOPIC,
+    DELETE_DIR_SUFFIX,
+    HIGH_WATERMARK_FILE,
+    LOCK_FILE,
+    LOG_START_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    parse_dir_name,
+)
+from backend.engine.ports.disk import Disk, File
+from backend.engine.ports.random import Random
+from backend.tiering.ids import ZERO_UUID, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Checkpoints:
+    """What the three offset checkpoints of a directory said when it was opened."""
+
+    high_watermark: dict[TopicPartition, int] = field(default_factory=dict)
+    recovery_point: dict[TopicPartition, int] = field(default_factory=dict)
+    log_start: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class LogDir:
+    """One locked directory."""
+
+    def __init__(self, disk: Disk, path: str, lock: File, meta: MetaProperties) -> None:
+        self._disk = disk
+        self._lock = lock
+        self.path = path
+        self.meta = meta
+        self._written: dict[str, bytes] = {}
+        marker = f"{path}/{CLEAN_SHUTDOWN_FILE}"
+        self.clean_shutdown = disk.exists(marker)
+        # Epoch of the broker that stopped cleanly, for its next registration; -1 after an unclean stop.
+        self.previous_broker_epoch = decode_clean_shutdown(disk.read(marker)) if self.clean_shutdown else -1
+        self.checkpoints = Checkpoints(
+            self._read_offsets(HIGH_WATERMARK_FILE),
+            self._read_offsets(RECOVERY_POINT_FILE),
+            self._read_offsets(LOG_START_FILE),
+        )
+
+    @staticmethod
+    def open(disk: Disk, path: str, *, cluster_id: str, node_id: int, random: Random) -> LogDir:
+        """Creates the directory when missing, locks it and checks whose it is.
+
+        Raises `LogDirError`, one sentence for the operator.
+        """
+        try:
+            disk.make_dirs(path)
+            lock = disk.lock(f"{path}/{LOCK_FILE}")
+        except BlockingIOError:
+            raise LogDirError(f"{path} is in use by another process; stop it or choose another folder") from None
+        except OSError as error:
+            raise LogDirError(
+                f"{path} cannot be written ({error.strerror}); fix its permissions or choose another folder"
+            ) from None
+        try:
+            return LogDir(disk, path, lock, ensure_meta_properties(disk, path, cluster_id, node_id, random))
+        except OSError as error:
+            lock.close()
+            raise LogDirError(f"{path} cannot be used ({error}); fix it or choose another folder") from None
+        except LogDirError:
+            lock.close()
+            raise
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        path = f"{self.path}/{name}"
+        if not self._disk.exists(path):
+            return {}
+        try:
+            return decode_offsets(self._disk.read(path))
+        except MalformedCheckpoint as error:
+            # Kafka does the same: without recovery points everything is scanned, without high watermarks they start at
+            # log start.
+            _log.warning("Checkpoint %s is not used: %s", path, error)
+            return {}
+
+    def partitions(self) -> list[tuple[TopicPartition, str]]:
+        """Partitions with their folders, without the cluster metadata, which the quorum opens."""
+        found: list[tuple[TopicPartition, str]] = []
+        for name in self._disk.list_dir(self.path):
+            partition = parse_dir_name(name)
+            folder = f"{self.path}/{name}"
+            if partition is not None and partition.topic != CLUSTER_METADATA_TOPIC and self._disk.is_dir(folder):
+                found.append((partition, folder))
+        return found
+
+    def doomed_folders(self) -> list[str]:
+        """Folders of deleted partitions that an earlier run did not get to remove."""
+        names = self._disk.list_dir(self.path)
+        return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_DIR_SUFFIX)]
+
+    def forget_clean_shutdown(self) -> None:
+        """From now on a stop is unclean unless :meth:`write_clean_shutdown` is reached."""
+        self._disk.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+        self._disk.sync_dir(self.path)
+
+    def write_clean_shutdown(self, broker_epoch: int) -> None:
+        """All logs of this directory were closed cleanly."""
+        self._disk.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
+
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Writes one offset checkpoint unless it would not change. Blocking; any thread."""
+        data = encode_offsets(offsets)
+        if self._written.get(name) != data:
+            self._disk.write_atomic(f"{self.path}/{name}", data)
+            self._written[name] = data
+
+    def unlock(self) -> None:
+        self._lock.close()
+
+
+def read_topic_id(disk: Disk, folder: str) -> bytes:
+    """The topic id in a partition's folder, the zero id when it has none. Raises `CorruptLog`."""
+    path = f"{folder}/{PARTITION_METADATA_FILE}"
+    if not disk.exists(path):
+        return ZERO_UUID
+    try:
+        return decode_partition_metadata(disk.read(path))
+    except MalformedCheckpoint as error:
+        raise CorruptLog(f"{path}: {error}; delete the replica's folder to copy it again") from None
+
+
+def write_topic_id(disk: Disk, folder: str, topic_id: bytes) -> None:
+    """Writes `partition.metadata`."""
+    disk.write_atomic(f"{folder}/{PARTITION_METADATA_FILE}", encode_partition_metadata(topic_id))

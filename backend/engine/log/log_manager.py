@@ -1,0 +1,410 @@
+"""All partition logs of one broker: opening, creating, deleting, and the work in the background (`LogManager` of
+Kafka).
+
+Use: `open_dirs` → `await load_all` → `start` … `await shutdown`. A partition that cannot be opened, or breaks later, is
+offline with a reason; the others go on. fsync, removal of files and recovery run on worker threads, everything else on
+the loop's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from backend.engine.log.config import INT64_MAX, LogConfig, LogManagerConfig
+from backend.engine.log.errors import CorruptLog, LogDirError
+from backend.engine.log.loader import LoadOptions, open_log
+from backend.engine.log.log_dirs import LogDir, read_topic_id, write_topic_id
+from backend.engine.log.names import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, dir_name
+from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
+from backend.engine.ports import Ports, tasks
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import ZERO_UUID, TopicIdPartition, TopicPartition
+
+# num.recovery.threads.per.data.dir of Kafka 4.3.
+RECOVERIES_AT_ONCE: Final = 2
+# How soon a roll's flush and the removal of files that are due begin.
+HOUSEKEEPING_INTERVAL_MS: Final = 1000
+# Logs looked at before other tasks get a turn: a pass over one takes some tens of microseconds.
+LOGS_PER_TURN: Final = 50
+
+_log = logging.getLogger(__name__)
+
+
+class LogManager:
+    """The logs of one broker."""
+
+    def __init__(self, ports: Ports, config: LogManagerConfig, log_dirs: Sequence[str]) -> None:
+        self._ports = ports
+        self.config = config
+        self._paths = [path.rstrip("/") for path in log_dirs]
+        self._dirs: list[LogDir] = []
+        self._logs: dict[TopicPartition, UnifiedLog] = {}
+        # Partitions that cannot be used: reason and folder.
+        self._offline: dict[TopicPartition, tuple[str, str]] = {}
+        # Files and folders to remove: (due, path, whether a folder), in no order.
+        self._doomed: list[tuple[int, str, bool]] = []
+        self._flushed_ms: dict[TopicPartition, int] = {}
+        self._tasks: list[tasks.Task[None]] = []
+
+    # --- opening
+
+    def open_dirs(self, cluster_id: str, node_id: int) -> None:
+        """Locks and checks the directories. Raises `LogDirError`, after releasing what was locked."""
+        try:
+            for path in self._paths:
+                self._dirs.append(
+                    LogDir.open(
+                        self._ports.disk, path, cluster_id=cluster_id, node_id=node_id, random=self._ports.random
+                    )
+                )
+        except LogDirError:
+            self._unlock()
+            raise
+
+    @property
+    def dirs(self) -> tuple[LogDir, ...]:
+        """The open directories, in the order of `log.dirs`."""
+        return tuple(self._dirs)
+
+    @property
+    def directory_ids(self) -> dict[str, bytes]:
+        """Path → directory id (KIP-858)."""
+        return {log_dir.path: log_dir.meta.directory_id for log_dir in self._dirs}
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """Epoch of the last run when it stopped cleanly in every directory, else -1 (KIP-966)."""
+        return min((log_dir.previous_broker_epoch for log_dir in self._dirs), default=-1)
+
+    async def load_all(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
+        """Opens every log found. `config_of` gives a topic's settings; the broker's defaults without it."""
+        work: list[tuple[LogDir, TopicPartition, str]] = []
+        for log_dir in self._dirs:
+            self._doomed.extend((0, folder, True) for folder in log_dir.doomed_folders())
+            for partition, folder in log_dir.partitions():
+                work.append((log_dir, partition, folder))
+        seen: dict[TopicPartition, str] = {}
+        for _, partition, folder in work:
+            if partition in seen:
+                raise LogDirError(f"{partition} lies in {seen[partition]} and in {folder}; move one of them away")
+            seen[partition] = folder
+        for start in range(0, len(work), RECOVERIES_AT_ONCE):
+            batch = work[start : start + RECOVERIES_AT_ONCE]
+            await tasks.gather(self._load(log_dir, tp, folder, config_of) for log_dir, tp, folder in batch)
+        for log_dir in self._dirs:
+            log_dir.forget_clean_shutdown()
+        _log.info("Loaded %d partition logs, %d are offline", len(self._logs), len(self._offline))
+
+    async def _load(
+        self,
+        log_dir: LogDir,
+        partition: TopicPartition,
+        folder: str,
+        config_of: Callable[[str], LogConfig] | None,
+    ) -> None:
+        config = config_of(partition.topic) if config_of is not None else self.config.default_log
+        options = LoadOptions(
+            recovery_point=log_dir.checkpoints.recovery_point.get(partition, 0),
+            log_start_offset=log_dir.checkpoints.log_start.get(partition, 0),
+            clean_shutdown=log_dir.clean_shutdown,
+            remote_system_enabled=self.config.remote_system_enabled,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+        )
+        try:
+            log = await self._ports.workers.run(partial(self._open, partition, folder, config, options))
+        except CorruptLog as error:
+            self._set_offline(partition, folder, error.message)
+        except OSError as error:
+            self._set_offline(partition, folder, f"{folder} cannot be read: {error}")
+        else:
+            log.update_high_watermark(log_dir.checkpoints.high_watermark.get(partition, 0))
+            self._adopt(log)
+
+    def _open(self, partition: TopicPartition, folder: str, config: LogConfig, options: LoadOptions) -> UnifiedLog:
+        disk = self._ports.disk
+        tip = TopicIdPartition(partition.topic, read_topic_id(disk, folder), partition.partition)
+        return open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
+
+    def _adopt(self, log: UnifiedLog) -> None:
+        partition = log.topic_id_partition.topic_partition
+        self._logs[partition] = log
+        log.on_offline = self._on_offline
+
+    def _on_offline(self, log: UnifiedLog, reason: str) -> None:
+        self._offline[log.topic_id_partition.topic_partition] = (reason, log.dir)
+
+    def _set_offline(self, partition: TopicPartition, folder: str, reason: str) -> None:
+        self._offline[partition] = (reason, folder)
+        _log.error("Partition %s is offline: %s", partition, reason)
+
+    # --- logs
+
+    def get(self, partition: TopicPartition) -> UnifiedLog | None:
+        """The log of a partition; None when there is none here or it is offline."""
+        log = self._logs.get(partition)
+        return log if log is not None and log.offline_reason is None else None
+
+    def offline_reason(self, partition: TopicPartition) -> str | None:
+        """Why a partition's log cannot be used; None when it can, or does not exist."""
+        found = self._offline.get(partition)
+        return None if found is None else found[0]
+
+    @property
+    def offline_partitions(self) -> dict[TopicPartition, str]:
+        """Partition → reason."""
+        return {partition: reason for partition, (reason, _) in self._offline.items()}
+
+    @property
+    def all_logs(self) -> list[UnifiedLog]:
+        """Usable logs."""
+        return [log for log in self._logs.values() if log.offline_reason is None]
+
+    def logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
+        """Usable logs of one directory."""
+        return [log for log in self.all_logs if log.dir.rpartition("/")[0] == log_dir.path]
+
+    def get_or_create(self, tip: TopicIdPartition, config: LogConfig) -> UnifiedLog:
+        """The partition's log, created empty in the directory with the fewest partitions when there is none.
+
+        Raises KAFKA_STORAGE_ERROR when it is offline or cannot be created, INCONSISTENT_TOPIC_ID when the folder holds
+        another topic of the same name.
+        """
+        partition = tip.topic_partition
+        reason = self.offline_reason(partition)
+        if reason is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {partition} is offline: {reason}")
+        log = self._logs.get(partition)
+        try:
+            if log is None:
+                return self._create(tip, config)
+            if log.topic_id_partition.topic_id == ZERO_UUID:
+                write_topic_id(self._ports.disk, log.dir, tip.topic_id)
+                log.topic_id_partition = tip
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {partition} cannot be created: {error}"
+            ) from None
+        if log.topic_id_partition.topic_id != tip.topic_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{log.dir} belongs to {log.topic_id_partition}, not {tip}; it must be deleted first",
+            )
+        log.config = config
+        return log
+
+    def _create(self, tip: TopicIdPartition, config: LogConfig) -> UnifiedLog:
+        counts = [(len(self.logs_in(log_dir)), at) for at, log_dir in enumerate(self._dirs)]
+        log_dir = self._dirs[min(counts)[1]]
+        folder = f"{log_dir.path}/{dir_name(tip.topic_partition)}"
+        options = LoadOptions(
+            clean_shutdown=True,
+            remote_system_enabled=self.config.remote_system_enabled,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+        )
+        disk = self._ports.disk
+        disk.make_dirs(folder)
+        write_topic_id(disk, folder, tip.topic_id)
+        log = open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
+        self._adopt(log)
+        return log
+
+    def update_topic_config(self, topic: str, config: LogConfig) -> None:
+        """New settings for every log of a topic."""
+        for partition, log in self._logs.items():
+            if partition.topic == topic:
+                log.config = config
+
+    def async_delete(self, partition: TopicPartition) -> None:
+        """Forgets a partition at once and removes its folder after `file.delete.delay.ms`.
+
+        Nothing happens when there is none.
+        """
+        log = self._logs.pop(partition, None)
+        offline = self._offline.pop(partition, None)
+        self._flushed_ms.pop(partition, None)
+        now_ms = self._ports.clock.time_ms()
+        try:
+            if log is not None:
+                log.on_offline = None
+                folder = log.rename_for_delete()
+                self._doomed.append((now_ms + log.config.file_delete_delay_ms, folder, True))
+            elif offline is not None:
+                self._doomed.append((now_ms, offline[1], True))
+        except OSError as error:
+            _log.error("The folder of the deleted partition %s could not be renamed: %s", partition, error)
+
+    # --- background work
+
+    def start(self) -> None:
+        """Begins retention, flushes, checkpoints and removals."""
+        config = self.config
+        for name, delay_ms, interval_ms, job in (
+            ("retention", config.initial_task_delay_ms, config.retention_check_interval_ms, self.apply_retention),
+            ("housekeeping", HOUSEKEEPING_INTERVAL_MS, HOUSEKEEPING_INTERVAL_MS, self.housekeeping),
+            (
+                "recovery points",
+                config.recovery_point_checkpoint_interval_ms,
+                config.recovery_point_checkpoint_interval_ms,
+                self.checkpoint_recovery_points,
+            ),
+            (
+                "log starts",
+                config.log_start_checkpoint_interval_ms,
+                config.log_start_checkpoint_interval_ms,
+                self.checkpoint_log_starts,
+            ),
+            (
+                "high watermarks",
+                config.high_watermark_checkpoint_interval_ms,
+                config.high_watermark_checkpoint_interval_ms,
+                self.checkpoint_high_watermarks,
+            ),
+        ):
+            self._tasks.append(tasks.spawn(self._repeat(name, delay_ms, interval_ms, job), name=f"log manager: {name}"))
+
+    async def _repeat(self, name: str, delay_ms: int, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
+        await tasks.sleep_ms(delay_ms)
+        while True:
+            try:
+                await job()
+            except OSError as error:
+                _log.error(
+                    "Log manager could not complete %s and will try again in %d ms: %s", name, interval_ms, error
+                )
+            await tasks.sleep_ms(interval_ms)
+
+    async def apply_retention(self) -> None:
+        """One pass of retention over every log, and of the expiration of silent producers."""
+        now_ms = self._ports.clock.time_ms()
+        for count, log in enumerate(self.all_logs, 1):
+            try:
+                deleted = log.delete_old_segments(now_ms)
+                log.producer_state.remove_expired(now_ms)
+            except KafkaError as error:
+                _log.error("Retention of %s failed: %s", log, error.message)
+                continue
+            if deleted:
+                _log.info(
+                    "Deleted %d local segments of %s; local start is %d", deleted, log, log.local_log_start_offset
+                )
+            if count % LOGS_PER_TURN == 0:
+                await tasks.sleep_ms(0)
+
+    async def housekeeping(self) -> None:
+        """Flushes sealed segments and logs whose `flush.ms` has passed, then removes the files that are due."""
+        now_ms = self._ports.clock.time_ms()
+        for count, log in enumerate(self.all_logs, 1):
+            paths = log.take_deleted_paths()
+            self._doomed.extend((now_ms + log.config.file_delete_delay_ms, path, False) for path in paths)
+            work = self._flush_due(log, now_ms)
+            if work is not None:
+                await self._flush(log, work)
+            if count % LOGS_PER_TURN == 0:
+                await tasks.sleep_ms(0)
+        await self._remove_due(now_ms)
+
+    def _flush_due(self, log: UnifiedLog, now_ms: int) -> FlushWork | None:
+        if log.config.flush_ms < INT64_MAX:
+            partition = log.topic_id_partition.topic_partition
+            since_ms = self._flushed_ms.setdefault(partition, now_ms)
+            if now_ms - since_ms >= log.config.flush_ms:
+                self._flushed_ms[partition] = now_ms
+                return log.flush_work()
+        return log.sealed_flush_work()
+
+    async def _flush(self, log: UnifiedLog, work: FlushWork) -> None:
+        try:
+            await self._ports.workers.run(partial(sync_files, self._ports.disk, work))
+        except OSError as error:
+            if log.offline_reason is None:
+                log.mark_offline(f"its files could not be flushed: {error}")
+        else:
+            log.flushed(work)
+
+    async def _remove_due(self, now_ms: int) -> None:
+        due = [(path, folder) for at_ms, path, folder in self._doomed if at_ms <= now_ms]
+        if not due:
+            return
+        self._doomed = [item for item in self._doomed if item[0] > now_ms]
+        disk = self._ports.disk
+
+        def remove() -> None:
+            for path, folder in due:
+                (disk.remove_tree if folder else disk.remove)(path)
+
+        await self._ports.workers.run(remove)
+
+    # --- checkpoints
+
+    async def checkpoint_recovery_points(self) -> None:
+        """Writes `recovery-point-offset-checkpoint` of every directory."""
+        await self._write(RECOVERY_POINT_FILE, lambda logs: {_tp(log): log.recovery_point for log in logs})
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Writes `replication-offset-checkpoint` of every directory."""
+        await self._write(HIGH_WATERMARK_FILE, lambda logs: {_tp(log): log.high_watermark for log in logs})
+
+    async def checkpoint_log_starts(self) -> None:
+        """Writes `log-start-offset-checkpoint`: tiered partitions always, others when log start is past the first segment's base."""
+        await self._write(
+            LOG_START_FILE,
+            lambda logs: {
+                _tp(log): log.log_start_offset
+                for log in logs
+                if log.remote_enabled or log.log_start_offset > log.segments.first_base_offset
+            },
+        )
+
+    async def checkpoint(self) -> None:
+        """Writes all three."""
+        await self.checkpoint_recovery_points()
+        await self.checkpoint_log_starts()
+        await self.checkpoint_high_watermarks()
+
+    async def _write(self, name: str, offsets: Callable[[Iterable[UnifiedLog]], dict[TopicPartition, int]]) -> None:
+        for log_dir in self._dirs:
+            await self._ports.workers.run(partial(log_dir.write_offsets, name, offsets(self.logs_in(log_dir))))
+
+    # --- end
+
+    async def shutdown(self, broker_epoch: int = -1) -> None:
+        """Closes every log, writes the checkpoints and, when all went well, the clean-shutdown markers.
+
+        Unlocks the directories.
+        """
+        for task in self._tasks:
+            await tasks.cancel(task)
+        self._tasks.clear()
+        results = await tasks.gather_settled(self._ports.workers.run(log.close) for log in self.all_logs)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        for failure in failures:
+            _log.error("A log was not closed cleanly, and will be recovered at the next start: %s", failure)
+        await self.checkpoint()
+        if not failures:
+            for log_dir in self._dirs:
+                await self._ports.workers.run(partial(log_dir.write_clean_shutdown, broker_epoch))
+        self._unlock()
+
+    def abandon(self) -> None:
+        """Lets go of everything without writing, as a killed process would.
+
+        For tests and for a broker that must not go on.
+        """
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        for log in self._logs.values():
+            log.close_files()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        for log_dir in self._dirs:
+            log_dir.unlock()
+        self._dirs.clear()
+
+
+def _tp(log: UnifiedLog) -> TopicPartition:
+    return log.topic_id_partition.topic_partition
