@@ -1,0 +1,1 @@
+"""Figures, tables and formatters: rows in, figure or text out. Pure."""
