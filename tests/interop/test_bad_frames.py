@@ -1,4 +1,4 @@
-"""Malformed and refused requests: the same end, and the same error codes, as a real Kafka 4.3.1 gave (bad-frames.json)."""
+"""Malformed and refused requests end as with a real Kafka 4.3.1: same answer or same silence (bad-frames.json)."""
 
 from __future__ import annotations
 
