@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Final
 
-from backend.engine.apis import api_versions
+from backend.engine.apis import api_versions, sasl
 from backend.engine.apis.context import Api, ListenerKind
 
 # One line per module; each defines APIS: tuple[Api, ...].
-MODULES: Final[tuple[ModuleType, ...]] = (api_versions,)
+MODULES: Final[tuple[ModuleType, ...]] = (api_versions, sasl)
 
 
 class ApiTable:
