@@ -67,26 +67,29 @@ class _EpochMap:
     def finish(self, start: int, end: int, row: int, overlap: Overlap) -> None:
         """Kafka's rule for a finished segment that holds [start, end] of this epoch."""
         superset = self.highest is None or self.highest <= end
-        self.unreferenced.discard(row)
-        if superset and (not self.starts or self.starts[-1] < start):
-            # The ordinary case: the log goes on.
-            self.starts.append(start)
-            self.rows.append(row)
-            self.highest = end
-            return
         while superset and self.starts and self.starts[-1] >= start:
             self.starts.pop()
             self.unreferenced.add(self.rows.pop())
-        at = bisect_left(self.starts, start)
-        if at < len(self.starts) and self.starts[at] == start:
-            if overlap is Overlap.KIP and self.rows[at] != row:
-                self.unreferenced.add(self.rows[at])
-            self.rows[at] = row
+        if not self.starts or self.starts[-1] < start:
+            self.starts.append(start)
+            self.rows.append(row)
+            self.nested = self.nested or not superset
         else:
+            self._insert(start, row, overlap)
+        self.unreferenced.discard(row)
+        self.highest = end if self.highest is None else max(self.highest, end)
+
+    def _insert(self, start: int, row: int, overlap: Overlap) -> None:
+        """Puts a segment among later ones; one with the same start gives way."""
+        at = bisect_left(self.starts, start)
+        if self.starts[at] != start:
             self.starts.insert(at, start)
             self.rows.insert(at, row)
-        self.nested = self.nested or not superset
-        self.highest = end if self.highest is None else max(self.highest, end)
+        elif self.rows[at] != row:
+            if overlap is Overlap.KIP:
+                self.unreferenced.add(self.rows[at])
+            self.rows[at] = row
+        self.nested = True
 
     def hide(self, start: int, row: int) -> None:
         """Takes a segment out of the map when its deletion starts; it stays in the listing."""

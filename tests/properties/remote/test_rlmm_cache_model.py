@@ -1,0 +1,157 @@
+"""The packed metadata cache answers like a flat list of segments, whatever the order of events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
+from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import SegmentState, is_legal
+
+PARTITION = TopicIdPartition("orders", bytes(range(1, 17)), 0)
+STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = SegmentState
+OFFSETS = 12
+EPOCHS = 3
+
+
+@dataclass
+class FlatList:
+    """Every segment as a value; per-epoch maps as Kafka keeps them, written as plainly as possible."""
+
+    segments: dict[bytes, SegmentMetadata] = field(default_factory=dict)
+    referenced: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    unreferenced: dict[int, set[bytes]] = field(default_factory=dict)
+    highest: dict[int, int] = field(default_factory=dict)
+
+    def apply(self, event: SegmentMetadata | SegmentUpdate) -> Outcome:
+        known = self.segments.get(event.segment_id)
+        if isinstance(event, SegmentUpdate) and known is None:
+            return Outcome.UNKNOWN_SEGMENT
+        if not is_legal(known and known.state, event.state):
+            return Outcome.ILLEGAL
+        if isinstance(event, SegmentMetadata):
+            segment = self.segments.setdefault(event.segment_id, event)
+        else:
+            assert known is not None
+            segment = self.segments[event.segment_id] = known.updated(event)
+        for epoch, start, end in spans(segment):
+            shown, hidden = self.referenced.setdefault(epoch, {}), self.unreferenced.setdefault(epoch, set())
+            if segment.state is FINISHED:
+                while shown and max(shown) >= start and self.highest[epoch] <= end:
+                    hidden.add(shown.pop(max(shown)))
+                shown[start] = segment.segment_id
+                hidden.discard(segment.segment_id)
+                self.highest[epoch] = max(self.highest.get(epoch, -1), end)
+            elif segment.state is DELETE_FINISHED:
+                hidden.discard(segment.segment_id)
+            else:
+                if shown.get(start) == segment.segment_id:
+                    del shown[start]
+                hidden.add(segment.segment_id)
+        if segment.state is DELETE_FINISHED:
+            del self.segments[segment.segment_id]
+        return Outcome.APPLIED
+
+    def lookup(self, epoch: int, offset: int) -> SegmentMetadata | None:
+        shown = self.referenced.get(epoch, {})
+        starts = [start for start in shown if start <= offset]
+        if not starts:
+            return None
+        segment = self.segments[shown[max(starts)]]
+        return segment if offset <= next(end for e, _, end in spans(segment) if e == epoch) else None
+
+    def holders(self, epoch: int, offset: int) -> list[SegmentMetadata]:
+        """Finished segments that hold the offset in this epoch."""
+        return [
+            segment
+            for segment in self.segments.values()
+            if segment.state is FINISHED
+            and any(e == epoch and start <= offset <= end for e, start, end in spans(segment))
+        ]
+
+    def listed(self, epoch: int) -> list[int]:
+        ids = [*self.referenced.get(epoch, {}).values(), *self.unreferenced.get(epoch, set())]
+        return sorted(int.from_bytes(key, "big") for key in ids)
+
+
+def spans(segment: SegmentMetadata) -> list[tuple[int, int, int]]:
+    """(epoch, first offset, last offset) of each epoch in the segment."""
+    epochs = segment.segment_leader_epochs
+    ends = [start - 1 for _, start in epochs[1:]] + [segment.end_offset]
+    return [(epoch, start, end) for (epoch, start), end in zip(epochs, ends, strict=True)]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[SegmentMetadata | SegmentUpdate]:
+    events: list[SegmentMetadata | SegmentUpdate] = []
+    for _ in range(draw(st.integers(1, 25))):
+        key = draw(st.integers(0, 5)).to_bytes(16, "little")
+        state = draw(st.sampled_from([STARTED, FINISHED, FINISHED, DELETE_STARTED, DELETE_FINISHED]))
+        if state is not STARTED:
+            events.append(SegmentUpdate(PARTITION, key, 1, len(events), None, state))
+            continue
+        start = draw(st.integers(0, OFFSETS - 1))
+        end = draw(st.integers(start, OFFSETS - 1))
+        later = sorted(draw(st.sets(st.integers(start + 1, end), max_size=2))) if end > start else []
+        numbers = sorted(draw(st.sets(st.integers(0, EPOCHS - 1), min_size=len(later) + 1, max_size=len(later) + 1)))
+        epochs = tuple(zip(numbers, [start, *later], strict=True))
+        events.append(
+            SegmentMetadata(
+                PARTITION, key, start, end, 1, 0, len(events), epochs, 10, None, STARTED, draw(st.booleans())
+            )
+        )
+    return events
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories())
+def test_kafka_mode_is_the_flat_list(history: list[SegmentMetadata | SegmentUpdate]) -> None:
+    model, cache = FlatList(), RemoteLogMetadataCache(PARTITION, Overlap.KAFKA)
+    for event in history:
+        assert cache.apply(event) is model.apply(event)
+    assert sorted(cache.segments()) == sorted(model.segments.values())
+    assert cache.count == len(model.segments)
+    for epoch in range(EPOCHS):
+        assert cache.highest_offset(epoch) == model.highest.get(epoch)
+        assert sorted(int.from_bytes(s.segment_id, "big") for s in cache.segments_of(epoch)) == model.listed(epoch)
+        for offset in range(OFFSETS):
+            assert cache.lookup(epoch, offset) == model.lookup(epoch, offset)
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories())
+def test_kip_mode_reads_everything_that_a_finished_segment_holds(
+    history: list[SegmentMetadata | SegmentUpdate],
+) -> None:
+    model, cache = FlatList(), RemoteLogMetadataCache(PARTITION, Overlap.KIP)
+    for event in history:
+        assert cache.apply(event) is model.apply(event)
+    for epoch in range(EPOCHS):
+        assert {s.segment_id for s in cache.segments_of(epoch)} == {
+            s.segment_id for s in model.segments.values() if any(e == epoch for e, _, _ in spans(s))
+        }
+        for offset in range(OFFSETS):
+            found, holders = cache.lookup(epoch, offset), model.holders(epoch, offset)
+            assert (found in holders) if holders else found is None
+            # Where Kafka has an answer, both modes give the same segment.
+            expected = model.lookup(epoch, offset)
+            assert expected is None or found == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories(), st.integers(0, EPOCHS - 1), st.integers(0, OFFSETS - 1))
+def test_kip_mode_never_skips_a_transaction_index(
+    history: list[SegmentMetadata | SegmentUpdate], epoch: int, offset: int
+) -> None:
+    model, cache = FlatList(), RemoteLogMetadataCache(PARTITION, Overlap.KIP)
+    for event in history:
+        cache.apply(event)
+        model.apply(event)
+    found = cache.next_with_txn_index(epoch, offset)
+    ahead = [s for o in range(offset, OFFSETS) for s in model.holders(epoch, o) if not s.txn_index_empty]
+    assert found is not None or not ahead
+    assert found is None or not ahead or found.start_offset <= min(s.start_offset for s in ahead)
