@@ -1,6 +1,7 @@
 """Uuids and names of partitions, as messages, metadata records and every layer above use them."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,11 +21,13 @@ def uuid_text(value: bytes) -> str:
 
 def uuid_bytes(text: str) -> bytes:
     """The 16 bytes of a uuid in Kafka's text form; ValueError when the text is anything else."""
+    value = b""
     if len(text) == UUID_TEXT_CHARS:
-        value = urlsafe_b64decode(text + "==")
-        # The decoder skips characters outside its alphabet and ignores surplus bits; only the canonical text is a name.
-        if len(value) == UUID_BYTES and uuid_text(value) == text:
-            return value
+        with suppress(ValueError):
+            value = urlsafe_b64decode(text + "==")
+    # The decoder skips characters outside its alphabet and ignores surplus bits; only the canonical text is a name.
+    if len(value) == UUID_BYTES and uuid_text(value) == text:
+        return value
     raise ValueError(
         f"{text!r} is not a uuid; give the {UUID_TEXT_CHARS} characters that Kafka prints, such as a topic id"
     )
