@@ -1,0 +1,178 @@
+"""Broker side of the metadata: follows `__cluster_metadata` over the network and publishes image after image.
+
+Fetch to the controller's listener (KIP-595, as an observer) → batches → replay → `on_metadata(old, new)` of every
+listener in their order. Kafka's MetadataLoader; these brokers keep no copy of the log and read it anew at start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
+from backend.engine.controller.metadata_cache import MetadataCache
+from backend.engine.controller.replay import ReplayError, apply_records
+from backend.engine.ports import tasks
+from backend.engine.raft.metadata_log import TOPIC_ID, decode_batches
+from backend.protocol import messages as m
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
+
+FETCH_VERSION: Final = 18
+# KafkaRaftClient.MAX_FETCH_WAIT_MS, and the most that one answer may hold.
+FETCH_WAIT_MS: Final = 500
+FETCH_BYTES: Final = 8 << 20
+# Loopback answers at once; a controller that takes longer than this on top of the wait is asked again.
+ANSWER_TIMEOUT_MS: Final = 5000
+RETRY_PAUSE_MS: Final = 50
+REFUSED_PAUSE_MS: Final = 1000
+
+Listener = Callable[[MetadataImage, MetadataImage], Awaitable[None] | None]
+
+_log = logging.getLogger(__name__)
+
+
+class MetadataLoader:
+    """One task per broker. `channel` is used by nothing else, since a fetch may wait half a second."""
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        cache: MetadataCache,
+        *,
+        node_id: int,
+        cluster_id: str,
+        directory_id: bytes = bytes(16),
+    ) -> None:
+        self._channel = channel
+        self._cache = cache
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._directory_id = directory_id
+        self._listeners: list[tuple[str, Listener]] = []
+        self._image = replace(EMPTY_IMAGE, cluster_id=cluster_id)
+        self._leader_epoch = 0
+        # Nothing is published before the first image is as new as the controller's.
+        self._caught_up = False
+        self._task: tasks.Task[None] | None = None
+        self._unknown_records = 0
+
+    @property
+    def unknown_records(self) -> int:
+        """Records of kinds that images do not model, skipped since the start."""
+        return self._unknown_records
+
+    def add_listener(self, name: str, listener: Listener) -> None:
+        """Called with (old, new) for every image, after those added before; before the start only."""
+        self._listeners.append((name, listener))
+
+    def start(self) -> None:
+        """Begins to follow."""
+        self._task = tasks.spawn(self._run(), name=f"metadata loader {self._node_id}")
+
+    async def stop(self) -> None:
+        """Ends; the last image stays."""
+        await tasks.cancel(self._task)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._fetch_once()
+            except KafkaError as error:
+                _log.debug("Broker %d got no metadata: %s", self._node_id, error)
+                await tasks.sleep_ms(RETRY_PAUSE_MS if error.retriable else REFUSED_PAUSE_MS)
+            except (DecodeError, ReplayError) as error:
+                _log.error("Broker %d reads the metadata anew: offset %d cannot be applied: %s",
+                           self._node_id, self._image.offset + 1, error)  # fmt: skip
+                self._start_over()
+                await tasks.sleep_ms(REFUSED_PAUSE_MS)
+
+    def _start_over(self) -> None:
+        self._image = replace(EMPTY_IMAGE, cluster_id=self._cluster_id)
+        self._caught_up = False
+
+    def _request(self) -> m.FetchRequest:
+        request = m.FetchRequest
+        return request(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=0,
+            max_bytes=FETCH_BYTES,
+            session_epoch=-1,
+            cluster_id=self._cluster_id,
+            replica_state=request.ReplicaState(replica_id=self._node_id, replica_epoch=-1),
+            topics=[
+                request.Topics(
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        request.Topics.Partitions(
+                            partition=0,
+                            current_leader_epoch=self._leader_epoch,
+                            fetch_offset=self._image.offset + 1,
+                            last_fetched_epoch=self._image.epoch,
+                            log_start_offset=-1,
+                            replica_directory_id=self._directory_id,
+                        )
+                    ],
+                )
+            ],
+        )
+
+    async def _fetch_once(self) -> None:
+        response = await self._channel.send(
+            self._request(), FETCH_VERSION, timeout_ms=FETCH_WAIT_MS + ANSWER_TIMEOUT_MS
+        )
+        if not isinstance(response, m.FetchResponse):
+            raise TypeError(f"a Fetch was answered by {type(response).__name__}")
+        if response.error_code:
+            error = error_for(response.error_code)
+            _log.error("Broker %d is refused the metadata of cluster %s: %s", self._node_id, self._cluster_id, error)
+            raise error
+        partition = response.responses[0].partitions[0]
+        if partition.error_code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH):
+            if partition.current_leader.leader_epoch == self._leader_epoch:
+                raise error_for(partition.error_code)
+            self._leader_epoch = partition.current_leader.leader_epoch
+            return
+        if partition.error_code:
+            raise error_for(partition.error_code)
+        if partition.diverging_epoch.end_offset >= 0:
+            # What the controller no longer has was applied here: only a fresh image is right.
+            _log.warning(
+                "Broker %d reads the metadata anew: it diverges from the controller's at offset %d of epoch %d",
+                self._node_id, partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch,
+            )  # fmt: skip
+            self._start_over()
+            return
+        for batch in decode_batches(_joined(partition.records)):
+            self._image = apply_records(
+                self._image, batch.records, batch.last_offset, batch.epoch, report_unknown=self._note_unknown
+            )
+        if self._image.offset + 1 >= partition.high_watermark:
+            self._caught_up = True
+        if self._caught_up and self._image is not self._cache.image:
+            await self._publish()
+
+    async def _publish(self) -> None:
+        old, new = self._cache.image, self._image
+        self._cache.set_image(new)
+        for name, listener in self._listeners:
+            try:
+                applying = listener(old, new)
+                if applying is not None:
+                    await applying
+            except Exception:
+                # The others must follow all the same; what failed says so itself with its next step.
+                _log.exception("Broker %d: %s could not apply metadata offset %d", self._node_id, name, new.offset)
+        self._cache.mark_applied()
+
+    def _note_unknown(self, record: object) -> None:
+        self._unknown_records += 1
+        _log.warning("Broker %d skips a metadata record it does not model: %s", self._node_id, type(record).__name__)
+
+
+def _joined(records: object) -> bytes | bytearray | memoryview:
+    if isinstance(records, (bytes, bytearray, memoryview)):
+        return records
+    return b""
