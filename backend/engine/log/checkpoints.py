@@ -159,7 +159,8 @@ def ensure_meta_properties(disk: Disk, log_dir: str, cluster_id: str, node_id: i
     found = decode_meta_properties(disk.read(path), path)
     if found.cluster_id != cluster_id:
         raise LogDirError(
-            f"{log_dir} belongs to cluster {found.cluster_id}, not {cluster_id}; start with that cluster's folder or an empty one"
+            f"{log_dir} belongs to cluster {found.cluster_id}, not {cluster_id}; "
+            "start with that cluster's folder or an empty one"
         )
     if found.node_id != node_id:
         raise LogDirError(f"{log_dir} belongs to node {found.node_id}, not {node_id}; give each node its own folder")

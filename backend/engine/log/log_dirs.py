@@ -1,4 +1,4 @@
-"""The log directories of one broker: lock, identity, checkpoints, and which partitions lie in them (`LogManager` of Kafka)."""
+"""The log directories of one broker: lock, identity, checkpoints, partitions (`LogManager` of Kafka)."""
 
 from __future__ import annotations
 

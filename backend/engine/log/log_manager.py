@@ -348,7 +348,10 @@ class LogManager:
         await self._write(HIGH_WATERMARK_FILE, lambda logs: {_tp(log): log.high_watermark for log in logs})
 
     async def checkpoint_log_starts(self) -> None:
-        """Writes `log-start-offset-checkpoint`: tiered partitions always, others when log start is past the first segment's base."""
+        """Writes `log-start-offset-checkpoint`.
+
+        Tiered partitions always, others when log start is past the first segment's base.
+        """
         await self._write(
             LOG_START_FILE,
             lambda logs: {

@@ -73,7 +73,7 @@ def decode_snapshot(data: bytes | memoryview) -> list[SnapshotEntry]:
 
 
 def java_map_order(producer_ids: Iterable[int]) -> list[int]:
-    """Ids in the order in which a `java.util.HashMap<Long, ?>` of them iterates, which is the order of Kafka's entries."""
+    """Ids in the order in which a `java.util.HashMap<Long, ?>` of them iterates: the order of Kafka's entries."""
     ids = list(producer_ids)
     capacity = 16
     while len(ids) > capacity * 3 // 4:

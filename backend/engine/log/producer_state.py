@@ -157,7 +157,7 @@ class ProducerStateManager:
         return min(min(self._ongoing, default=1 << 63), min(self._unreplicated, default=1 << 63))
 
     def stable_offset_after(self, completed: CompletedTxn) -> int:
-        """The last stable offset right after a transaction ends: the start of the next one still open, else past its marker."""
+        """The last stable offset right after a transaction ends: the start of the next open one, else past its marker."""
         others = [first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id]
         return min(others) if others else completed.last_offset + 1
 
@@ -186,27 +186,30 @@ class ProducerStateManager:
         if batch.producer_epoch < entry.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, which is smaller than the last seen epoch {entry.epoch}",
+                f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, "
+                f"which is smaller than the last seen epoch {entry.epoch}",
             )
         if batch.producer_epoch != entry.epoch:
             if batch.base_sequence != 0 and entry.epoch != NONE:
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"Invalid sequence number for new epoch of producer {batch.producer_id}: {batch.producer_epoch} (request epoch), "
-                    f"{batch.base_sequence} (seq. number), {entry.epoch} (current producer epoch)",
+                    f"Invalid sequence number for new epoch of producer {batch.producer_id}: "
+                    f"{batch.producer_epoch} (request epoch), {batch.base_sequence} (seq. number), "
+                    f"{entry.epoch} (current producer epoch)",
                 )
         else:
             expected = last_sequence_of(entry.last_sequence, 1)
             if batch.base_sequence != expected:
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"Out of order sequence number for producer {batch.producer_id}: {batch.base_sequence} (incoming seq. number), "
-                    f"{entry.last_sequence} (current end sequence number)",
+                    f"Out of order sequence number for producer {batch.producer_id}: "
+                    f"{batch.base_sequence} (incoming seq. number), {entry.last_sequence} (current end sequence number)",
                 )
         if entry.txn_first_offset is not None and not batch.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"Expected transactional write from producer {batch.producer_id} with an open transaction at {entry.txn_first_offset}",
+                f"Expected transactional write from producer {batch.producer_id}, "
+                f"which has an open transaction from offset {entry.txn_first_offset}",
             )
 
     def check_marker(self, batch: BatchHeader, marker: EndTxnMarker) -> None:
@@ -222,7 +225,8 @@ class ProducerStateManager:
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"Coordinator epoch {marker.coordinator_epoch} for producer {batch.producer_id} is smaller than {entry.coordinator_epoch}",
+                f"Coordinator epoch {marker.coordinator_epoch} for producer {batch.producer_id} "
+                f"is smaller than {entry.coordinator_epoch}",
             )
 
     def update(self, batch: BatchHeader) -> None:

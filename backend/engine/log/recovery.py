@@ -1,4 +1,7 @@
-"""Rebuilding what a log knows from the batches in its files (`LogSegment.recover`, `UnifiedLog.rebuildProducerState` of Kafka)."""
+"""Rebuilding what a log knows from the batches in its files.
+
+`LogSegment.recover` and `UnifiedLog.rebuildProducerState` of Kafka.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class RetentionState:
 
 @dataclass(frozen=True, slots=True)
 class RetentionDecision:
-    """How many of the oldest segments to delete, and whether to roll the last one because a rule wants it gone later."""
+    """How many of the oldest segments to delete, and whether to roll the last one because a rule wants it gone."""
 
     delete_count: int
     roll: bool

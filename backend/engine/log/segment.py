@@ -7,8 +7,7 @@ of the descriptor and the indexes of sealed segments that have not been read lat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -44,8 +43,7 @@ class BatchEntry(NamedTuple):
     max_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPosition:
+class BatchPosition(NamedTuple):
     """Where a batch lies in the `.log` file."""
 
     base_offset: int
@@ -266,12 +264,15 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention and the remote tier go by: the largest timestamp, or the file's time when the records have none."""
+        """What retention and the remote tier go by: the largest timestamp, or the file's time without one."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._disk.modified_ms(self.log_path)
 
     def is_full(self, segment_index_bytes: int) -> bool:
-        """Whether an index has no room: an offset index holds bytes/8 entries, a time index keeps one of its bytes/12 for the roll."""
+        """Whether an index has no room.
+
+        An offset index holds bytes/8 entries; a time index keeps one of its bytes/12 for the roll.
+        """
         return (
             len(self.offset_index) >= segment_index_bytes // 8
             or len(self.time_index) >= segment_index_bytes // TIME_ENTRY_BYTES - 1
@@ -336,19 +337,38 @@ class LogSegment:
         return self.size_bytes if found is None else found.position
 
     def find(self, offset: int) -> BatchPosition | None:
-        """The first batch whose last offset is at or past the one given.
-
-        Raises `CorruptLog` at bytes that are no batch.
-        """
-        position = self.offset_index.lookup(offset)[1]
-        for batch in self.scan(position):
+        """The first batch whose last offset is at or past the one given. Raises `CorruptLog` at what is no batch."""
+        for batch in self.scan(self.offset_index.lookup(offset)[1]):
             if batch.last_offset >= offset:
                 return batch
         return None
 
-    def scan(self, position: int) -> _Scan:
+    def _batch_at(self, data: bytes, at: int, position: int) -> BatchPosition:
+        left = self.size_bytes - position
+        if len(data) < at + _SCAN.size:
+            raise self._corrupt(position, f"{left} bytes are left, less than a batch header")
+        base_offset, length, delta = _SCAN.unpack_from(data, at)
+        batch_bytes = length + LOG_OVERHEAD_BYTES
+        if batch_bytes < HEADER_BYTES or batch_bytes > left or delta < 0 or base_offset < self.base_offset:
+            raise self._corrupt(position, f"a batch of {batch_bytes} bytes at offset {base_offset} cannot be")
+        return BatchPosition(base_offset, base_offset + delta, position, batch_bytes)
+
+    def _corrupt(self, position: int, problem: str) -> CorruptLog:
+        return CorruptLog(
+            f"{self.log_path} is corrupt at byte {position}: {problem}; "
+            "delete the replica's folder to copy it again, or restore the file"
+        )
+
+    def scan(self, position: int) -> Iterator[BatchPosition]:
         """Batches from a batch's start to the end of the file, headers only."""
-        return _Scan(self, position)
+        data, data_at = b"", position
+        while position < self.size_bytes:
+            at = position - data_at
+            if at + _SCAN.size > len(data):
+                data, data_at, at = self.pread(min(SCAN_BYTES, self.size_bytes - position), position), position, 0
+            batch = self._batch_at(data, at, position)
+            yield batch
+            position += batch.size_bytes
 
     def truncate_to(self, offset: int) -> int:
         """Cuts the file before the batch that holds `offset`.
@@ -405,41 +425,3 @@ class LogSegment:
     def sync(self) -> None:
         """Everything written of this segment reaches the device."""
         self.file.sync()
-
-
-class _Scan:
-    """Iterator over batch headers; reads the file in pieces of `SCAN_BYTES`."""
-
-    __slots__ = ("_data", "_data_at", "_position", "_segment")
-
-    def __init__(self, segment: LogSegment, position: int) -> None:
-        self._segment = segment
-        self._position = position
-        self._data = b""
-        self._data_at = 0
-
-    def __iter__(self) -> _Scan:
-        return self
-
-    def __next__(self) -> BatchPosition:
-        segment, position = self._segment, self._position
-        left = segment.size_bytes - position
-        if left <= 0:
-            raise StopIteration
-        at = position - self._data_at
-        if at < 0 or at + _SCAN.size > len(self._data):
-            self._data, self._data_at, at = segment.pread(min(SCAN_BYTES, left), position), position, 0
-        if len(self._data) < at + _SCAN.size:
-            raise self._corrupt(f"{left} bytes are left, less than a batch header")
-        base_offset, length, delta = _SCAN.unpack_from(self._data, at)
-        size_bytes = length + LOG_OVERHEAD_BYTES
-        if size_bytes < HEADER_BYTES or size_bytes > left or delta < 0 or base_offset < segment.base_offset:
-            raise self._corrupt(f"a batch of {size_bytes} bytes at offset {base_offset} cannot be")
-        self._position = position + size_bytes
-        return BatchPosition(base_offset, base_offset + delta, position, size_bytes)
-
-    def _corrupt(self, problem: str) -> CorruptLog:
-        return CorruptLog(
-            f"{self._segment.log_path} is corrupt at byte {self._position}: {problem}; "
-            "delete the replica's folder to copy it again, or restore the file"
-        )

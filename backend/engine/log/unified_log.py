@@ -1,25 +1,24 @@
-"""The log of one partition: its local segments, epochs, producers and offsets (`UnifiedLog`, `LocalLog` of Kafka;
-KIP-405).
+"""The log of one partition: local segments, leader epochs, producers, offsets (`UnifiedLog` of Kafka; KIP-405).
 
     log start <= local log start <= high watermark <= log end
 
-The records of `[log start, local log start)` are only in the remote tier. Nothing here waits: fsync of sealed segments,
-removal of deleted files and checkpoints are done by `log_manager` on worker threads. Failures of the disk and bytes
-that cannot be right take the partition offline: every later call raises KAFKA_STORAGE_ERROR with the reason.
+The records of `[log start, local log start)` are only in the remote tier. Nothing here waits: fsync of sealed
+segments, removal of deleted files and checkpoints are done by `log_manager` on worker threads. Failures of the disk and
+bytes that cannot be right take the partition offline: every later call raises KAFKA_STORAGE_ERROR with the reason.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, Literal
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
 
-from backend.engine.log.config import INT32_MAX, INT64_MAX, LogConfig
+from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import CorruptLog, OffsetOutOfRange, UnexpectedAppendOffset
 from backend.engine.log.leader_epochs import LeaderEpochCache
+from backend.engine.log.local_log import FlushWork, LocalLog, ReadInfo, sync_files
 from backend.engine.log.names import LEADER_EPOCH_FILE, dir_name_for_delete
 from backend.engine.log.producer_state import ProducerStateManager
 from backend.engine.log.recovery import feed_producers, rebuild_producer_state
@@ -29,23 +28,22 @@ from backend.engine.log.segments import LogSegments
 from backend.engine.log.timestamps import TimestampedOffset, first_at_or_after, latest_timestamp
 from backend.engine.log.topics import is_remote_enabled
 from backend.engine.log.txn_index import AbortedTxn, search_aborted
-from backend.engine.log.validation import check_ascending, validate_produced, validate_trusted
+from backend.engine.log.validation import validate_fetched, validate_produced, validate_trusted
 from backend.engine.ports.disk import Disk
 from backend.engine.ports.random import Random
 from backend.protocol.batch import BatchHeader, patch_offset_and_epoch
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition
 
+__all__ = ["AppendInfo", "FlushWork", "Origin", "ReadInfo", "TimestampedOffset", "UnifiedLog", "sync_files"]
+
 Origin = Literal["client", "coordinator", "raft"]
-# Sealed segments of a log that stay open: readers of old data are few, and each costs a descriptor and its indexes.
-OPEN_SEALED_SEGMENTS_MAX: Final = 4
 NO_REMOTE_OFFSET: Final = -1
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """What an append did. Offsets are -1 when there was nothing to append."""
 
     first_offset: int
@@ -55,27 +53,6 @@ class AppendInfo:
     log_start_offset: int
     size_bytes: int = 0
     duplicate: bool = False  # an idempotent batch that is in the log already; offsets are those of then
-
-
-@dataclass(frozen=True, slots=True)
-class ReadInfo:
-    """Raw batches of one segment. The last batch may be cut off."""
-
-    records: bytes
-    start_offset: int
-    segment_base_offset: int
-    position: int
-    first_entry_incomplete: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FlushWork:
-    """Files to sync on a worker thread before the recovery point may move to `up_to_offset`."""
-
-    paths: tuple[str, ...]
-    dir: str
-    up_to_offset: int
-    epochs_dirty: bool
 
 
 class UnifiedLog:
@@ -98,26 +75,45 @@ class UnifiedLog:
     ) -> None:
         self._disk = disk
         self._random = random
-        self.dir = log_dir
+        self._local = LocalLog(disk, random, log_dir, segments, config)
         self.topic_id_partition = topic_id_partition
-        self.config = config
         self.leader_epochs = leader_epochs
         self.producer_state = producer_state
         self.remote_system_enabled = remote_system_enabled
         self.recovery_point = recovery_point
         self.offline_reason: str | None = None
         self.on_offline: Callable[[UnifiedLog, str], None] | None = None
-        self._segments = segments
-        self._log_end_offset = max(segments.active.next_offset, segments.active.base_offset)
         self._log_start_offset = log_start_offset
         self._local_log_start_offset = max(log_start_offset, segments.first_base_offset)
         if not self.remote_enabled:
             self._log_start_offset = self._local_log_start_offset
         self._high_watermark = self._log_start_offset
         self._highest_remote_offset = NO_REMOTE_OFFSET
-        self._roll_jitter_ms = self._draw_jitter()
-        self._open_sealed: dict[int, LogSegment] = {}
-        self._deleted_paths: list[str] = []
+
+    @property
+    def dir(self) -> str:
+        """The partition's folder."""
+        return self._local.dir
+
+    @property
+    def config(self) -> LogConfig:
+        """May be replaced at any time."""
+        return self._local.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._local.config = config
+
+    @property
+    def remote_enabled(self) -> bool:
+        """Whether this log may have a remote part.
+
+        The broker's and the topic's switch are on, and the topic is neither compacted nor internal.
+        """
+        return self.remote_system_enabled and is_remote_enabled(self.topic_id_partition.topic, self.config)
+
+    def __str__(self) -> str:
+        return str(self.topic_id_partition.topic_partition)
 
     # --- offsets
 
@@ -134,7 +130,7 @@ class UnifiedLog:
     @property
     def log_end_offset(self) -> int:
         """The next offset to be written."""
-        return self._log_end_offset
+        return self._local.end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -158,14 +154,9 @@ class UnifiedLog:
         """Only moves up."""
         self._highest_remote_offset = max(self._highest_remote_offset, offset)
 
-    @property
-    def remote_enabled(self) -> bool:
-        """Whether this log may have a remote part: the broker's and the topic's switch, and neither compacted nor internal."""
-        return self.remote_system_enabled and is_remote_enabled(self.topic_id_partition.topic, self.config)
-
     def update_high_watermark(self, offset: int) -> bool:
         """Sets it, moved into `[log start, log end]`; True when it changed. May lower it."""
-        clamped = min(max(offset, self._log_start_offset), self._log_end_offset)
+        clamped = min(max(offset, self._log_start_offset), self.log_end_offset)
         if clamped == self._high_watermark:
             return False
         self._high_watermark = clamped
@@ -174,8 +165,8 @@ class UnifiedLog:
 
     def maybe_increment_high_watermark(self, offset: int) -> bool:
         """Raises it; True when it moved. A value past the log end is the caller's mistake."""
-        if offset > self._log_end_offset:
-            raise ValueError(f"high watermark {offset} of {self} is past its log end {self._log_end_offset}")
+        if offset > self.log_end_offset:
+            raise ValueError(f"high watermark {offset} of {self} is past its log end {self.log_end_offset}")
         return offset > self._high_watermark and self.update_high_watermark(offset)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
@@ -186,7 +177,8 @@ class UnifiedLog:
         self._check_online()
         if offset > self._high_watermark:
             raise OffsetOutOfRange(
-                f"Cannot increment the log start offset of {self} to {offset}, past its high watermark {self._high_watermark}"
+                f"Cannot increment the log start offset of {self} to {offset}, "
+                f"past its high watermark {self._high_watermark}"
             )
         if offset <= self._log_start_offset:
             return False
@@ -207,25 +199,19 @@ class UnifiedLog:
 
     def check(self) -> None:
         """Invariants; AssertionError when one is broken."""
-        assert 0 <= self._log_start_offset <= self.local_log_start_offset, self.describe()
-        assert self.local_log_start_offset <= self._log_end_offset, self.describe()
-        assert self._log_start_offset <= self._high_watermark <= self._log_end_offset, self.describe()
-        assert self._log_start_offset <= self.last_stable_offset <= self._high_watermark, self.describe()
-        assert self._segments.active.next_offset == self._log_end_offset, self.describe()
-        assert [s.base_offset for s in self._segments] == sorted({s.base_offset for s in self._segments}), (
-            self.describe()
-        )
+        bases = [segment.base_offset for segment in self.segments]
+        assert 0 <= self.log_start_offset <= self.local_log_start_offset <= self.log_end_offset, self.describe()
+        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark, self.describe()
+        assert self.high_watermark <= self.log_end_offset == self.active_segment.next_offset, self.describe()
+        assert bases == sorted(set(bases)), bases
 
     def describe(self) -> str:
         """All offsets on one line, for messages."""
         return (
-            f"{self}: log start {self._log_start_offset}, local start {self.local_log_start_offset}, "
-            f"high watermark {self._high_watermark}, log end {self._log_end_offset}, remote up to {self._highest_remote_offset}, "
-            f"{len(self._segments)} segments"
+            f"{self}: log start {self.log_start_offset}, local start {self.local_log_start_offset}, "
+            f"high watermark {self.high_watermark}, log end {self.log_end_offset}, "
+            f"remote up to {self.highest_remote_offset}, {len(self.segments)} segments"
         )
-
-    def __str__(self) -> str:
-        return str(self.topic_id_partition.topic_partition)
 
     # --- failures
 
@@ -241,16 +227,19 @@ class UnifiedLog:
         if self.offline_reason is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {self} is offline: {self.offline_reason}")
 
+    def _failed(self, doing: str, error: OSError | CorruptLog) -> KafkaError:
+        if isinstance(error, CorruptLog):
+            self.mark_offline(error.message)
+            return error
+        self.mark_offline(f"could not {doing} {self.dir}: {error}")
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {self} is offline: {self.offline_reason}")
+
     @contextmanager
     def _disk_errors(self, doing: str) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            self.mark_offline(f"could not {doing} {self} in {self.dir}: {error}")
-            self._check_online()
-        except CorruptLog as error:
-            self.mark_offline(error.message)
-            raise
+        except (OSError, CorruptLog) as error:
+            raise self._failed(doing, error) from error
 
     # --- append
 
@@ -260,42 +249,53 @@ class UnifiedLog:
         """Gives the records their offsets and writes them.
 
         A client's records are one batch and are validated as Kafka does (see `validation`); those of a coordinator or
-        of the metadata quorum are batches of our own making. The buffer is patched in place when it is writable. Raises
-        KafkaError.
+        of the metadata quorum are batches of our own making. The buffer is patched in place when it is writable.
         """
         self._check_online()
-        if origin == "client":
-            data, header = validate_produced(records, self.config, now_ms=now_ms)
-            if header.producer_id >= 0:
-                duplicate = self.producer_state.duplicate_of(header)
-                if duplicate is not None:
-                    append_time = duplicate.timestamp_ms if self.config.is_log_append_time else -1
-                    return AppendInfo(
-                        duplicate.first_offset,
-                        duplicate.last_offset,
-                        duplicate.timestamp_ms,
-                        append_time,
-                        self._log_start_offset,
-                        duplicate=True,
-                    )
-                self.producer_state.check(header)
-            batches = [(0, header)]
-        else:
-            if records.readonly:
-                records = memoryview(bytearray(records))
-            data, batches = validate_trusted(records)
-            if not batches:
-                raise KafkaError(ErrorCode.INVALID_RECORD, f"There is no whole batch to append to {self}")
-        first_offset = offset = self._log_end_offset
+        if origin != "client":
+            return self._append_own(records, leader_epoch, now_ms)
+        records, header = validate_produced(records, self._local.config, now_ms=now_ms)
+        if header.producer_id >= 0:
+            duplicate = self._duplicate(header)
+            if duplicate is not None:
+                return duplicate
+            self.producer_state.check(header)
+        offset = self._local.end_offset
+        last_offset = offset + header.last_offset_delta
+        patch_offset_and_epoch(records, 0, offset, leader_epoch)
+        entry = BatchEntry(last_offset, header.size_bytes, header.max_timestamp)
+        segment = self._write(records, (entry,), offset, header.max_timestamp, now_ms)
+        if leader_epoch != self.leader_epochs.latest_epoch:
+            self.assign_epoch_start_offset(leader_epoch, offset)
+        if header.producer_id >= 0:
+            self._feed(header._replace(base_offset=offset), records, 0, segment)
+        self.producer_state.map_end_offset = last_offset + 1
+        append_time = now_ms if self._local.config.is_log_append_time else -1
+        return AppendInfo(
+            offset, last_offset, header.max_timestamp, append_time, self._log_start_offset, header.size_bytes
+        )
+
+    def _duplicate(self, header: BatchHeader) -> AppendInfo | None:
+        known = self.producer_state.duplicate_of(header)
+        if known is None:
+            return None
+        append_time = known.timestamp_ms if self.config.is_log_append_time else -1
+        start = self._log_start_offset
+        return AppendInfo(known.first_offset, known.last_offset, known.timestamp_ms, append_time, start, duplicate=True)
+
+    def _append_own(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
+        if records.readonly:
+            records = memoryview(bytearray(records))
+        records, batches = validate_trusted(records)
+        if not batches:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"There is no whole batch to append to {self}")
+        offset = self.log_end_offset
         placed: list[tuple[int, BatchHeader]] = []
         for position, header in batches:
-            patch_offset_and_epoch(data, position, offset, leader_epoch)
+            patch_offset_and_epoch(records, position, offset, leader_epoch)
             placed.append((position, header._replace(base_offset=offset, leader_epoch=leader_epoch)))
             offset += header.last_offset_delta + 1
-        self._write(data, placed, now_ms)
-        append_time = now_ms if self.config.is_log_append_time else -1
-        maximum = max(header.max_timestamp for _, header in placed)
-        return AppendInfo(first_offset, offset - 1, maximum, append_time, self._log_start_offset, len(data))
+        return self._append_placed(records, placed, now_ms)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int, *, now_ms: int = 0) -> AppendInfo:
         """Writes batches of the leader as they are; a batch cut off at the end is ignored.
@@ -304,61 +304,51 @@ class UnifiedLog:
         follow. Raises CORRUPT_MESSAGE, INVALID_RECORD, or `UnexpectedAppendOffset` when they start below the log end.
         """
         self._check_online()
-        data, batches = validate_trusted(records)
-        check_ascending(batches)
-        for count, (position, header) in enumerate(batches):
-            if header.leader_epoch > leader_epoch:
-                data, batches = data[:position], batches[:count]
-                break
+        records, batches = validate_fetched(records, leader_epoch)
         if not batches:
             return AppendInfo(-1, -1, -1, -1, self._log_start_offset)
-        first = batches[0][1].base_offset
-        if first < self._log_end_offset:
+        first_offset = batches[0][1].base_offset
+        if first_offset < self.log_end_offset:
             raise UnexpectedAppendOffset(
-                f"Unexpected offset in append to {self}: first offset {first} is below the log end {self._log_end_offset}",
-                first,
+                f"Unexpected offset in append to {self}: {first_offset} is below the log end {self.log_end_offset}",
+                first_offset,
             )
-        self._write(data, batches, now_ms)
-        maximum = max(header.max_timestamp for _, header in batches)
-        return AppendInfo(first, self._log_end_offset - 1, maximum, -1, self._log_start_offset, len(data))
+        return self._append_placed(records, batches, now_ms)
 
-    def _write(self, data: memoryview, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
-        first, last = batches[0][1], batches[-1][1]
-        with self._disk_errors("append to"):
-            segment = self._segments.active
-            maximum = first.max_timestamp if len(batches) == 1 else max(h.max_timestamp for _, h in batches)
-            if self._must_roll(segment, len(data), maximum, last.last_offset, now_ms):
-                segment = self.roll(expected_base=first.base_offset)
-            entries = [BatchEntry(h.last_offset, h.size_bytes, h.max_timestamp) for _, h in batches]
-            segment.append(data, entries, index_interval_bytes=self.config.index_interval_bytes, now_ms=now_ms)
-            self._log_end_offset = segment.next_offset
-            epochs = self.leader_epochs
-            for _, header in batches:
-                if header.leader_epoch != epochs.latest_epoch and header.leader_epoch >= 0:
-                    epochs.assign(header.leader_epoch, header.base_offset)
-                if header.producer_id >= 0:
-                    feed_producers(self.producer_state, header, data, _, segment)
-            self.producer_state.map_end_offset = self._log_end_offset
-            if self._log_end_offset - self.recovery_point >= self.config.flush_messages:
+    def _append_placed(
+        self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]], now_ms: int
+    ) -> AppendInfo:
+        entries = [BatchEntry(h.base_offset + h.last_offset_delta, h.size_bytes, h.max_timestamp) for _, h in batches]
+        first_offset, last_offset = batches[0][1].base_offset, entries[-1].last_offset
+        maximum = max([entry.max_timestamp for entry in entries])
+        segment = self._write(records, entries, first_offset, maximum, now_ms)
+        epoch = self.leader_epochs.latest_epoch
+        for position, header in batches:
+            if header.leader_epoch != epoch and header.leader_epoch >= 0:
+                epoch = header.leader_epoch
+                self.assign_epoch_start_offset(epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self._feed(header, records, position, segment)
+        self.producer_state.map_end_offset = last_offset + 1
+        return AppendInfo(first_offset, last_offset, maximum, -1, self._log_start_offset, len(records))
+
+    def _write(
+        self, records: memoryview, entries: Sequence[BatchEntry], first_offset: int, timestamp: int, now_ms: int
+    ) -> LogSegment:
+        local = self._local
+        try:
+            if local.must_roll(len(records), timestamp, entries[-1].last_offset, now_ms):
+                self.roll(first_offset)
+            segment = local.append(records, entries, now_ms)
+            if local.end_offset - self.recovery_point >= local.config.flush_messages:
                 self.flush()
+        except (OSError, CorruptLog) as error:
+            raise self._failed("append to", error) from error
+        return segment
 
-    def _must_roll(self, segment: LogSegment, size_bytes: int, timestamp: int, last_offset: int, now_ms: int) -> bool:
-        config = self.config
-        if segment.size_bytes > config.segment_bytes - size_bytes:
-            return segment.size_bytes > 0 or segment.base_offset != self._log_end_offset
-        if segment.is_full(config.segment_index_bytes) or last_offset - segment.base_offset > INT32_MAX:
-            return True
-        if segment.size_bytes == 0:
-            return False
-        if segment.first_timestamp is not None and segment.first_timestamp >= 0:
-            waited_ms = timestamp - segment.first_timestamp
-        else:
-            waited_ms = now_ms - (segment.created_ms if segment.created_ms is not None else now_ms)
-        return waited_ms > config.segment_ms - self._roll_jitter_ms
-
-    def _draw_jitter(self) -> int:
-        spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return self._random.randrange(spread) if spread > 0 else 0
+    def _feed(self, header: BatchHeader, records: memoryview, position: int, segment: LogSegment) -> None:
+        with self._disk_errors("write the transaction index of"):
+            feed_producers(self.producer_state, header, records, position, segment)
 
     def roll(self, expected_base: int | None = None) -> LogSegment:
         """Seals the active segment and starts a new one at the log end (or at `expected_base`, past a gap).
@@ -366,92 +356,48 @@ class UnifiedLog:
         An empty active segment at that offset is started afresh instead.
         """
         self._check_online()
-        base = max(expected_base or 0, self._log_end_offset)
-        active = self._segments.active
-        with self._disk_errors("roll"):
-            if active.base_offset == base:
-                if active.size_bytes:
-                    raise ValueError(f"segment {base} of {self} has data and cannot be rolled at its own base")
-                active.close()
-            else:
-                active.seal()
-                self._keep_open(active)
-            segment = LogSegment.create(self._disk, self.dir, base)
-            self._segments.add(segment)
-            self._log_end_offset = base
+        base = max(expected_base or 0, self.log_end_offset)
+        with self._disk_errors("roll a segment of"):
+            segment = self._local.roll(base)
             self.producer_state.map_end_offset = base
             self.producer_state.take_snapshot()
-            self._roll_jitter_ms = self._draw_jitter()
         return segment
 
     # --- read
 
     def read(self, start_offset: int, max_bytes: int, *, up_to_offset: int, min_one_message: bool) -> ReadInfo:
-        """Raw batches from the one that holds `start_offset`, of one segment, at most `max_bytes`, below
-        `up_to_offset`.
+        """Raw batches of one segment from the one that holds `start_offset`, below `up_to_offset`, up to `max_bytes`.
 
         With `min_one_message` the first batch comes whole even when it is larger. Raises OFFSET_OUT_OF_RANGE below log
         start, past the log end, and when no local segment reaches back to `start_offset`.
         """
         self._check_online()
-        at = self._segments.floor_index(start_offset)
-        if start_offset > self._log_end_offset or start_offset < self._log_start_offset or at < 0:
+        local = self._local
+        first = local.segments.first_base_offset
+        if start_offset > local.end_offset or start_offset < self._log_start_offset or start_offset < first:
             raise OffsetOutOfRange(
-                f"Received request for offset {start_offset} for partition {self}, but we only have log segments from offset "
-                f"{self._segments.first_base_offset} up to {self._log_end_offset}"
+                f"Received request for offset {start_offset} for partition {self}, "
+                f"but we only have log segments from offset {first} up to {local.end_offset}"
             )
-        with self._disk_errors("read"):
-            while at < len(self._segments) and start_offset < up_to_offset:
-                segment = self._segments[at]
-                if start_offset < segment.next_offset:
-                    info = self._read_segment(segment, start_offset, max_bytes, up_to_offset, min_one_message)
-                    if info is not None:
-                        return info
-                at += 1
-        active = self._segments.active
-        return ReadInfo(b"", start_offset, active.base_offset, active.size_bytes)
-
-    def _read_segment(
-        self, segment: LogSegment, start_offset: int, max_bytes: int, up_to_offset: int, min_one_message: bool
-    ) -> ReadInfo | None:
-        if segment.sealed:
-            self._keep_open(segment)
-        position = segment.position_of(start_offset)
-        end = segment.size_bytes if up_to_offset >= segment.next_offset else segment.position_of(up_to_offset)
-        available = end - position
-        if available <= 0:
-            return None
-        size = min(max_bytes, available)
-        if size <= 0 and not min_one_message:
-            return ReadInfo(b"", start_offset, segment.base_offset, position)
-        records = segment.pread(max(size, 12), position)
-        batch_bytes = int.from_bytes(records[8:12], "big") + 12
-        if batch_bytes > size:
-            if not min_one_message:
-                return ReadInfo(records[: max(0, size)], start_offset, segment.base_offset, position, True)
-            records = segment.pread(min(batch_bytes, available), position)
-        return ReadInfo(records, start_offset, segment.base_offset, position)
-
-    def _keep_open(self, segment: LogSegment) -> None:
-        recent = self._open_sealed
-        recent.pop(segment.base_offset, None)
-        recent[segment.base_offset] = segment
-        if len(recent) > OPEN_SEALED_SEGMENTS_MAX:
-            recent.pop(next(iter(recent))).release()
+        try:
+            return local.read(start_offset, max_bytes, up_to_offset, min_one_message)
+        except (OSError, CorruptLog) as error:
+            raise self._failed("read", error) from error
 
     def read_end_bound(self, info: ReadInfo) -> int:
         """An offset at or past the end of what a read returned: the upper bound for :meth:`aborted_transactions`."""
-        segment = self._segments.floor(info.segment_base_offset)
+        segment = self.segments.floor(info.segment_base_offset)
         if segment is None:
-            return self._log_end_offset
-        bound = segment.offset_index.upper_bound(info.position + len(info.records))
+            return self.log_end_offset
+        with self._disk_errors("read an index of"):
+            bound = segment.offset_index.upper_bound(info.position + len(info.records))
         return segment.next_offset if bound is None else bound
 
     def aborted_transactions(self, start_offset: int, up_to_offset: int) -> list[AbortedTxn]:
         """Aborted transactions with records in `[start_offset, up_to_offset)` of the local log."""
         found: list[AbortedTxn] = []
         with self._disk_errors("read the transaction index of"):
-            for segment in self._segments.from_offset(start_offset):
+            for segment in self.segments.from_offset(start_offset):
                 part, complete = search_aborted(segment.aborted_transactions, start_offset, up_to_offset)
                 found.extend(part)
                 if complete:
@@ -462,20 +408,20 @@ class UnifiedLog:
         """The first local record at or past log start with at least this timestamp."""
         self._check_online()
         with self._disk_errors("search"):
-            return first_at_or_after(self._segments, timestamp, self._log_start_offset)
+            return first_at_or_after(self.segments, timestamp, self._log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The local record with the largest timestamp (ListOffsets -3)."""
         self._check_online()
         with self._disk_errors("search"):
-            return latest_timestamp(self._segments)
+            return latest_timestamp(self.segments)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch <= the one asked for; (-1, -1) when undefined."""
-        return self.leader_epochs.end_offset_for(epoch, self._log_end_offset)
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
-        """Notes a new leader's epoch before its first record."""
+        """Notes where a leader's epoch starts; called for a new leader before its first record."""
         with self._disk_errors("write the leader epochs of"):
             self.leader_epochs.assign(epoch, start_offset)
 
@@ -484,71 +430,70 @@ class UnifiedLog:
     @property
     def segments(self) -> LogSegments:
         """Ordered; not to be changed."""
-        return self._segments
+        return self._local.segments
 
     @property
     def active_segment(self) -> LogSegment:
-        return self._segments.active
+        return self._local.segments.active
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the local `.log` files."""
-        return self._segments.size_bytes
+        return self._local.segments.size_bytes
 
     def upload_candidates(self, from_offset: int, last_stable_offset: int) -> list[LogSegment]:
         """Sealed segments from the one that holds `from_offset` whose whole range is stable, in order (KIP-405)."""
-        segments = self._segments.from_offset(from_offset)
-        return [s for s, following in itertools.pairwise(segments) if following.base_offset <= last_stable_offset]
+        segments = self.segments.from_offset(from_offset)
+        return [s for s, following in pairwise(segments) if following.base_offset <= last_stable_offset]
 
     @property
     def only_local_segments(self) -> list[LogSegment]:
-        """Segments whose base offset is at or past the highest remote offset (metrics and size retention of KIP-405)."""
-        return [s for s in self._segments if s.base_offset >= self._highest_remote_offset]
+        """Segments that start at or past the highest remote offset (KIP-405 metrics and size retention)."""
+        return [s for s in self.segments if s.base_offset >= self._highest_remote_offset]
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Deletes local segments by log start, size and time; how many. On a tiered topic only local start moves."""
         self._check_online()
         with self._disk_errors("apply retention to"):
-            views = self._views()
-            state = RetentionState(
-                self._log_start_offset,
-                self.local_log_start_offset,
-                self._high_watermark,
-                self._highest_remote_offset,
-                self.remote_enabled,
-            )
-            decision = decide(views, state, self.config, now_ms=now_ms)
-            doomed = list(self._segments)[: decision.delete_count]
-            if decision.roll or len(doomed) == len(self._segments):
+            decision = decide(self._segment_views(), self._retention_state(), self.config, now_ms=now_ms)
+            doomed = list(self.segments)[: decision.delete_count]
+            if decision.roll or len(doomed) == len(self.segments):
                 self.roll()
             if doomed:
                 self._drop(doomed)
-                start = self._segments.first_base_offset
+                start = self.segments.first_base_offset
                 if self.remote_enabled:
                     self.maybe_increment_local_log_start_offset(start)
                 else:
-                    self.maybe_increment_log_start_offset(min(start, self._high_watermark))
-            return len(doomed)
+                    self.maybe_increment_log_start_offset(start)
+        return len(doomed)
 
-    def _views(self) -> list[SegmentView]:
-        following = [s.base_offset for s in list(self._segments)[1:]]
+    def _retention_state(self) -> RetentionState:
+        return RetentionState(
+            log_start_offset=self._log_start_offset,
+            local_log_start_offset=self.local_log_start_offset,
+            high_watermark=self._high_watermark,
+            highest_remote_offset=self._highest_remote_offset,
+            remote_enabled=self.remote_enabled,
+        )
+
+    def _segment_views(self) -> list[SegmentView]:
+        segments = list(self.segments)
+        ends = [segment.base_offset for segment in segments[1:]] + [self.log_end_offset]
         return [
-            SegmentView(s.base_offset, end, s.size_bytes, s.largest_timestamp, s is self._segments.active)
-            for s, end in zip(self._segments, [*following, self._log_end_offset], strict=True)
+            SegmentView(s.base_offset, end, s.size_bytes, s.largest_timestamp, is_last=s is segments[-1])
+            for s, end in zip(segments, ends, strict=True)
         ]
 
     def _drop(self, segments: Sequence[LogSegment]) -> None:
+        self._local.drop(segments)
         for segment in segments:
-            self._open_sealed.pop(segment.base_offset, None)
-            self._segments.remove(segment)
-            self._deleted_paths.extend(segment.rename_deleted())
             # The snapshot at a segment's base belongs to it; the one of the first segment left is still needed.
             self.producer_state.remove_snapshot(segment.base_offset)
 
     def take_deleted_paths(self) -> list[str]:
         """Files renamed to `.deleted` since the last call; the caller removes them after `file.delete.delay.ms`."""
-        taken, self._deleted_paths = self._deleted_paths, []
-        return taken
+        return self._local.take_deleted_paths()
 
     # --- truncation
 
@@ -561,24 +506,20 @@ class UnifiedLog:
         if offset < 0:
             raise ValueError(f"{self} cannot be truncated to {offset}")
         with self._disk_errors("truncate"):
-            if offset >= self._log_end_offset:
+            if offset >= self.log_end_offset:
                 # A leader that appended nothing may have left an epoch at the log end.
                 self.leader_epochs.truncate_from_end(offset)
                 return False
-            if offset < self._segments.first_base_offset:
+            if offset < self.segments.first_base_offset:
                 self.truncate_fully_and_start_at(offset)
                 return True
-            self._drop([s for s in self._segments.starting_at_or_after(offset) if s is not self._segments[0]])
-            active = self._segments.active
-            self._open_sealed.pop(active.base_offset, None)
-            end = active.truncate_to(offset)
-            self._log_end_offset = end
+            end = self._local.truncate_to(offset)
             self.recovery_point = min(self.recovery_point, end)
             self.leader_epochs.truncate_from_end(end)
             self._log_start_offset = min(self._log_start_offset, end)
             self._local_log_start_offset = min(self._local_log_start_offset, end)
             self.update_high_watermark(self._high_watermark)
-            rebuild_producer_state(self.producer_state, self._segments, end, self._log_start_offset)
+            rebuild_producer_state(self.producer_state, self.segments, end, self._log_start_offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -588,12 +529,7 @@ class UnifiedLog:
         """
         self._check_online()
         with self._disk_errors("truncate"):
-            for segment in list(self._segments):
-                self._open_sealed.pop(segment.base_offset, None)
-                self._segments.remove(segment)
-                self._deleted_paths.extend(segment.rename_deleted())
-            self._segments.add(LogSegment.create(self._disk, self.dir, offset))
-            self._log_end_offset = offset
+            self._local.replace_all(offset)
             self.recovery_point = min(self.recovery_point, offset)
             self.leader_epochs.clear()
             self.producer_state.truncate_fully(offset)
@@ -605,26 +541,28 @@ class UnifiedLog:
 
     def flush_work(self) -> FlushWork | None:
         """What must be synced for the recovery point to reach the log end; None when nothing is unflushed."""
-        if self.offline_reason is not None or self.recovery_point >= self._log_end_offset:
+        if self.offline_reason is not None or self.recovery_point >= self.log_end_offset:
             return None
-        return self._flush_work(self._segments.from_offset(self.recovery_point), self._log_end_offset)
+        return self._flush_work(self.segments.from_offset(self.recovery_point), self.log_end_offset)
 
     def sealed_flush_work(self) -> FlushWork | None:
         """The same for the sealed segments only, as Kafka flushes after a roll."""
-        base = self._segments.active.base_offset
+        base = self.active_segment.base_offset
         if self.offline_reason is not None or self.recovery_point >= base:
             return None
-        return self._flush_work([s for s in self._segments.from_offset(self.recovery_point) if s.sealed], base)
+        return self._flush_work([s for s in self.segments.from_offset(self.recovery_point) if s.sealed], base)
 
     def _flush_work(self, segments: Sequence[LogSegment], up_to_offset: int) -> FlushWork:
         paths = [path for s in segments for path in (s.paths if s.sealed else (s.log_path, s.txn_index_path))]
-        paths.append(f"{self.dir}/{LEADER_EPOCH_FILE}")
         paths.extend(self.producer_state.path(offset) for offset in self.producer_state.snapshots[-2:])
-        return FlushWork(tuple(paths), self.dir, up_to_offset, self.leader_epochs.dirty)
+        dirty, self.leader_epochs.dirty = self.leader_epochs.dirty, False
+        if dirty:
+            paths.append(f"{self.dir}/{LEADER_EPOCH_FILE}")
+        return FlushWork(tuple(paths), self.dir, up_to_offset, dirty)
 
     def flushed(self, work: FlushWork) -> None:
         """Moves the recovery point after `sync_files(work)` has succeeded."""
-        self.recovery_point = max(self.recovery_point, min(work.up_to_offset, self._log_end_offset))
+        self.recovery_point = max(self.recovery_point, min(work.up_to_offset, self.log_end_offset))
 
     def flush(self) -> None:
         """Everything appended reaches the device before this returns."""
@@ -636,23 +574,18 @@ class UnifiedLog:
             self.flushed(work)
 
     def close(self) -> None:
-        """Clean end: indexes, producer snapshot and data are on the device, descriptors closed.
-
-        The log must not be used again.
-        """
+        """Clean end: indexes, producer snapshot and data reach the device. The log must not be used again."""
         if self.offline_reason is None:
             with self._disk_errors("close"):
-                self._segments.active.write_indexes()
-                self.producer_state.map_end_offset = self._log_end_offset
+                self.active_segment.write_indexes()
+                self.producer_state.map_end_offset = self.log_end_offset
                 self.producer_state.take_snapshot()
                 self.flush()
         self.close_files()
 
     def close_files(self) -> None:
         """Closes descriptors without writing anything."""
-        for segment in self._segments:
-            segment.close()
-        self._open_sealed.clear()
+        self._local.close_files()
 
     def rename_for_delete(self) -> str:
         """Closes the log and renames its folder to `…-delete`; returns the new path, to be removed later."""
@@ -660,7 +593,7 @@ class UnifiedLog:
         parent = self.dir.rpartition("/")[0]
         target = f"{parent}/{dir_name_for_delete(self.topic_id_partition.topic_partition, self._random.uuid())}"
         self._disk.rename(self.dir, target)
-        self.dir = target
+        self._local.dir = target
         self.offline_reason = "its topic or replica is deleted"
         return target
 
@@ -668,23 +601,3 @@ class UnifiedLog:
         """Removes the folder (blocking; on a worker thread)."""
         self.close_files()
         self._disk.remove_tree(self.dir)
-
-
-def sync_files(disk: Disk, work: FlushWork) -> None:
-    """Syncs the files of a flush and their folder; blocking, any thread.
-
-    Files that retention removed meanwhile are skipped.
-    """
-    for path in work.paths:
-        try:
-            file = disk.open(path)
-        except FileNotFoundError:
-            continue
-        try:
-            file.sync()
-        finally:
-            file.close()
-    disk.sync_dir(work.dir)
-
-
-__all__ = ["INT64_MAX", "AppendInfo", "FlushWork", "ReadInfo", "TimestampedOffset", "UnifiedLog", "sync_files"]

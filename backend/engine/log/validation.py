@@ -72,15 +72,10 @@ def validate_produced(records: memoryview, config: LogConfig, *, now_ms: int) ->
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, UNKNOWN_SERVER_ERROR (compression that is not what it
     says).
     """
-    size_bytes = _check_shape(records, 0)
-    if size_bytes is None:
-        raise _invalid("Produce requests must have exactly one record batch per partition, found none that is whole")
-    if records[_MAGIC_AT] != MAGIC or size_bytes < HEADER_BYTES:
-        raise _invalid(f"Produce requests are only allowed to contain record batches with magic version {MAGIC}")
-    if len(records) > size_bytes and _check_shape(records, size_bytes) is not None:
-        raise _invalid("Produce requests must have exactly one record batch per partition")
-    header = parse_header(records)
-    records = records[:size_bytes]
+    header = _one_batch(records)
+    size_bytes = header.size_bytes
+    if len(records) > size_bytes:
+        records = records[:size_bytes]
     _check_header(header, records, config)
     if header.compression:
         _check_compressed(header, records)
@@ -96,9 +91,26 @@ def validate_produced(records: memoryview, config: LogConfig, *, now_ms: int) ->
     if header.size_bytes > config.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"Message batch size is {header.size_bytes} bytes in append, which exceeds the maximum configured segment size of {config.segment_bytes}",
+            f"Message batch size is {header.size_bytes} bytes in append, "
+            f"which exceeds the maximum configured segment size of {config.segment_bytes}",
         )
     return records, header
+
+
+def _one_batch(records: memoryview) -> BatchHeader:
+    size_bytes = len(records)
+    if size_bytes >= HEADER_BYTES and records[_MAGIC_AT] == MAGIC:
+        length = int.from_bytes(records[8:12], "big", signed=True)
+        if length + LOG_OVERHEAD_BYTES == size_bytes:
+            return parse_header(records)
+    whole = _check_shape(records, 0)
+    if whole is None:
+        raise _invalid("Produce requests must have exactly one record batch per partition, found none that is whole")
+    if records[_MAGIC_AT] != MAGIC or whole < HEADER_BYTES:
+        raise _invalid(f"Produce requests are only allowed to contain record batches with magic version {MAGIC}")
+    if _check_shape(records, whole) is not None:
+        raise _invalid("Produce requests must have exactly one record batch per partition")
+    return parse_header(records)
 
 
 def _check_header(header: BatchHeader, records: memoryview, config: LogConfig) -> None:
@@ -107,7 +119,8 @@ def _check_header(header: BatchHeader, records: memoryview, config: LogConfig) -
     if header.size_bytes > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append is {header.size_bytes} bytes which exceeds the maximum configured value of {config.max_message_bytes}",
+            f"The record batch size in the append is {header.size_bytes} bytes "
+            f"which exceeds the maximum configured value of {config.max_message_bytes}",
         )
     if not crc_valid(records, 0, header):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "Record is corrupt: its CRC-32C does not match its bytes")
@@ -178,24 +191,22 @@ def _recompressed(header: BatchHeader, records: memoryview, codec: int) -> memor
     )
 
 
-def validate_trusted(records: memoryview) -> tuple[memoryview, list[tuple[int, BatchHeader]]]:
-    """Whole batches of a broker's own making or of a leader, with their positions; a batch cut off at the end is left
-    out.
+Batches = list[tuple[int, BatchHeader]]
 
-    Raises CORRUPT_MESSAGE for a wrong CRC or magic and INVALID_RECORD for offsets that do not ascend.
+
+def validate_trusted(records: memoryview) -> tuple[memoryview, Batches]:
+    """Whole batches of a broker's own making, with their positions; a batch cut off at the end is left out.
+
+    Raises CORRUPT_MESSAGE for a wrong CRC or magic.
     """
-    batches: list[tuple[int, BatchHeader]] = []
+    batches: Batches = []
     end = 0
     try:
         for position, header in iter_batches(records):
-            if not crc_valid(records, position, header):
+            if header.last_offset_delta < 0 or not crc_valid(records, position, header):
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE,
-                    f"Record batch at offset {header.base_offset} is corrupt: its CRC-32C does not match",
-                )
-            if header.last_offset_delta < 0:
-                raise _invalid(
-                    f"The batch at offset {header.base_offset} has a last offset delta of {header.last_offset_delta}"
+                    f"Record batch at offset {header.base_offset} is corrupt: its CRC-32C does not match its bytes",
                 )
             batches.append((position, header))
             end = position + header.size_bytes
@@ -204,10 +215,17 @@ def validate_trusted(records: memoryview) -> tuple[memoryview, list[tuple[int, B
     return records[:end], batches
 
 
-def check_ascending(batches: list[tuple[int, BatchHeader]]) -> None:
-    """Raises INVALID_RECORD unless each batch of a leader starts past the one before."""
+def validate_fetched(records: memoryview, leader_epoch: int) -> tuple[memoryview, Batches]:
+    """The same for batches of a leader, up to the first of an epoch above `leader_epoch`.
+
+    Raises CORRUPT_MESSAGE, and INVALID_RECORD unless each batch starts past the one before.
+    """
+    records, batches = validate_trusted(records)
     previous = -1
-    for _, header in batches:
+    for count, (position, header) in enumerate(batches):
+        if header.leader_epoch > leader_epoch:
+            return records[:position], batches[:count]
         if header.base_offset <= previous:
             raise _invalid(f"Out of order offsets: {header.base_offset} follows {previous}")
-        previous = header.last_offset
+        previous = header.base_offset + header.last_offset_delta
+    return records, batches
