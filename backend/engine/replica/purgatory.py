@@ -1,4 +1,4 @@
-"""Requests that wait for a partition to change: produce for acknowledgement, fetch for data, DeleteRecords for followers.
+"""Requests that wait for a partition: produce to be acknowledged, fetch for data, DeleteRecords for followers.
 
 A partition keeps the requests that watch it and pokes them when it changed; between changes a waiting request costs
 nothing, and its deadline is one entry in `Deadlines`. A request ends exactly once: satisfied, or when its time is up.

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from backend.engine.replica.fetch_state import EpochEnd
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicIdPartition
 
 # Timestamps of ListOffsets that name an offset.
 LATEST: Final = -1
@@ -42,6 +43,17 @@ class AuxState(Protocol):
     @property
     def producer_snapshot(self) -> bytes | None:
         """Producer state at `next_offset` in the format of Kafka's snapshot files."""
+        ...
+
+
+class AuxStateSource(Protocol):
+    """The remote log manager, as far as a follower needs it."""
+
+    async def aux_state(self, tip: TopicIdPartition, epoch: int, offset: int) -> AuxState:
+        """Both indexes of the remote segment with the record, read before this returns.
+
+        Raises RemoteStorageError or a subclass; RemoteStorageNotReady while metadata is still being read.
+        """
         ...
 
 

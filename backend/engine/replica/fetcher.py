@@ -1,0 +1,320 @@
+"""Replication from one leader broker: asks for all its partitions in one Fetch after the other.
+
+One task keeps one long-polling Fetch at the leader. When a partition becomes ready meanwhile (new, rebuilt, its
+back-off over) a second Fetch of the same session goes out at once, which makes the leader answer the first.
+`fetch_state` says what every row means and `follower` does it; questions that take a plan run in `tier_plans`, so that
+one partition's rebuilding delays no other. Facts: `AbstractFetcherThread`, `ReplicaFetcherThread`, KIP-227.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, assert_never
+
+from backend.engine.ports import tasks
+from backend.engine.replica import fetch_state, tier_state
+from backend.engine.replica.fetch_state import EpochEnd, FetchState, Row
+from backend.engine.replica.follower import Follower, FollowerHost, Key
+from backend.engine.replica.follower_session import Asked, FollowerSession, Turn
+from backend.engine.replica.leader_endpoint import ConnectToLeader, LeaderEndpoint
+from backend.engine.replica.partition import Partition
+from backend.engine.replica.tier_plans import TierPlans
+from backend.protocol import messages as m
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_code
+from backend.tiering.ids import TopicIdPartition
+
+FETCH_VERSION: Final = 18
+# The session is begun anew at once; every other error of a whole response waits for the back-off.
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+# Another fetch of the same records may bring them whole.
+_DAMAGED_RECORDS: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
+
+_log = logging.getLogger(__name__)
+
+
+class Fetcher:
+    """Follows one broker. Use from the loop's thread."""
+
+    def __init__(self, host: FollowerHost, leader: int, address: tuple[str, int], connect: ConnectToLeader) -> None:
+        self.leader = leader
+        self.address = address
+        self._host = host
+        self._endpoint: LeaderEndpoint = connect(*address)
+        self._plans = TierPlans(host, address, connect, self._plan_ended)
+        self._followers: dict[Key, Follower] = {}
+        self._session: FollowerSession[Key] = FollowerSession()
+        # Partitions whose values may differ from what the session knows.
+        self._dirty: dict[Key, None] = {}
+        self._delayed: dict[Key, float] = {}
+        self._timer: tasks.TimerHandle | None = None
+        self._wake = tasks.Event()
+        self._in_flight = 0
+        self._task: tasks.Task[None] | None = None
+        self._stopped = False
+
+    # --- partitions
+
+    def start(self) -> None:
+        """Begins to fetch."""
+        self._task = tasks.spawn(self._run(), name=f"fetcher of broker {self._host.node_id} from {self.leader}")
+
+    async def stop(self) -> None:
+        """Ends all work; partitions keep what they have."""
+        self._stopped = True
+        for follower in self._followers.values():
+            follower.dropped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._plans.stop()
+        await tasks.cancel(self._task)
+        self._endpoint.close()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._followers
+
+    def state_of(self, tip: TopicIdPartition) -> FetchState | None:
+        """Where a partition stands; None when it is not followed here."""
+        follower = self._followers.get((tip.topic_id, tip.partition))
+        return None if follower is None else follower.state
+
+    def add(self, partition: Partition) -> None:
+        """Follows a partition from where its log stands, under its present leader epoch."""
+        self.remove(partition.topic_id_partition)
+        follower = Follower(self._host, partition, self.leader)
+        self._followers[follower.key] = follower
+        try:
+            follower.prepare()
+        except KafkaError as error:
+            follower.fail(error.message)
+        self._may_differ(follower.key)
+
+    def remove(self, tip: TopicIdPartition) -> None:
+        """Follows the partition no longer."""
+        key = (tip.topic_id, tip.partition)
+        follower = self._followers.pop(key, None)
+        if follower is None:
+            return
+        follower.dropped = True
+        self._delayed.pop(key, None)
+        self._plans.cancel(key)
+        self._dirty[key] = None
+
+    def note_isr(self, tip: TopicIdPartition) -> None:
+        """Metadata changed the ISR of a followed partition."""
+        follower = self._followers.get((tip.topic_id, tip.partition))
+        if follower is not None:
+            follower.note_isr()
+
+    # --- requests
+
+    def _may_differ(self, key: Key) -> None:
+        """The partition is to be asked for, or asked for otherwise, as soon as possible."""
+        self._dirty[key] = None
+        if not self._wake.is_set():
+            self._wake.set()
+            # A Fetch that waits at the leader knows nothing of this: send another, with all that come together.
+            tasks.call_soon(self._send_second)
+
+    def _send_second(self) -> None:
+        if self._stopped or self._in_flight != 1 or not self._session.established:
+            return
+        turn = self._next_turn()
+        if turn is not None and turn.changed:
+            self._in_flight += 1
+            tasks.spawn(
+                self._exchange(turn, second=True),
+                name=f"second fetch of broker {self._host.node_id} from {self.leader}",
+            )
+
+    async def _run(self) -> None:
+        while not self._stopped:
+            self._wake.clear()
+            turn = self._next_turn()
+            if turn is None:
+                await self._wake.wait()
+                continue
+            self._in_flight += 1
+            await self._exchange(turn)
+
+    def _next_turn(self) -> Turn[Key] | None:
+        now_ms = self._host.clock.monotonic_ms()
+        established = self._session.established
+        wanted: dict[Key, Asked] = {}
+        unwanted: list[Key] = []
+        for key in self._dirty if established else self._followers:
+            follower = self._followers.get(key)
+            if follower is not None and follower.state.is_ready(now_ms):
+                wanted[key] = follower.asked()
+            else:
+                unwanted.append(key)
+        self._dirty = {}
+        if not wanted and (not established or self._session.would_be_empty(unwanted)):
+            self._session.reset()
+            return None
+        return self._session.turn(wanted, unwanted)
+
+    def _request(self, turn: Turn[Key]) -> m.FetchRequest:
+        fetch = m.FetchRequest
+        topics: dict[bytes, m.FetchRequest.Topics] = {}
+        for (topic_id, index), asked in turn.changed.items():
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = fetch.Topics(topic_id=topic_id)
+            topic.partitions.append(
+                fetch.Topics.Partitions(
+                    partition=index,
+                    current_leader_epoch=asked.leader_epoch,
+                    fetch_offset=asked.fetch_offset,
+                    last_fetched_epoch=asked.last_fetched_epoch,
+                    log_start_offset=asked.log_start_offset,
+                    partition_max_bytes=asked.max_bytes,
+                    high_watermark=asked.high_watermark,
+                )
+            )
+        forgotten: dict[bytes, list[int]] = {}
+        for topic_id, index in turn.forgotten:
+            forgotten.setdefault(topic_id, []).append(index)
+        config = self._host.config
+        return fetch(
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=turn.session_id,
+            session_epoch=turn.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=[
+                fetch.ForgottenTopicsData(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in forgotten.items()
+            ],
+            replica_state=fetch.ReplicaState(replica_id=self._host.node_id, replica_epoch=self._host.broker_epoch),
+        )
+
+    async def _exchange(self, turn: Turn[Key], *, second: bool = False) -> None:
+        """One Fetch and its answer."""
+        timeout_ms = self._host.config.replica_socket_timeout_ms
+        try:
+            answer = await self._endpoint.send(self._request(turn), FETCH_VERSION, timeout_ms=timeout_ms)
+        except (KafkaError, DecodeError) as error:
+            self._lost(f"broker {self.leader} cannot be fetched from: {error}")
+            return
+        finally:
+            self._in_flight -= 1
+        assert isinstance(answer, m.FetchResponse)
+        error_of_all = error_code(answer.error_code)
+        if not self._session.answered(turn, error_of_all, answer.session_id):
+            if error_of_all not in _SESSION_ERRORS:
+                self._lost(f"broker {self.leader} refused to be fetched from: {error_of_all.name}")
+            return
+        for topic in answer.responses:
+            for row in topic.partitions:
+                self._on_row((topic.topic_id, row.partition_index), turn, row)
+        if second and self._dirty:
+            # The first Fetch may be waiting at the leader again, with what it knew before these answers.
+            self._may_differ(next(iter(self._dirty)))
+
+    def _lost(self, reason: str) -> None:
+        """The connection, not a partition, has a problem: everything is tried again after the back-off."""
+        if self._stopped:
+            return
+        self._session.reset()
+        for follower in self._followers.values():
+            if not follower.state.busy and not follower.state.failed:
+                self._delay(follower, reason)
+
+    # --- answers
+
+    def _on_row(self, key: Key, turn: Turn[Key], row: m.FetchResponse.Responses.Partitions) -> None:
+        follower = self._followers.get(key)
+        asked = self._session.asked(key, turn)
+        if follower is None or asked is None:
+            return
+        state = follower.state
+        if not state.matches(asked.fetch_offset, asked.leader_epoch) or state.busy or state.failed:
+            return
+        ends = row.diverging_epoch
+        said = Row(
+            error_code(row.error_code),
+            row.high_watermark,
+            row.log_start_offset,
+            EpochEnd(ends.epoch, ends.end_offset) if ends.end_offset >= 0 else None,
+        )
+        decision = fetch_state.decide(
+            state, said, request_leader_epoch=asked.leader_epoch, log_end_offset=follower.partition.log.log_end_offset
+        )
+        try:
+            self._carry_out(follower, decision, asked, row)
+        except KafkaError as error:
+            if error.code in _DAMAGED_RECORDS:
+                self._delay(follower, f"records of broker {self.leader} were refused: {error.message}")
+            else:
+                follower.fail(error.message)
+        except Exception as error:
+            # One partition's trouble must not stop the others of this leader.
+            _log.exception("%s could not take over an answer of broker %d", follower, self.leader)
+            follower.fail(repr(error))
+        self._dirty[key] = None
+
+    def _carry_out(
+        self,
+        follower: Follower,
+        decision: fetch_state.Decision,
+        asked: Asked,
+        row: m.FetchResponse.Responses.Partitions,
+    ) -> None:
+        match decision:
+            case fetch_state.Append():
+                follower.append(asked, row)
+            case fetch_state.Truncate(leader=leader_end):
+                follower.truncate(leader_end)
+            case fetch_state.ResolveOutOfRange():
+                self._start_plan(follower, tier_state.out_of_range(follower.view()))
+            case fetch_state.ResolveTiered():
+                self._start_plan(follower, tier_state.moved_to_tiered_storage(follower.view()))
+            case fetch_state.Retry(reason=reason):
+                self._delay(follower, f"{reason} (broker {self.leader})")
+            case fetch_state.Fail(reason=reason):
+                follower.fail(reason)
+            case _:
+                assert_never(decision)
+
+    # --- failures and plans
+
+    def _delay(self, follower: Follower, reason: str) -> None:
+        follower.delay(reason)
+        self._note_delay(follower)
+
+    def _note_delay(self, follower: Follower) -> None:
+        resume_ms = follower.state.resume_ms
+        if resume_ms is None:
+            return
+        self._dirty[follower.key] = None
+        self._delayed[follower.key] = resume_ms
+        if self._timer is None:
+            self._timer = tasks.call_later(max(0.0, resume_ms - self._host.clock.monotonic_ms()), self._resume)
+
+    def _resume(self) -> None:
+        self._timer = None
+        now_ms = self._host.clock.monotonic_ms()
+        for key in [key for key, resume_ms in self._delayed.items() if resume_ms <= now_ms]:
+            del self._delayed[key]
+            self._may_differ(key)
+        if self._delayed:
+            self._timer = tasks.call_later(min(self._delayed.values()) - now_ms, self._resume)
+
+    def _start_plan(self, follower: Follower, plan: tier_state.Plan) -> None:
+        follower.plan()
+        self._dirty[follower.key] = None
+        self._plans.start(follower, plan)
+
+    def _plan_ended(self, follower: Follower) -> None:
+        if follower.state.resume_ms is not None:
+            self._note_delay(follower)
+        else:
+            self._may_differ(follower.key)

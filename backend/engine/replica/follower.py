@@ -1,0 +1,321 @@
+"""One followed partition: carries the decisions of `fetch_state` and `tier_state` out on its log and reports its phase.
+
+The fetcher that owns it decides when to ask; everything here is synchronous, so a partition's log and fetch state
+change together. Phase changes go to the event sink (`__ebbline_events`) and to the broker's log.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Protocol, assert_never
+
+from backend.engine.common.event_sink import EventSink
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.image import MetadataImage
+from backend.engine.log.producer_snapshot import decode_snapshot
+from backend.engine.ports import Clock
+from backend.engine.replica import fetch_state, tier_state
+from backend.engine.replica.fetch_state import UNDEFINED_EPOCH, EpochEnd, FetchState
+from backend.engine.replica.follower_session import Asked
+from backend.engine.replica.partition import Partition
+from backend.engine.replica.tier_state import ContinueAt, Outcome, Rebuild, StartAt, TruncateTo
+from backend.protocol import messages as m
+from backend.tiering.phases import FollowerPhase
+
+Key = tuple[bytes, int]
+
+# metadata.version 4.2-IV1: followers may use ListOffsets 11 (KIP-1023).
+LIST_OFFSETS_11_LEVEL: Final = 29
+# Reported attempts in one phase: the first three (a dashboard's "stuck"), then every tenth.
+ATTEMPTS_REPORTED: Final = 3
+ATTEMPTS_REPORTED_EVERY: Final = 10
+
+_log = logging.getLogger(__name__)
+
+
+class FollowerHost(Protocol):
+    """What following needs of the broker."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def broker_epoch(self) -> int: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Settings in force, dynamic ones included."""
+        ...
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    @property
+    def events(self) -> EventSink: ...
+
+    @property
+    def aux_states(self) -> tier_state.AuxStateSource | None:
+        """None on a broker without tiered storage."""
+        ...
+
+    def wake(self, partition: Partition) -> None:
+        """Readers of this replica may see more now."""
+        ...
+
+    def replicated(self, topic: str, bytes_in: int) -> None:
+        """Counts bytes appended as a follower."""
+        ...
+
+
+class Follower:
+    """A partition that is followed here, under one leader epoch."""
+
+    __slots__ = ("_host", "_reported_attempts", "dropped", "key", "leader", "partition", "state")
+
+    def __init__(self, host: FollowerHost, partition: Partition, leader: int) -> None:
+        tip = partition.topic_id_partition
+        self.partition = partition
+        self.key: Key = (tip.topic_id, tip.partition)
+        self.leader = leader
+        # The fetcher follows the partition no longer, or anew: nothing may be changed or reported any more.
+        self.dropped = False
+        self._host = host
+        self._reported_attempts = 0
+        log = partition.log
+        self.state = fetch_state.initial_state(
+            log_end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            latest_epoch=log.leader_epochs.latest_epoch,
+            leader_epoch=partition.leader_epoch,
+            wall_ms=host.clock.time_ms(),
+        )
+        self._report()
+
+    def __str__(self) -> str:
+        return str(self.partition)
+
+    def asked(self) -> Asked:
+        """What the next Fetch says about this partition."""
+        state, log = self.state, self.partition.log
+        return Asked(
+            state.fetch_offset,
+            log.log_start_offset,
+            state.leader_epoch,
+            state.last_fetched_epoch,
+            log.high_watermark,
+            self._host.config.replica_fetch_max_bytes,
+        )
+
+    def view(self) -> tier_state.View:
+        """The replica as a plan sees it, with the settings of this moment (KIP-1023: no restart needed)."""
+        log, config = self.partition.log, self._host.config
+        level = self._host.image.features.get("metadata.version", 0)
+        return tier_state.View(
+            log_end_offset=log.log_end_offset,
+            remote_enabled=log.remote_enabled,
+            compacted=log.config.is_compacted,
+            last_tiered=config.follower_fetch_last_tiered_offset_enable and level >= LIST_OFFSETS_11_LEVEL,
+            kafka_compat=config.follower_fetch_tiered_compat == "kafka",
+        )
+
+    # --- the log
+
+    def prepare(self) -> None:
+        """Cuts a log without epochs to its high watermark before the first fetch."""
+        if self.state.truncating:
+            self.cut(self.state.fetch_offset, self.state.evidence)
+
+    def append(self, asked: Asked, row: m.FetchResponse.Responses.Partitions) -> None:
+        """Takes over records, high watermark and log start of the leader. Raises KafkaError."""
+        log = self.partition.log
+        before = log.log_end_offset
+        wall_ms = self._host.clock.time_ms()
+        if row.records:
+            records = memoryview(_joined(row.records))
+            info = log.append_as_follower(records, asked.leader_epoch, now_ms=wall_ms)
+            self._host.replicated(self.partition.topic_id_partition.topic, info.size_bytes)
+        end = log.log_end_offset
+        advanced = log.maybe_increment_high_watermark(min(row.high_watermark, end))
+        if log.log_start_offset < row.log_start_offset <= log.high_watermark:
+            log.maybe_increment_log_start_offset(row.log_start_offset)
+        self._set(
+            fetch_state.progressed(
+                self.state,
+                next_offset=end,
+                last_epoch=self._latest_epoch(),
+                lag=max(0, row.high_watermark - end),
+                in_isr=self._host.node_id in self.partition.isr.committed,
+                wall_ms=wall_ms,
+            )
+        )
+        if self.partition.waiting_fetches and (advanced or end != before):
+            self._host.wake(self.partition)
+
+    def truncate(self, leader_end: EpochEnd) -> None:
+        """Cuts the log to where it agrees with the leader's."""
+        log = self.partition.log
+        point = fetch_state.truncation_point(
+            leader_end,
+            fetch_offset=self.state.fetch_offset,
+            log_end_offset=log.log_end_offset,
+            own=EpochEnd(*log.end_offset_for_epoch(leader_end.epoch)),
+        )
+        if point.offset < log.high_watermark:
+            _log.warning("%s is cut to %d, below its high watermark %d: acknowledged records may be lost",
+                         self, point.offset, log.high_watermark)  # fmt: skip
+        self.cut(
+            point.offset,
+            f"on broker {self.leader} leader epoch {leader_end.epoch} ends at {leader_end.end_offset}",
+        )
+
+    def cut(self, offset: int, evidence: str) -> None:
+        """Truncates the log and goes on from its new end."""
+        wall_ms = self._host.clock.time_ms()
+        self._set(fetch_state.truncating(self.state, target_offset=offset, evidence=evidence, wall_ms=wall_ms))
+        self.partition.log.truncate_to(offset)
+        self._moved(None, evidence)
+
+    def apply(self, outcome: Outcome) -> None:
+        """Carries out what a plan decided. Raises KafkaError, ValueError for aux state that cannot be read."""
+        match outcome:
+            case TruncateTo(offset=offset):
+                self.cut(offset, f"broker {self.leader} has nothing at or past offset {offset}")
+            case ContinueAt():
+                if self.state.fetch_offset != self.partition.log.log_end_offset:
+                    self._moved(None, "")
+                else:
+                    # The leader's range has our offset, and yet it was refused: do not ask in a tight circle.
+                    self.delay(f"broker {self.leader} refused offset {outcome.offset}, which its log has")
+            case StartAt(offset=offset):
+                self.partition.log.truncate_fully_and_start_at(offset)
+                self._moved(None, f"broker {self.leader} starts at {offset}; nothing older is valid anywhere")
+            case Rebuild():
+                self._rebuild(outcome)
+            case _:
+                assert_never(outcome)
+
+    def _rebuild(self, rebuild: Rebuild) -> None:
+        log = self.partition.log
+        snapshot = rebuild.producer_snapshot
+        if snapshot is not None:
+            # Raises for bytes that are no snapshot, before anything local is dropped.
+            decode_snapshot(snapshot)
+        log.truncate_fully_and_start_at(rebuild.next_offset, rebuild.log_start_offset)
+        try:
+            log.leader_epochs.assign_all(rebuild.leader_epochs)
+            if snapshot is not None:
+                log.producer_state.load_snapshot(rebuild.next_offset, snapshot)
+        except OSError as error:
+            log.mark_offline(f"its state from the remote tier could not be written: {error}")
+        epochs = len(rebuild.leader_epochs)
+        self._moved(
+            rebuild.lag, f"rebuilt from the remote tier: starts at {rebuild.next_offset} with {epochs} leader epochs"
+        )
+
+    def _latest_epoch(self) -> int:
+        latest = self.partition.log.leader_epochs.latest_epoch
+        return UNDEFINED_EPOCH if latest is None else latest
+
+    def _moved(self, lag: int | None, evidence: str) -> None:
+        self._set(
+            fetch_state.moved(
+                self.state,
+                offset=self.partition.log.log_end_offset,
+                last_epoch=self._latest_epoch(),
+                lag=lag,
+                evidence=evidence,
+                wall_ms=self._host.clock.time_ms(),
+            )
+        )
+
+    # --- phases without a change of the log
+
+    def note_isr(self) -> None:
+        """Metadata changed the ISR."""
+        in_isr = self._host.node_id in self.partition.isr.committed
+        self._set(fetch_state.with_isr(self.state, in_isr=in_isr, wall_ms=self._host.clock.time_ms()))
+
+    def plan(self) -> None:
+        """A plan starts."""
+        self._set(fetch_state.planning(self.state))
+
+    def build(self, question: tier_state.ReadAux) -> None:
+        """The plan knows its target and is about to read the remote tier."""
+        evidence = (
+            f"offset {self.state.fetch_offset} is remote only on broker {self.leader}: reading the remote segment with"
+            f" offset {question.offset} of leader epoch {question.epoch} to start at {question.target_offset}"
+        )
+        wall_ms = self._host.clock.time_ms()
+        self._set(
+            fetch_state.building(self.state, target_offset=question.target_offset, evidence=evidence, wall_ms=wall_ms)
+        )
+
+    def built(self, outcome: str, offset: int, error: str | None) -> None:
+        """Reports how reading the remote indexes ended."""
+        tip = self.partition.topic_id_partition
+        self._host.events.emit(
+            "aux_state",
+            topic=tip.topic,
+            topic_id=tip.topic_id,
+            partition=tip.partition,
+            step="read_indexes",
+            outcome=outcome,
+            offset=offset,
+            error=error,
+        )
+
+    def delay(self, reason: str, *, waiting: bool = False) -> None:
+        """An attempt failed; nothing until the back-off is over."""
+        resume_ms = self._host.clock.monotonic_ms() + self._host.config.replica_fetch_backoff_ms
+        wall_ms = self._host.clock.time_ms()
+        self._set(fetch_state.delayed(self.state, reason, resume_ms=resume_ms, wall_ms=wall_ms, waiting=waiting))
+
+    def fail(self, reason: str) -> None:
+        """Nothing until metadata brings a new leader epoch."""
+        _log.error("%s is no longer fetched from broker %d: %s", self, self.leader, reason)
+        self._set(fetch_state.failed(self.state, reason, wall_ms=self._host.clock.time_ms()))
+
+    def _set(self, state: FetchState) -> None:
+        before, self.state = self.state, state
+        if not self.dropped and (before.phase is not state.phase or self._is_reportable_attempt()):
+            self._report()
+
+    def _is_reportable_attempt(self) -> bool:
+        attempts = self.state.attempts
+        if attempts in (0, self._reported_attempts):
+            return False
+        return attempts <= ATTEMPTS_REPORTED or attempts % ATTEMPTS_REPORTED_EVERY == 0
+
+    def _report(self) -> None:
+        state = self.state
+        self._reported_attempts = state.attempts
+        tip = self.partition.topic_id_partition
+        level = logging.DEBUG if state.phase in (FollowerPhase.IN_SYNC, FollowerPhase.FETCHING) else logging.INFO
+        _log.log(level, "%s on broker %d is %s at offset %d: %s", self, self._host.node_id, state.phase.value,
+                 state.fetch_offset, state.evidence or f"following broker {self.leader}")  # fmt: skip
+        self._host.events.emit(
+            "phase",
+            topic=tip.topic,
+            topic_id=tip.topic_id,
+            partition=tip.partition,
+            phase=state.phase.value,
+            since_ms=state.since_ms,
+            target_offset=state.target_offset if state.target_offset >= 0 else None,
+            attempts=state.attempts,
+            evidence={
+                "reason": state.evidence,
+                "leader": self.leader,
+                "leader_epoch": state.leader_epoch,
+                "fetch_offset": state.fetch_offset,
+                "last_fetched_epoch": state.last_fetched_epoch,
+            },
+        )
+
+
+def _joined(records: object) -> bytes | bytearray | memoryview:
+    """Records of a decoded message are one buffer; only messages under construction hold a list."""
+    assert isinstance(records, (bytes, bytearray, memoryview))
+    return records

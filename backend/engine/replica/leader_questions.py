@@ -1,0 +1,87 @@
+"""What a follower asks its leader while it plans where to go on: ListOffsets, OffsetForLeaderEpoch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.replica.fetch_state import EpochEnd
+from backend.engine.replica.leader_endpoint import LeaderEndpoint
+from backend.engine.replica.tier_state import LeaderOffset
+from backend.protocol import messages as m
+from backend.protocol.errors import NONE, ErrorCode, KafkaError, error_for
+from backend.tiering.ids import TopicIdPartition
+
+EPOCH_VERSION: Final = 4
+
+
+class LeaderQuestions:
+    """Questions of one follower broker over one connection. All raise KafkaError, also for an error in the answer."""
+
+    def __init__(self, endpoint: LeaderEndpoint, node_id: int, *, list_offsets_version: int, timeout_ms: float) -> None:
+        self._endpoint = endpoint
+        self._node_id = node_id
+        self._list_offsets_version = list_offsets_version
+        self._timeout_ms = timeout_ms
+
+    async def offset(self, tip: TopicIdPartition, leader_epoch: int, timestamp: int) -> LeaderOffset:
+        """The offset that a ListOffsets timestamp names on the leader, -1 and -1 when it names none."""
+        topics = m.ListOffsetsRequest.Topics
+        request = m.ListOffsetsRequest(
+            replica_id=self._node_id,
+            topics=[
+                topics(
+                    name=tip.topic,
+                    partitions=[
+                        topics.Partitions(
+                            partition_index=tip.partition, current_leader_epoch=leader_epoch, timestamp=timestamp
+                        )
+                    ],
+                )
+            ],
+        )
+        answer = await self._endpoint.send(request, self._list_offsets_version, timeout_ms=self._timeout_ms)
+        assert isinstance(answer, m.ListOffsetsResponse)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                if topic.name == tip.topic and row.partition_index == tip.partition:
+                    self._check(row.error_code, tip, f"ListOffsets {timestamp}")
+                    return LeaderOffset(row.offset, row.leader_epoch)
+        raise self._missing(tip, f"ListOffsets {timestamp}")
+
+    async def epoch_end(self, tip: TopicIdPartition, leader_epoch: int, epoch: int) -> EpochEnd:
+        """Where an epoch ends on the leader; -1 and -1 when undefined."""
+        topics = m.OffsetForLeaderEpochRequest.Topics
+        request = m.OffsetForLeaderEpochRequest(
+            replica_id=self._node_id,
+            topics=[
+                topics(
+                    topic=tip.topic,
+                    partitions=[
+                        topics.Partitions(
+                            partition=tip.partition, current_leader_epoch=leader_epoch, leader_epoch=epoch
+                        )
+                    ],
+                )
+            ],
+        )
+        answer = await self._endpoint.send(request, EPOCH_VERSION, timeout_ms=self._timeout_ms)
+        assert isinstance(answer, m.OffsetForLeaderEpochResponse)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                if topic.topic == tip.topic and row.partition == tip.partition:
+                    self._check(row.error_code, tip, f"OffsetForLeaderEpoch {epoch}")
+                    return EpochEnd(row.leader_epoch, row.end_offset)
+        raise self._missing(tip, f"OffsetForLeaderEpoch {epoch}")
+
+    def close(self) -> None:
+        """Questions in flight fail."""
+        self._endpoint.close()
+
+    def _check(self, code: int, tip: TopicIdPartition, question: str) -> None:
+        if code != NONE:
+            raise error_for(code, f"the leader answered {question} of {tip.topic_partition} with an error")
+
+    def _missing(self, tip: TopicIdPartition, question: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader's answer to {question} does not mention {tip.topic_partition}"
+        )

@@ -1,0 +1,137 @@
+"""Runs the plans of `tier_state`: asks the leader over a connection of their own, and the remote log manager.
+
+A plan never touches the log; when it has ended, `follower.Follower.apply` does. Every failure becomes a back-off with
+one sentence, or FAILED when no retry can help.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, assert_never
+
+from backend.engine.ports import tasks
+from backend.engine.remote.rsm import RemoteStorageError, RemoteStorageNotReady
+from backend.engine.replica import tier_state
+from backend.engine.replica.follower import LIST_OFFSETS_11_LEVEL, Follower, FollowerHost, Key
+from backend.engine.replica.leader_endpoint import ConnectToLeader, LeaderEndpoint
+from backend.engine.replica.leader_questions import LeaderQuestions
+from backend.engine.replica.tier_state import AskEpochEnd, AskOffset, AuxState, CannotBuild, Outcome, Plan, ReadAux
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+
+# At once per leader: each holds two small indexes of a remote segment in memory, together below 1 MB.
+PLANS_MAX: Final = 8
+OLD_LIST_OFFSETS_VERSION: Final = 9
+LIST_OFFSETS_VERSION: Final = 11
+
+_log = logging.getLogger(__name__)
+
+
+class TierPlans:
+    """The running plans of one fetcher."""
+
+    def __init__(
+        self,
+        host: FollowerHost,
+        address: tuple[str, int],
+        connect: ConnectToLeader,
+        on_end: Callable[[Follower], None],
+    ) -> None:
+        self._host = host
+        self._address = address
+        self._connect = connect
+        self._on_end = on_end
+        self._endpoint: LeaderEndpoint | None = None
+        self._slots = tasks.Semaphore(PLANS_MAX)
+        self._running: dict[Key, tasks.Task[None]] = {}
+
+    def start(self, follower: Follower, plan: Plan) -> None:
+        """Runs a plan for a follower that is marked busy; `on_end` is called when its state allows fetches again."""
+        self._running[follower.key] = tasks.spawn(self._run(follower, plan), name=f"tier plan of {follower}")
+
+    def cancel(self, key: Key) -> None:
+        """Ends the plan of a partition, if there is one."""
+        task = self._running.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Ends all plans."""
+        for task in list(self._running.values()):
+            await tasks.cancel(task)
+        self._running.clear()
+        if self._endpoint is not None:
+            self._endpoint.close()
+
+    async def _run(self, follower: Follower, plan: Plan) -> None:
+        try:
+            async with self._slots:
+                outcome = await self._outcome(follower, plan)
+            follower.apply(outcome)
+        except RemoteStorageNotReady as error:
+            follower.delay(str(error), waiting=True)
+        except (CannotBuild, RemoteStorageError, DecodeError, ValueError) as error:
+            _log.warning("%s cannot start behind the remote tier yet: %s", follower, error)
+            follower.delay(str(error) or type(error).__name__)
+        except KafkaError as error:
+            self._refused(follower, error)
+        except Exception as error:
+            _log.exception("%s could not find out where to go on", follower)
+            follower.fail(repr(error))
+        if not follower.dropped:
+            self._running.pop(follower.key, None)
+            self._on_end(follower)
+
+    def _refused(self, follower: Follower, error: KafkaError) -> None:
+        offline = follower.partition.log.offline_reason
+        if error.code is ErrorCode.FENCED_LEADER_EPOCH or offline is not None:
+            follower.fail(offline or error.message)
+        else:
+            follower.delay(error.message)
+
+    async def _outcome(self, follower: Follower, plan: Plan) -> Outcome:
+        question = next(plan)
+        while True:
+            answer = await self._answer(follower, question)
+            try:
+                question = plan.send(answer)
+            except StopIteration as end:
+                outcome: Outcome = end.value
+                return outcome
+
+    async def _answer(self, follower: Follower, question: tier_state.Question) -> Any:
+        tip, epoch = follower.partition.topic_id_partition, follower.state.leader_epoch
+        match question:
+            case AskOffset(timestamp=timestamp):
+                return await self._questions().offset(tip, epoch, timestamp)
+            case AskEpochEnd(epoch=asked):
+                return await self._questions().epoch_end(tip, epoch, asked)
+            case ReadAux():
+                return await self._read_aux(follower, question)
+            case _:
+                assert_never(question)
+
+    def _questions(self) -> LeaderQuestions:
+        # Behind a Fetch that waits at the leader an answer could take replica.fetch.wait.max.ms.
+        if self._endpoint is None:
+            self._endpoint = self._connect(*self._address)
+        level = self._host.image.features.get("metadata.version", 0)
+        return LeaderQuestions(
+            self._endpoint,
+            self._host.node_id,
+            list_offsets_version=LIST_OFFSETS_VERSION if level >= LIST_OFFSETS_11_LEVEL else OLD_LIST_OFFSETS_VERSION,
+            timeout_ms=self._host.config.request_timeout_ms,
+        )
+
+    async def _read_aux(self, follower: Follower, question: ReadAux) -> AuxState:
+        source = self._host.aux_states
+        if source is None:
+            raise CannotBuild("this broker runs without remote.log.storage.system.enable")
+        follower.build(question)
+        try:
+            aux = await source.aux_state(follower.partition.topic_id_partition, question.epoch, question.offset)
+        except Exception as error:
+            follower.built("failed", question.target_offset, str(error))
+            raise
+        follower.built("finished", aux.next_offset, None)
+        return aux
