@@ -44,6 +44,7 @@ class PartitionSample:
     removing_replicas: tuple[int, ...] = ()
     pending_reason: str | None = None  # what a -1 of earliest_pending_upload_offset means
     error: str | None = None
+    answered_ms: int | None = None  # None: in this round; else offsets and bytes are those of then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,7 @@ class ReplicaSample:
     phase_source: str | None = None  # exact | inferred
     evidence: Any = None
     error: str | None = None
+    answered_ms: int | None = None  # None: in this round; else offsets and bytes are those of then
 
 
 Key = tuple[str, int] | tuple[str, int, int]
@@ -136,7 +138,8 @@ class SampleWriter:
             key = _key(sample)
             before = self._known.get(key)
             same = before is not None and before.sample == sample
-            due = before is None or not same or now_ms - before.history_ms >= HISTORY_INTERVAL_MS
+            moved = before is None or not same or now_ms - before.history_ms >= HISTORY_INTERVAL_MS
+            due = moved and sample.answered_ms is None  # old offsets are no point of a new moment
             known = _Known(
                 sample,
                 before.changed_ms if same and before else now_ms,
@@ -146,12 +149,13 @@ class SampleWriter:
             if not same or due:
                 row = self._row(sample)
                 if not same:
-                    changed_rows.append(row | {"changed_ms": known.changed_ms, "sampled_ms": now_ms})
+                    sampled_ms = now_ms if sample.answered_ms is None else sample.answered_ms
+                    changed_rows.append(row | {"changed_ms": known.changed_ms, "sampled_ms": sampled_ms})
                 if due:
                     history_rows.append(
                         {name: row[name] for name in _shared(current, history)} | {"sampled_ms": now_ms}
                     )
-            if same:
+            if same and sample.answered_ms is None:
                 unchanged_keys.append({f"key_{name}": value for name, value in zip(_KEYS, key, strict=False)})
         upsert(connection, current, changed_rows)
         upsert(connection, history, history_rows)
@@ -167,6 +171,7 @@ class SampleWriter:
 
     def _row(self, sample: Sample) -> dict[str, Any]:
         row = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(sample).items()}
+        del row["answered_ms"]
         return row | {"cluster_id": self._cluster_id}
 
 

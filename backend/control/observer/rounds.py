@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
 
 from backend.control.observer.facts import ClusterFacts, Ledger, PartitionFacts, RemoteFacts, ReplicaFacts
 from backend.control.observer.lineage import follower_chain
@@ -39,6 +39,9 @@ class Context:
     )  # by (topic id text, partition, broker)
     flags: Mapping[int, bool] = field(default_factory=dict)  # FLAG in effect, by broker
     stall_ms: int = STALL_MS_MIN
+    # The samples of the round before, for what does not answer in this one; `answered_ms` set.
+    last_partitions: Mapping[tuple[str, int], PartitionSample] = field(default_factory=dict)
+    last_replicas: Mapping[ReplicaKey, ReplicaSample] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,15 @@ class Round:
     totals: Mapping[str, int | None]
     memories: Mapping[ReplicaKey, Memory]
 
+    def next_context(self, context: Context) -> Context:
+        """What the next round is read against, as far as this one tells."""
+        return replace(
+            context,
+            memories=self.memories,
+            last_partitions={(p.topic, p.partition): _dated(p, self.at_ms) for p in self.partitions},
+            last_replicas={(r.topic, r.partition, r.broker_id): _dated(r, self.at_ms) for r in self.replicas},
+        )
+
 
 def assemble(facts: ClusterFacts, context: Context) -> Round:
     """Draws the conclusions of one round."""
@@ -60,18 +72,47 @@ def assemble(facts: ClusterFacts, context: Context) -> Round:
     for partition in facts.partitions:
         remote = _remote(context, partition)
         pending = pending_of(partition, remote)
-        partitions.append(_partition_sample(partition, remote, pending))
+        sample = _partition_sample(partition, remote, pending)
+        before = context.last_partitions.get((sample.topic, sample.partition))
+        recreated = before is not None and before.topic_id != sample.topic_id
+        partitions.append(_with_last_offsets(sample, None if recreated else before))
         for broker_id in partition.view.replicas:
             replica = partition.replicas.get(broker_id, ReplicaFacts(broker_id, error="It was not asked."))
-            if broker_id == partition.view.leader:
-                replicas.append(_leader_sample(partition, replica))
-                continue
             key = (partition.view.topic, partition.view.partition, broker_id)
+            last = None if recreated else context.last_replicas.get(key)
+            if broker_id == partition.view.leader:
+                replicas.append(_with_last_offsets(_leader_sample(partition, replica), last))
+                continue
             sight = _sight(facts, context, partition, replica, pending)
             memories[key], conclusion = conclude(context.memories.get(key), sight, stall_ms=context.stall_ms)
-            replicas.append(_follower_sample(partition, replica, conclusion))
+            replicas.append(_with_last_offsets(_follower_sample(partition, replica, conclusion), last))
     rows = tuple(partitions), tuple(replicas)
     return Round(facts.at_ms, *rows, totals(facts, context.ledger, *rows), memories)
+
+
+SampleT = TypeVar("SampleT", PartitionSample, ReplicaSample)
+_KEPT: Final = (
+    "log_start_offset",
+    "local_log_start_offset",
+    "latest_tiered_offset",
+    "log_end_offset",
+    "local_log_bytes",
+)
+_KEPT_OF_PARTITION: Final = (*_KEPT, "earliest_pending_upload_offset", "pending_reason", "high_watermark")
+_KEPT_OF_REPLICA: Final = (*_KEPT, "leader_epochs", "log_dir")
+
+
+def _dated(sample: SampleT, at_ms: int) -> SampleT:
+    return sample if sample.answered_ms is not None else replace(sample, answered_ms=at_ms)
+
+
+def _with_last_offsets(sample: SampleT, last: SampleT | None) -> SampleT:
+    """What did not answer keeps the offsets it was last seen with, and their age."""
+    if sample.log_end_offset is not None or last is None or last.answered_ms is None:
+        return sample
+    names = _KEPT_OF_PARTITION if isinstance(sample, PartitionSample) else _KEPT_OF_REPLICA
+    kept: dict[str, Any] = {name: getattr(last, name) for name in names}
+    return replace(sample, answered_ms=last.answered_ms, **kept)
 
 
 def _remote(context: Context, partition: PartitionFacts) -> RemoteFacts | None:

@@ -30,19 +30,6 @@ class OpenWork:
     oldest_delete_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFollower:
-    """The last phase stored of a follower, to go on from after a restart."""
-
-    topic: str
-    partition: int
-    broker_id: int
-    phase: str | None
-    phase_since_ms: int | None
-    log_end_offset: int | None
-    sampled_ms: int
-
-
 def remote_partitions(connection: Connection, cluster_id: str) -> list[RemotePartition]:
     """One row per partition that ever had an event."""
     table = t.remote_partition
@@ -71,14 +58,6 @@ def open_work(connection: Connection, cluster_id: str) -> OpenWork:
         ).where(table.c.cluster_id == cluster_id, t.OPEN_SEGMENT)
     ).one()
     return OpenWork(**row._mapping)
-
-
-def followers(connection: Connection, cluster_id: str) -> list[KnownFollower]:
-    """The latest rows of all replicas, leaders included (they may follow next)."""
-    table = t.replica_current
-    columns = [table.c[name] for name in KnownFollower.__slots__]
-    rows = connection.execute(select(*columns).where(table.c.cluster_id == cluster_id))
-    return [KnownFollower(**row._mapping) for row in rows]
 
 
 def next_event_offsets(connection: Connection, cluster_id: str) -> dict[int, int]:

@@ -1,0 +1,87 @@
+"""Rows of `cluster` and `broker`, and what a look at all settings stores. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from backend.control.gateway.configs import CLUSTER_DEFAULT
+from backend.control.observer.facts import BrokerFacts, ClusterFacts
+from backend.control.observer.recorder import Settings
+from backend.control.observer.settings_sample import SettingsSample, config_rows
+from backend.store.writes_observer import Resource
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The cluster to observe and how it is called; `kind` is embedded or attached."""
+
+    cluster_id: str
+    name: str
+    kind: str
+    bootstrap_servers: str
+    interval_ms: int
+
+
+def cluster_row(watched: Watched, facts: ClusterFacts) -> Row:
+    """The row of `cluster`; the database keeps the first `first_seen_ms` it was given."""
+    return {
+        "cluster_id": watched.cluster_id,
+        "name": watched.name,
+        "kind": watched.kind,
+        "bootstrap_servers": watched.bootstrap_servers,
+        "controller_id": facts.controller_id,
+        "features": dict(facts.features),
+        "first_seen_ms": facts.at_ms,
+        "seen_ms": facts.at_ms,
+        "sample_interval_ms": watched.interval_ms,
+    }
+
+
+def broker_row(cluster_id: str, broker: BrokerFacts, at_ms: int, seen_ms: int) -> Row:
+    """The row of `broker`; `seen_ms` is when it last answered."""
+    return {
+        "cluster_id": cluster_id,
+        "broker_id": broker.view.broker_id,
+        "host": broker.view.address.host,
+        "port": broker.view.address.port,
+        "rack": broker.view.rack,
+        "epoch": None,  # no admin API tells it
+        "fenced": broker.view.fenced,
+        "reachable": broker.reachable,
+        "error": broker.error,
+        "log_dirs": _log_dirs(broker),
+        "seen_ms": seen_ms,
+        "sampled_ms": at_ms,
+    }
+
+
+def _log_dirs(broker: BrokerFacts) -> list[Row] | None:
+    if broker.log_dirs is None:
+        return None
+    return [
+        {
+            "path": directory.path,
+            "total_bytes": directory.total_bytes,
+            "usable_bytes": directory.usable_bytes,
+            "error": directory.error.name if directory.error else None,
+        }
+        for directory in broker.log_dirs
+    ]
+
+
+def settings_of(cluster_id: str, sample: SettingsSample, facts: ClusterFacts, at_ms: int) -> Settings:
+    """Rows by resource. A resource that exists and did not answer keeps what is stored of it."""
+    rows: dict[Resource, list[Row]] = {}
+    for row in config_rows(cluster_id, sample, at_ms):
+        rows.setdefault((row["resource_type"], row["resource"]), []).append(row)
+    known: set[Resource] = {("broker", str(broker_id)) for broker_id in facts.brokers}
+    known |= {("topic", topic.topic) for topic in facts.topics}
+    known.add(("broker", CLUSTER_DEFAULT))
+    kept: Mapping[Resource, list[Row]] = {resource: found for resource, found in rows.items() if resource in known}
+    if sample.cluster_default is not None and not sample.cluster_default:
+        known.discard(("broker", CLUSTER_DEFAULT))  # nothing is set for all brokers: no rows
+    return Settings(at_ms, kept, frozenset(known))

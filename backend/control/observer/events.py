@@ -1,0 +1,192 @@
+"""Follows `__ebbline_events`, where an embedded engine tells its state changes exactly, into the database.
+
+Polling would miss a bootstrap of 0.3 s; the events do not. The topic is absent on any other cluster: then phases are
+concluded from samples. The next offset to read is the one after the newest stored row, so a restart repeats nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict
+from typing import Any, Final
+
+from backend.control.database import Database, DatabaseAway
+from backend.control.gateway.client import Gateway, sentence
+from backend.control.gateway.errors import GatewayError
+from backend.control.gateway.metadata import PartitionView
+from backend.control.gateway.offsets import CONSUMER, Sentinel, list_offsets
+from backend.control.gateway.pool import Lane
+from backend.control.gateway.records import fetch_records
+from backend.control.observer.phases import ExactPhase
+from backend.protocol import events
+from backend.protocol.batch import Record
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+from backend.store.engine import writing
+from backend.store.queries.observer import newest_phases, next_event_offsets
+from backend.store.writes import append_engine_events, data_changed
+from backend.tiering.ids import TopicPartition, uuid_text
+from backend.tiering.phases import FollowerPhase
+
+TOPIC: Final = "__ebbline_events"
+RETRY_S: Final = 1.0
+# A phase told longer ago than the topic keeps its records (24 h) is no longer proof of anything.
+PHASE_AGE_MS_MAX: Final = 24 * 3_600_000
+Row = dict[str, Any]
+PhaseKey = tuple[str, int, int]
+"""(topic id text, partition, broker id)."""
+_log = logging.getLogger(__name__)
+
+
+class EventFollower:
+    """Reads the topic when there is one. Belongs to one event loop."""
+
+    def __init__(self, gateway: Gateway, database: Database, cluster_id: str, now_ms: Callable[[], int]) -> None:
+        self._gateway = gateway
+        self._database = database
+        self._cluster_id = cluster_id
+        self._now_ms = now_ms
+        self._partitions: tuple[PartitionView, ...] = ()
+        self._changed = asyncio.Event()
+        self._next: dict[int, int] = {}
+        self.phases: dict[PhaseKey, ExactPhase] = {}
+        self.events_read = 0
+        self.unreadable = 0
+
+    def follow(self, partitions: Iterable[PartitionView]) -> None:
+        """Where the topic is now, as Metadata says; none: the cluster tells nothing."""
+        found = tuple(partitions)
+        if found != self._partitions:
+            self._partitions = found
+            self._changed.set()
+
+    def forget_others(self, keys: Collection[PhaseKey]) -> None:
+        """Drops phases of replicas that are no longer assigned: the memory follows the cluster's size."""
+        known = set(keys)
+        self.phases = {key: phase for key, phase in self.phases.items() if key in known}
+
+    async def run(self) -> None:
+        """Follows until it is cancelled."""
+        await self._load()
+        while True:
+            if not self._partitions:
+                await self._changed.wait()
+            self._changed.clear()
+            try:
+                await asyncio.gather(
+                    *(self._follow(leader, own) for leader, own in _by_leader(self._partitions).items())
+                )
+            except (GatewayError, KafkaError, DatabaseAway) as error:
+                _log.info(
+                    "Events of %s wait: %s", TOPIC, sentence(error) if not isinstance(error, DatabaseAway) else error
+                )
+                await asyncio.sleep(RETRY_S)
+
+    async def _load(self) -> None:
+        since_ms = self._now_ms() - PHASE_AGE_MS_MAX
+        while True:
+            try:
+                self._next = await self._database.read(lambda c: next_event_offsets(c, self._cluster_id))
+                stored = await self._database.read(lambda c: newest_phases(c, self._cluster_id, since_ms))
+                break
+            except DatabaseAway as error:
+                _log.info("Events of %s wait: %s", TOPIC, error)
+                await asyncio.sleep(RETRY_S)
+        for event in stored:
+            self._take_phase((event.topic_id, event.partition, event.broker_id), event.body)
+
+    async def _follow(self, leader: int, partitions: list[PartitionView]) -> None:
+        """One fetch from one leader; -1 (no leader) waits a moment for the next round's metadata."""
+        if leader < 0:
+            await asyncio.sleep(RETRY_S)
+            return
+        new = [p.topic_partition for p in partitions if p.partition not in self._next]
+        if new:
+            await self._start_at_beginning(leader, new)
+        offsets = {p.topic_partition: self._next[p.partition] for p in partitions if p.partition in self._next}
+        if not offsets:
+            await asyncio.sleep(RETRY_S)
+            return
+        found = await fetch_records(self._gateway, leader, partitions[0].topic_id, offsets)
+        for tp, fetched in found.items():
+            if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                del self._next[tp.partition]
+            elif fetched.error is not ErrorCode.NONE and fetched.error is not ErrorCode.CORRUPT_MESSAGE:
+                raise KafkaError(fetched.error, f"{tp} cannot be read from broker {leader}")
+            elif fetched.next_offset > offsets[tp]:
+                await self._store(tp.partition, fetched.records)
+                self._next[tp.partition] = fetched.next_offset
+
+    async def _start_at_beginning(self, leader: int, partitions: list[TopicPartition]) -> None:
+        answers = await list_offsets(
+            self._gateway, leader, Sentinel.EARLIEST, partitions, replica_id=CONSUMER, lane=Lane.EVENTS
+        )
+        for tp, answer in answers.items():
+            if answer.error is ErrorCode.NONE:
+                self._next[tp.partition] = answer.offset
+
+    async def _store(self, partition: int, records: Iterable[Record]) -> None:
+        rows = [row for record in records if (row := self._row(partition, record)) is not None]
+        if not rows:
+            return
+
+        def job() -> None:
+            with writing(self._database.engine) as connection:
+                append_engine_events(connection, rows)
+                data_changed(connection, self._cluster_id, "observer")
+
+        await self._database.observe(job)
+        self.events_read += len(rows)
+        for row in rows:
+            if row["type"] == "phase":
+                self._take_phase((row["topic_id"], row["partition"], row["broker_id"]), row["body"])
+
+    def _row(self, partition: int, record: Record) -> Row | None:
+        try:
+            event = events.decode(record.value)
+        except DecodeError as error:
+            self.unreadable += 1
+            _log.warning("%s-%d offset %d is passed over: %s", TOPIC, partition, record.offset, error)
+            return None
+        return {
+            "cluster_id": self._cluster_id,
+            "source_partition": partition,
+            "source_offset": record.offset,
+            "type": event.type,
+            "broker_id": event.broker,
+            "at_ms": event.at_ms,
+            "topic": event.topic,
+            "topic_id": uuid_text(event.topic_id),
+            "partition": event.partition,
+            "body": event_body(event),
+        }
+
+    def _take_phase(self, key: PhaseKey, body: dict[str, Any]) -> None:
+        phase = exact_phase(body)
+        if phase is not None:
+            self.phases[key] = phase
+
+
+def event_body(event: events.EbblineEvent) -> dict[str, Any]:
+    """The fields of an event's type, as JSON values."""
+    common = {"broker", "at_ms", "topic", "topic_id", "partition"}
+    fields = {name: value for name, value in asdict(event).items() if name not in common}
+    return {name: uuid_text(value) if isinstance(value, bytes) else value for name, value in fields.items()}
+
+
+def exact_phase(body: dict[str, Any]) -> ExactPhase | None:
+    """The phase that a phase event tells; None for one that this version does not know."""
+    try:
+        phase = FollowerPhase(body["phase"])
+    except (KeyError, ValueError):
+        return None
+    known = {name: body[name] for name in ("target_offset", "attempts") if body.get(name)}
+    return ExactPhase(phase, int(body.get("since_ms") or 0), known | dict(body.get("evidence") or {}))
+
+
+def _by_leader(partitions: Iterable[PartitionView]) -> dict[int, list[PartitionView]]:
+    found: dict[int, list[PartitionView]] = {}
+    for partition in partitions:
+        found.setdefault(partition.leader, []).append(partition)
+    return found

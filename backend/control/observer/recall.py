@@ -1,0 +1,70 @@
+"""What the observer goes on from after a restart: its last rows, so that ages and phases do not start over."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import Connection
+
+from backend.control.observer.facts import Ledger, RemoteFacts
+from backend.control.observer.phases import Memory
+from backend.control.observer.rounds import Context, ReplicaKey
+from backend.store.queries import observer as stored
+from backend.store.queries import partitions as pages
+from backend.store.samples import PartitionSample, ReplicaSample
+from backend.tiering.phases import FollowerPhase
+
+
+def recall(connection: Connection, cluster_id: str, stall_ms: int) -> Context:
+    """The context of the first round."""
+    partitions = [_sample(PartitionSample, row) for row in pages.partitions(connection, cluster_id, tiered_only=False)]
+    rows = pages.replicas(connection, cluster_id)
+    memories: dict[ReplicaKey, Memory] = {
+        (row.topic, row.partition, row.broker_id): Memory(
+            phase=FollowerPhase(row.phase) if row.phase in set(FollowerPhase) else None,
+            since_ms=row.phase_since_ms or row.sampled_ms,
+            log_end=row.log_end_offset,
+            moved_ms=row.changed_ms,
+        )
+        for row in rows
+        if row.role == "follower"
+    }
+    return Context(
+        memories=memories,
+        stall_ms=stall_ms,
+        last_partitions={(p.topic, p.partition): p for p in partitions},
+        last_replicas={(r.topic, r.partition, r.broker_id): r for r in (_sample(ReplicaSample, row) for row in rows)},
+    )
+
+
+def _sample(kind: type[Any], row: Any) -> Any:
+    """A stored row as a sample of the time it was taken."""
+    values = {field.name: getattr(row, field.name) for field in fields(kind) if field.name != "answered_ms"}
+    frozen = {name: _frozen(value) if name != "evidence" else value for name, value in values.items()}
+    return kind(**frozen, answered_ms=row.sampled_ms)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
+
+
+def read_ledger(connection: Connection, cluster_id: str, at_ms: int) -> Ledger:
+    """What the pipeline has stored of the remote tier."""
+    work = stored.open_work(connection, cluster_id)
+    return Ledger(
+        partitions={
+            (row.topic_id, row.partition): RemoteFacts(
+                row.finished_bytes, row.finished_segments, row.highest_copied_offset
+            )
+            for row in stored.remote_partitions(connection, cluster_id)
+        },
+        open_copies=work.copies,
+        oldest_open_copy_ms=_age(work.oldest_copy_ms, at_ms),
+        open_deletes=work.deletes,
+        oldest_open_delete_ms=_age(work.oldest_delete_ms, at_ms),
+    )
+
+
+def _age(began_ms: int | None, at_ms: int) -> int | None:
+    return None if began_ms is None else max(0, at_ms - began_ms)
