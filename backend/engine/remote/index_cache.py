@@ -38,8 +38,6 @@ MEMORY_BYTES_MAX: Final = 64 << 20
 
 _log = logging.getLogger(__name__)
 
-_Fetching = tasks.Task[list[RemoteIndexes | BaseException]]
-
 
 @dataclass(slots=True)
 class _Entry:
@@ -64,7 +62,7 @@ class RemoteIndexCache:
         self._ttl_ms = ttl_ms
         # Least recently used first.
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self._fetching: dict[bytes, _Fetching] = {}
+        self._fetching: dict[bytes, tasks.Task[RemoteIndexes]] = {}
         self._loaded_bytes = 0
         self._size_bytes = 0
 
@@ -124,16 +122,11 @@ class RemoteIndexCache:
         running = self._fetching.get(segment_id)
         if running is None:
             # Several readers of one segment share the work, and it goes on when one of them gives up.
-            running = tasks.spawn(
-                tasks.gather_settled([self._fetch(metadata)]), name=f"indexes of {uuid_text(segment_id)}"
-            )
+            running = tasks.start(self._fetch(metadata), name=f"indexes of {uuid_text(segment_id)}")
             self._fetching[segment_id] = running
             running.add_done_callback(lambda _: self._fetching.pop(segment_id))
-        await _ended(running)
-        [indexes] = running.result()
-        if isinstance(indexes, BaseException):
-            raise indexes
-        return indexes
+        await tasks.first([running])
+        return running.result()
 
     async def _fetch(self, metadata: SegmentMetadata) -> RemoteIndexes:
         indexes = await self._ports.workers.run(lambda: self._read(metadata))
@@ -230,13 +223,6 @@ class RemoteIndexCache:
 
     def _now_ms(self) -> float:
         return self._ports.clock.monotonic_ms()
-
-
-async def _ended(task: _Fetching) -> None:
-    """Waits for a task; cancelling the caller leaves it running."""
-    done = tasks.Event()
-    task.add_done_callback(lambda _: done.set())
-    await done.wait()
 
 
 def _stem(start_offset: int, segment_id: bytes) -> str:

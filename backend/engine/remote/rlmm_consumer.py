@@ -59,7 +59,7 @@ class MetadataConsumer:
         self._positions: dict[int, int] = {}
         self._waiting: dict[int, list[tuple[int, tasks.Future[None]]]] = {}
         self._changed = tasks.Event()
-        self._fetching: tasks.Task[list[Sequence[FetchedPartition] | BaseException]] | None = None
+        self._fetching: tasks.Task[Sequence[FetchedPartition]] | None = None
         self._closing = False
         self.records_skipped = 0
         """Records without a value or that no version of the format explains."""
@@ -163,13 +163,10 @@ class MetadataConsumer:
 
     async def _fetch(self, max_wait_ms: int) -> Iterable[FetchedPartition]:
         request = self._topic.fetch(dict(self._positions), max_wait_ms=max_wait_ms)
-        fetching = tasks.spawn(tasks.gather_settled([request]), name=f"fetch of {METADATA_TOPIC}")
+        fetching = tasks.start(request, name=f"fetch of {METADATA_TOPIC}")
         self._fetching = fetching
         try:
-            [fetched] = await fetching
-            if isinstance(fetched, BaseException):
-                raise fetched
-            return fetched
+            return await fetching
         except tasks.Cancelled:
             if self._closing or not fetching.cancelled():
                 raise
@@ -254,8 +251,7 @@ class MetadataConsumer:
                     topic_id=partition.topic_id,
                     partition=partition.partition,
                     metadata_partition=target,
-                    metadata_offset=position,
-                    segments=hosted.cache.count,
+                    next_offset=position,
                 )
         waiting = self._waiting.get(target)
         if not waiting:

@@ -1,0 +1,116 @@
+"""What the remote log manager counts, under Kafka's names (`RemoteStorageMetrics`, `BrokerTopicMetrics`).
+
+Meters of a topic appear with its first event, gauges with its first partition. Written on the loop's thread, read by
+the scraping one: integers and copies of dicts only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+from backend.engine.metrics import BrokerMetrics
+from backend.tiering.ids import TopicIdPartition
+
+PREFIX: Final = "kafka_server_brokertopicmetrics_"
+# Topics whose meters are kept apart; the rest counts in the totals only. About 200 bytes each.
+TOPICS_MAX: Final = 5000
+
+_DOCS: Final = {
+    "remotefetchbytes": "bytes returned by reads of the remote tier",
+    "remotefetchrequests": "reads of the remote tier",
+    "remotefetcherrors": "reads of the remote tier that failed",
+    "remotecopybytes": "log bytes copied to the remote tier",
+    "remotecopyrequests": "attempts to copy a segment",
+    "remotecopyerrors": "copies that failed for good",
+    "remotedeleterequests": "attempts to delete a remote segment",
+    "remotedeleteerrors": "deletions that failed for good",
+    "buildremotelogauxstaterequests": "followers' attempts to rebuild their state from the remote tier",
+    "buildremotelogauxstateerrors": "of these, those that failed",
+}
+
+
+@dataclass(slots=True)
+class TierMeters:
+    """Counts of one topic, or of all."""
+
+    remotefetchbytes: int = 0
+    remotefetchrequests: int = 0
+    remotefetcherrors: int = 0
+    remotecopybytes: int = 0
+    remotecopyrequests: int = 0
+    remotecopyerrors: int = 0
+    remotedeleterequests: int = 0
+    remotedeleteerrors: int = 0
+    buildremotelogauxstaterequests: int = 0
+    buildremotelogauxstateerrors: int = 0
+
+
+@dataclass(slots=True)
+class TierGauges:
+    """State of one led partition after its last run; a topic shows the sum."""
+
+    remotecopylagbytes: int = 0
+    remotecopylagsegments: int = 0
+    remotedeletelagbytes: int = 0
+    remotedeletelagsegments: int = 0
+    remotelogsizebytes: int = 0
+    remotelogmetadatacount: int = 0
+    remotelogsizecomputationtime: int = 0
+
+
+METERS: Final = tuple(one.name for one in fields(TierMeters))
+GAUGES: Final = tuple(one.name for one in fields(TierGauges))
+
+
+@dataclass(slots=True)
+class RemoteMeters:
+    """All of one broker."""
+
+    all_topics: TierMeters = field(default_factory=TierMeters)
+    topics: dict[str, TierMeters] = field(default_factory=dict)
+    partitions: dict[TopicIdPartition, TierGauges] = field(default_factory=dict)
+
+    def mark(self, topic: str, meter: str, count: int = 1) -> None:
+        """Adds to a topic's meter and to the total."""
+        own = self.topics.get(topic)
+        if own is None and len(self.topics) < TOPICS_MAX:
+            own = self.topics[topic] = TierMeters()
+        for meters in (self.all_topics, own):
+            if meters is not None:
+                setattr(meters, meter, getattr(meters, meter) + count)
+
+    def gauges(self, partition: TopicIdPartition) -> TierGauges:
+        """The gauges of a led partition."""
+        found = self.partitions.get(partition)
+        if found is None:
+            found = self.partitions[partition] = TierGauges()
+        return found
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        """This broker does not lead the partition any more."""
+        self.partitions.pop(partition, None)
+
+    def register(self, metrics: BrokerMetrics) -> None:
+        """Makes the values part of the broker's metrics."""
+        for name in METERS:
+            metrics.add_counter(PREFIX + name, _DOCS[name], self._reader(self._meter_readings, name))
+        for name in GAUGES:
+            metrics.add_gauge(PREFIX + name, f"sum of {name} over led partitions", self._reader(self._sums, name))
+
+    @staticmethod
+    def _reader(
+        read: Callable[[str], list[tuple[Mapping[str, str], float]]], name: str
+    ) -> Callable[[], list[tuple[Mapping[str, str], float]]]:
+        return lambda: read(name)
+
+    def _meter_readings(self, name: str) -> list[tuple[Mapping[str, str], float]]:
+        per_topic = [({"topic": topic}, getattr(meters, name)) for topic, meters in self.topics.copy().items()]
+        return [({"topic": ""}, getattr(self.all_topics, name)), *per_topic]
+
+    def _sums(self, name: str) -> list[tuple[Mapping[str, str], float]]:
+        sums: dict[str, float] = {}
+        for partition, gauges in self.partitions.copy().items():
+            sums[partition.topic] = sums.get(partition.topic, 0.0) + getattr(gauges, name)
+        return [({"topic": ""}, sum(sums.values())), *(({"topic": topic}, value) for topic, value in sums.items())]

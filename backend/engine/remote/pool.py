@@ -1,0 +1,67 @@
+"""So many at once and no more: the pools of the remote log manager, whose sizes are dynamic settings."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from backend.engine.ports import tasks
+
+T = TypeVar("T")
+
+
+class PoolFull(Exception):
+    """Too much waits already."""
+
+
+class Pool:
+    """Runs work in order of arrival, `size()` pieces at once; at most `pending_max` (None: any number) wait."""
+
+    def __init__(self, size: Callable[[], int], *, pending_max: int | None = None) -> None:
+        self._size = size
+        self._pending_max = pending_max
+        self._waiting: deque[tasks.Future[None]] = deque()
+        self.running = 0
+
+    @property
+    def pending(self) -> int:
+        """Pieces of work that wait."""
+        return len(self._waiting)
+
+    @property
+    def idle_fraction(self) -> float:
+        """Part of the pool that has nothing to do."""
+        return max(0.0, 1.0 - self.running / self._size())
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work()`. PoolFull at once when too much waits."""
+        if self.running >= self._size() or self._waiting:
+            if self._pending_max is not None and len(self._waiting) >= self._pending_max:
+                raise PoolFull(f"{len(self._waiting)} pieces of work wait already")
+            turn: tasks.Future[None] = tasks.future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except tasks.Cancelled:
+                if turn.done() and not turn.cancelled():
+                    # Our turn came together with the cancellation: pass it on.
+                    self.running -= 1
+                    self._next()
+                elif turn in self._waiting:
+                    self._waiting.remove(turn)
+                raise
+        else:
+            self.running += 1
+        try:
+            return await work()
+        finally:
+            self.running -= 1
+            self._next()
+
+    def _next(self) -> None:
+        while self._waiting and self.running < self._size():
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self.running += 1
+                turn.set_result(None)

@@ -1,0 +1,212 @@
+"""Copying a led partition's sealed segments to the remote tier, oldest first (KIP-405; `RLMCopyTask`).
+
+One :class:`CopyTask` per led partition; ``rlm`` calls :meth:`CopyTask.run` over and over. Order within a segment:
+STARTED is on the metadata topic before the first byte goes out, FINISHED only after the last, and only then does the
+highest remote offset rise, which is what lets local retention drop the segment.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from backend.engine.log.checkpoints import encode_epochs
+from backend.engine.log.segment import LogSegment
+from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.remote.discovery import find_highest_remote, find_log_start
+from backend.engine.remote.rlm_delete import delete_segment
+from backend.engine.remote.rsm import LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
+from backend.engine.remote.tier import PartitionView, Tier
+from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.tiering.ids import uuid_text
+from backend.tiering.segment_state import SegmentState
+
+ALL_EPOCHS: Final = -1
+
+_log = logging.getLogger(__name__)
+
+
+class CustomMetadataTooLarge(RemoteStorageError):
+    """The storage returned more custom metadata than a record may carry; copying stops until something changes."""
+
+
+class CopyTask:
+    """Copies one partition while this broker leads it."""
+
+    def __init__(self, view: PartitionView, tier: Tier) -> None:
+        self.partition = view.topic_id_partition
+        self._view = view
+        self._tier = tier
+        self._log_dir = ""
+        self._log_start_found = False
+        # Last offset known to be copied; None until it has been looked up.
+        self._copied: int | None = None
+        self.cancelled = False
+
+    async def run(self) -> None:
+        """One pass over what can be copied now. Raises RemoteStorageError or KafkaError when it could not be done."""
+        log = self._view.log
+        if self.cancelled or not log.remote_enabled or not self._tier.metadata.is_ready(self.partition):
+            return
+        if log.config.remote_log_copy_disable:
+            self.clear_lag()
+            return
+        try:
+            self._discover(log)
+            for segment, next_base in self._candidates(log):
+                if self.cancelled:
+                    return
+                await self._copy(log, segment, next_base)
+        finally:
+            self.update_lag()
+
+    def _discover(self, log: UnifiedLog) -> None:
+        metadata, epochs = self._tier.metadata, log.leader_epochs.entries
+        if log.dir != self._log_dir:
+            # A first run, or the replica moved to another disk.
+            self._log_dir, self._log_start_found, self._copied = log.dir, False, None
+        if not self._log_start_found:
+            start = find_log_start(
+                epochs, lambda epoch: metadata.segments_of(self.partition, epoch), log.local_log_start_offset
+            )
+            log.maybe_increment_log_start_offset(start)
+            self._log_start_found = True
+        if self._copied is None:
+            found = find_highest_remote(
+                epochs, lambda epoch: metadata.highest_offset(self.partition, epoch), log.end_offset_for_epoch
+            )
+            self._copied = found.offset
+            log.update_highest_remote_offset(found.offset)
+            _log.info("%s is copied up to offset %d (epoch %d)", log, found.offset, found.epoch)
+
+    def _candidates(self, log: UnifiedLog) -> list[tuple[LogSegment, int]]:
+        """Segments to copy with the base offset of the one after: everything sealed and stable past what is copied."""
+        copied = -1 if self._copied is None else self._copied
+        stable = log.last_stable_offset
+        if stable <= 0 or copied >= stable:
+            return []
+        from_offset = max(copied + 1, log.log_start_offset)
+        segments = log.segments.from_offset(from_offset)
+        following = [segment.base_offset for segment in segments[1:]]
+        return [(segment, end) for segment, end in zip(segments, following, strict=False) if end <= stable]
+
+    async def _copy(self, log: UnifiedLog, segment: LogSegment, next_base: int) -> None:
+        tier, partition = self._tier, self.partition
+        # A segment without it cannot be restored by a follower; KIP-405 does not copy such segments.
+        if next_base not in log.producer_state.snapshots:
+            raise RemoteStorageError(
+                f"Segment {segment.base_offset} of {partition} has no producer snapshot at {next_base}"
+            )
+        started = SegmentMetadata(
+            topic_id_partition=partition,
+            segment_id=tier.ports.random.uuid(),
+            start_offset=segment.base_offset,
+            end_offset=next_base - 1,
+            broker_id=tier.broker_id,
+            max_timestamp_ms=segment.largest_timestamp,
+            event_timestamp_ms=tier.ports.clock.time_ms(),
+            segment_leader_epochs=log.leader_epochs.entries_in_range(segment.base_offset, next_base),
+            segment_size_bytes=segment.size_bytes,
+            custom_metadata=None,
+            state=SegmentState.COPY_SEGMENT_STARTED,
+            txn_index_empty=segment.txn_index_empty,
+        )
+        data = LogSegmentData(
+            log_path=segment.log_path,
+            offset_index_path=segment.offset_index_path,
+            time_index_path=segment.time_index_path,
+            txn_index_path=None if segment.txn_index_empty else segment.txn_index_path,
+            producer_snapshot_path=log.producer_state.path(next_base),
+            leader_epochs=encode_epochs(log.leader_epochs.entries_in_range(ALL_EPOCHS, next_base)),
+        )
+        tier.copying.add(started.segment_id)
+        try:
+            await self._publish_and_copy(started, data)
+        finally:
+            tier.copying.discard(started.segment_id)
+        self._copied = started.end_offset
+        log.update_highest_remote_offset(started.end_offset)
+
+    async def _publish_and_copy(self, started: SegmentMetadata, data: LogSegmentData) -> None:
+        tier, topic = self._tier, self.partition.topic
+        await tier.metadata.add_segment(started)
+        self._emit(started, "started")
+        tier.meters.mark(topic, "remotecopyrequests")
+        try:
+            custom = await tier.workers.run(lambda: tier.storage.copy_log_segment_data(started, data))
+            limit = tier.config().remote_log_metadata_custom_metadata_max_bytes
+            if custom is not None and len(custom) > limit:
+                raise CustomMetadataTooLarge(
+                    f"Custom metadata of segment {uuid_text(started.segment_id)} of {self.partition} has {len(custom)} "
+                    f"bytes; remote.log.metadata.custom.metadata.max.bytes allows {limit}"
+                )
+        except RetriableRemoteStorageError as error:
+            # The next run copies again under another id; what stands as STARTED is removed by expiration.
+            self._emit(started, "failed", error)
+            raise
+        except RemoteStorageError as error:
+            tier.meters.mark(topic, "remotecopyerrors")
+            self._emit(started, "failed", error)
+            await self._clean_up(started)
+            if isinstance(error, CustomMetadataTooLarge):
+                self.cancelled = True
+            raise
+        await tier.metadata.update_segment(
+            SegmentUpdate(
+                self.partition,
+                started.segment_id,
+                tier.broker_id,
+                tier.ports.clock.time_ms(),
+                custom,
+                SegmentState.COPY_SEGMENT_FINISHED,
+            )
+        )
+        tier.meters.mark(topic, "remotecopybytes", started.segment_size_bytes)
+        self._emit(started, "finished")
+        _log.info(
+            "Copied segment %d-%d of %s (%d bytes) as %s",
+            started.start_offset,
+            started.end_offset,
+            self.partition,
+            started.segment_size_bytes,
+            uuid_text(started.segment_id),
+        )
+
+    async def _clean_up(self, started: SegmentMetadata) -> None:
+        """Takes back a copy that failed for good, so that it does not stay as STARTED."""
+        try:
+            await delete_segment(self._tier, started)
+        except RemoteStorageError as error:
+            _log.warning(
+                "Segment %s of %s could not be removed after its copy failed; expiration will try again: %s",
+                uuid_text(started.segment_id),
+                self.partition,
+                error,
+            )
+
+    def _emit(self, segment: SegmentMetadata, outcome: str, error: Exception | None = None) -> None:
+        self._tier.events.emit(
+            "copy",
+            topic=self.partition.topic,
+            topic_id=self.partition.topic_id,
+            partition=self.partition.partition,
+            segment_id=segment.segment_id,
+            start=segment.start_offset,
+            end=segment.end_offset,
+            bytes=segment.segment_size_bytes,
+            outcome=outcome,
+            error=None if error is None else str(error),
+        )
+
+    def update_lag(self) -> None:
+        """Sets the gauges of what only the local disk holds; the active segment does not count."""
+        log = self._view.log
+        local = log.only_local_segments
+        gauges = self._tier.meters.gauges(self.partition)
+        gauges.remotecopylagbytes = max(0, sum(s.size_bytes for s in local) - log.active_segment.size_bytes)
+        gauges.remotecopylagsegments = max(0, len(local) - 1)
+
+    def clear_lag(self) -> None:
+        """Nothing waits to be copied where copying is off."""
+        gauges = self._tier.meters.gauges(self.partition)
+        gauges.remotecopylagbytes = gauges.remotecopylagsegments = 0

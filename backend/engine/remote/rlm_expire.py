@@ -1,0 +1,200 @@
+"""Which remote segments retention lets go, and their deletion (KIP-405; `RLMExpirationTask`).
+
+:func:`choose_expired` is the decision: from the oldest segment of the leader's own history on, by log start, time and
+size, up to the first that stays. :class:`ExpirationTask` carries it out on a led partition: log start rises before
+the first object goes, so that nobody is promised an offset that is about to vanish.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.remote.discovery import find_highest_remote
+from backend.engine.remote.rlm_delete import delete_segment
+from backend.engine.remote.tier import PartitionView, Tier
+from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.tiering.lineage import EpochEntry, segment_lineage, without_empty_epochs
+from backend.tiering.segment_state import SegmentState
+
+FINISHED = SegmentState.COPY_SEGMENT_FINISHED
+DELETE_STARTED = SegmentState.DELETE_SEGMENT_STARTED
+DELETE_FINISHED = SegmentState.DELETE_SEGMENT_FINISHED
+UNLIMITED = -1
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionView:
+    """What the decision rests on. `epochs` is the leader's whole cache, ascending."""
+
+    epochs: tuple[EpochEntry, ...]
+    log_start: int
+    log_end: int
+    only_local_bytes: int
+    retention_bytes: int
+    retention_ms: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Segments to delete in this order, and where the log starts then (None: it does not move)."""
+
+    segments: tuple[SegmentMetadata, ...]
+    log_start: int | None
+
+
+def choose_expired(
+    view: RetentionView,
+    segments_of: Callable[[int], Sequence[SegmentMetadata]],
+    known: Sequence[SegmentMetadata],
+    copying: frozenset[bytes] = frozenset(),
+) -> Expired:
+    """Decides. `known` is every segment that is not deleted, `segments_of` lists those of an epoch by start offset."""
+    if not known or not view.epochs:
+        return Expired((), None)
+    lineage = without_empty_epochs(view.epochs)
+    surplus_bytes = _surplus_bytes(view, lineage, segments_of, known)
+    cutoff_ms = view.now_ms - view.retention_ms if view.retention_ms > UNLIMITED else -1
+    chosen: dict[bytes, SegmentMetadata] = {}
+    new_start: int | None = None
+    for segment in _in_order(lineage, segments_of):
+        if segment.segment_id in copying:
+            break
+        if segment.segment_id in chosen or segment.state is DELETE_FINISHED:
+            continue
+        if segment.state is DELETE_STARTED or _below_log_start(segment, lineage[0][0], view.log_start):
+            # What an earlier run left half deleted is finished now.
+            chosen[segment.segment_id] = segment
+            continue
+        if not segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, view.log_end).within:
+            continue
+        size_bytes = segment.segment_size_bytes
+        if cutoff_ms >= 0 and segment.max_timestamp_ms < cutoff_ms:
+            surplus_bytes = max(0, surplus_bytes - size_bytes)
+        elif surplus_bytes > 0 and surplus_bytes >= size_bytes:
+            surplus_bytes -= size_bytes
+        else:
+            break
+        chosen[segment.segment_id] = segment
+        new_start = max(new_start or 0, segment.end_offset + 1)
+    for segment in _of_forgotten_epochs(view.epochs[0][0], known):
+        if segment.segment_id not in copying:
+            chosen.setdefault(segment.segment_id, segment)
+    return Expired(tuple(chosen.values()), new_start)
+
+
+def _in_order(
+    lineage: Sequence[EpochEntry], segments_of: Callable[[int], Sequence[SegmentMetadata]]
+) -> Sequence[SegmentMetadata]:
+    return [segment for epoch, _ in lineage for segment in segments_of(epoch)]
+
+
+def _below_log_start(segment: SegmentMetadata, first_epoch: int, log_start: int) -> bool:
+    newest = max(epoch for epoch, _ in segment.segment_leader_epochs)
+    return newest <= first_epoch and segment.end_offset < log_start
+
+
+def _of_forgotten_epochs(earliest_epoch: int, known: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
+    """Segments whose every epoch is older than anything the leader still has: no reader can ask for them."""
+    forgotten = [s for s in known if max(epoch for epoch, _ in s.segment_leader_epochs) < earliest_epoch]
+    return sorted(forgotten, key=lambda segment: segment.start_offset)
+
+
+def _surplus_bytes(
+    view: RetentionView,
+    lineage: Sequence[EpochEntry],
+    segments_of: Callable[[int], Sequence[SegmentMetadata]],
+    known: Sequence[SegmentMetadata],
+) -> int:
+    """How much the partition exceeds `retention.bytes`, local and remote together, each record counted once."""
+    if view.retention_bytes < 0:
+        return 0
+    finished_bytes = sum(segment.segment_size_bytes for segment in known if segment.state is FINISHED)
+    if view.only_local_bytes + finished_bytes <= view.retention_bytes:
+        return 0
+    counted = {
+        segment.segment_id: segment.segment_size_bytes
+        for segment in _in_order(lineage, segments_of)
+        if segment.state is FINISHED
+        and segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, view.log_end).within
+    }
+    return max(0, view.only_local_bytes + sum(counted.values()) - view.retention_bytes)
+
+
+class ExpirationTask:
+    """Applies retention to one partition's remote part while this broker leads it."""
+
+    def __init__(self, view: PartitionView, tier: Tier) -> None:
+        self.partition = view.topic_id_partition
+        self._view = view
+        self._tier = tier
+        self.cancelled = False
+
+    async def run(self) -> None:
+        """One pass. Raises RemoteStorageError or KafkaError when it could not be finished; the next one goes on."""
+        log, tier = self._view.log, self._tier
+        if self.cancelled or not log.remote_enabled or not tier.metadata.is_ready(self.partition):
+            return
+        known = list(tier.metadata.segments(self.partition))
+        self._update_gauges(known)
+        if not known:
+            return
+        if log.highest_remote_offset < 0:
+            # A fresh leader would count what is copied twice: as local and as remote.
+            self._find_highest_remote(log)
+        expired = choose_expired(
+            retention_view(log, tier.ports.clock.time_ms()),
+            lambda epoch: tier.metadata.segments_of(self.partition, epoch),
+            known,
+            frozenset(tier.copying),
+        )
+        if expired.log_start is not None:
+            log.maybe_increment_log_start_offset(expired.log_start)
+        await self._delete(expired.segments)
+
+    def _find_highest_remote(self, log: UnifiedLog) -> None:
+        found = find_highest_remote(
+            log.leader_epochs.entries,
+            lambda epoch: self._tier.metadata.highest_offset(self.partition, epoch),
+            log.end_offset_for_epoch,
+        )
+        log.update_highest_remote_offset(found.offset)
+
+    async def _delete(self, segments: Sequence[SegmentMetadata]) -> None:
+        gauges = self._tier.meters.gauges(self.partition)
+        left = sum(segment.segment_size_bytes for segment in segments)
+        gauges.remotedeletelagbytes, gauges.remotedeletelagsegments = left, len(segments)
+        try:
+            for segment in segments:
+                if self.cancelled:
+                    return
+                await delete_segment(self._tier, segment)
+                gauges.remotedeletelagbytes -= segment.segment_size_bytes
+                gauges.remotedeletelagsegments -= 1
+        finally:
+            if segments:
+                done = len(segments) - gauges.remotedeletelagsegments
+                _log.info("Retention deleted %d of %d remote segments of %s", done, len(segments), self.partition)
+
+    def _update_gauges(self, known: Sequence[SegmentMetadata]) -> None:
+        gauges = self._tier.meters.gauges(self.partition)
+        gauges.remotelogmetadatacount = len(known)
+        gauges.remotelogsizebytes = sum(s.segment_size_bytes for s in known if s.state in (FINISHED, DELETE_STARTED))
+
+
+def retention_view(log: UnifiedLog, now_ms: int) -> RetentionView:
+    """The state of a log as the decision wants it."""
+    return RetentionView(
+        epochs=log.leader_epochs.entries,
+        log_start=log.log_start_offset,
+        log_end=log.log_end_offset,
+        only_local_bytes=sum(segment.size_bytes for segment in log.only_local_segments),
+        retention_bytes=log.config.retention_bytes,
+        retention_ms=log.config.retention_ms,
+        now_ms=now_ms,
+    )

@@ -1,0 +1,52 @@
+"""What the tasks of the remote log manager share, and what they need of a hosted partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from backend.engine.common.event_sink import EventSink
+from backend.engine.config import BrokerConfig
+from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.ports import Ports, Workers
+from backend.engine.remote.index_cache import RemoteIndexCache
+from backend.engine.remote.meters import RemoteMeters
+from backend.engine.remote.rlmm import RemoteLogMetadataManager
+from backend.engine.remote.rsm import RemoteStorageManager
+from backend.tiering.ids import TopicIdPartition
+
+
+class PartitionView(Protocol):
+    """A partition that this broker hosts, as the replica layer has it."""
+
+    @property
+    def topic_id_partition(self) -> TopicIdPartition: ...
+
+    @property
+    def log(self) -> UnifiedLog: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def is_leader(self) -> bool: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Tier:
+    """One broker's remote tier."""
+
+    broker_id: int
+    ports: Ports
+    # Threads for calls to the storage, which may take seconds: not those that write the log.
+    workers: Workers
+    # Settings in force; dynamic ones change between calls.
+    config: Callable[[], BrokerConfig]
+    storage: RemoteStorageManager
+    metadata: RemoteLogMetadataManager
+    indexes: RemoteIndexCache
+    events: EventSink
+    meters: RemoteMeters
+    # Segments this broker is copying now: expiration keeps its hands off them.
+    copying: set[bytes] = field(default_factory=set)
