@@ -102,16 +102,19 @@ class _Loader:
         self.options = options
         self.now_ms = now_ms
         self.remote_enabled = options.remote_system_enabled and is_remote_enabled(topic_id_partition.topic, config)
-        self.producers = ProducerStateManager(disk, log_dir, expiration_ms=options.producer_id_expiration_ms)
+        self.producers = self._new_producers()
         self.recovery_point = options.recovery_point
+
+    def _new_producers(self) -> ProducerStateManager:
+        return ProducerStateManager(self.disk, self.dir, expiration_ms=self.options.producer_id_expiration_ms)
 
     def load(self) -> UnifiedLog:
         self.disk.make_dirs(self.dir)
         names = self._tidy(self.disk.list_dir(self.dir))
         epochs = self._load_epochs()
         segments = self._open_segments(names)
-        self.producers.load_stored(names)
         self._recover(segments, epochs)
+        self.producers.load_stored(self.disk.list_dir(self.dir))
         log_start = self.options.log_start_offset
         if segments and segments.active.next_offset < log_start:
             _log.warning("Partition %s: the log ends at %d, below its start %d, and starts afresh there",
@@ -222,11 +225,19 @@ class _Loader:
         return True
 
     def _scan(self, segment: LogSegment, segments: LogSegments, epochs: LeaderEpochCache) -> Damage | None:
-        size_bytes = self.disk.size(segment.log_path)
-        before = LogSegments([s for s in segments if s.base_offset < segment.base_offset])
-        start = min(self.options.log_start_offset, segment.base_offset)
-        rebuild_producer_state(self.producers, before, segment.base_offset, start, now_ms=self.now_ms)
-        return recover_segment(segment, self.producers, epochs, self.config, size_bytes)
+        """Recovers one segment and stores the producer snapshot at its end, which the next segment starts from."""
+        base = segment.base_offset
+        producers = self._new_producers()
+        producers.load_stored([n for n in self.disk.list_dir(self.dir) if (base_offset_of(n) or 0) <= base])
+        before = LogSegments([s for s in segments if s.base_offset < base])
+        start = min(self.options.log_start_offset, base)
+        rebuild_producer_state(producers, before, base, start, now_ms=self.now_ms)
+        damage = recover_segment(segment, producers, epochs, self.config, self.disk.size(segment.log_path))
+        following = segments.starting_at_or_after(base + 1)
+        if damage is None and following:
+            producers.map_end_offset = following[0].base_offset
+            producers.take_snapshot()
+        return damage
 
     def _handle(self, damage: Damage, segment: LogSegment, segments: LogSegments) -> None:
         """Truncates at the damage, or raises when that would drop records known to be durable."""

@@ -157,7 +157,7 @@ class ProducerStateManager:
         return min(min(self._ongoing, default=1 << 63), min(self._unreplicated, default=1 << 63))
 
     def stable_offset_after(self, completed: CompletedTxn) -> int:
-        """The last stable offset right after a transaction ends: the start of the next open one, else past its marker."""
+        """The last stable offset right after a transaction ends: the start of the next, else past its marker."""
         others = [first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id]
         return min(others) if others else completed.last_offset + 1
 
