@@ -124,10 +124,11 @@ def parse_header(buffer: Any, position: int = 0) -> BatchHeader:
     """
     if len(buffer) - position < HEADER_BYTES:
         raise DecodeError(f"a batch header has {HEADER_BYTES} bytes and {max(0, len(buffer) - position)} are left")
-    base_offset, length, *rest = _HEADER.unpack_from(buffer, position)
+    fields = _HEADER.unpack_from(buffer, position)
+    length = fields[1]
     if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
         raise DecodeError(f"the batch at byte {position} claims a length of {length}, less than its header")
-    return BatchHeader(base_offset, length + LOG_OVERHEAD_BYTES, *rest)
+    return tuple.__new__(BatchHeader, (fields[0], length + LOG_OVERHEAD_BYTES, *fields[2:]))
 
 
 def iter_batches(buffer: Any, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -4,17 +4,17 @@ A record is: length, attributes, timestamp delta, offset delta, key, value, head
 varints, and a length of -1 stands for null.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from textwrap import indent
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from backend.protocol.errors import DecodeError
 from backend.protocol.varint import decode_varlong, encode_varint
 
 Header = tuple[str, bytes | None]
 
-# Zig-zag varints of one byte: what most deltas and lengths are.
-_SINGLE: Final = {value: encode_varint(value) for value in range(-64, 64)}
-_SIGNED: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
+# Varints of what most deltas and lengths are.
+_READY: Final = {value: encode_varint(value) for value in range(-64, 1024)}
 # Length, attributes, two deltas, two lengths and the header count take a byte each at least.
 RECORD_BYTES_MIN: Final = 7
 
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 def _varint(value: int) -> bytes:
-    return _SINGLE.get(value) or encode_varint(value)
+    return _READY.get(value) or encode_varint(value)
 
 
 def _field(data: bytes | bytearray | memoryview | None) -> tuple[bytes, Any]:
@@ -48,14 +48,15 @@ def _field(data: bytes | bytearray | memoryview | None) -> tuple[bytes, Any]:
 
 def encode_record(record: RecordData, timestamp_delta_ms: int, offset_delta: int) -> bytes:
     """The bytes of one record, its length included."""
-    parts: list[Any] = [b"\x00", _varint(timestamp_delta_ms), _varint(offset_delta)]
-    parts += _field(record.key)
-    parts += _field(record.value)
-    parts.append(_varint(len(record.headers)))
-    for name, value in record.headers:
-        data = name.encode()
-        parts += (_varint(len(data)), data)
-        parts += _field(value)
+    _, key, value, headers = record
+    parts: tuple[Any, ...] = (b"\x00", _varint(timestamp_delta_ms), _varint(offset_delta), *_field(key), *_field(value))
+    if headers:
+        parts += (_varint(len(headers)),)
+        for name, content in headers:
+            data = name.encode()
+            parts += (_varint(len(data)), data, *_field(content))
+    else:
+        parts += (b"\x00",)
     body = b"".join(parts)
     return _varint(len(body)) + body
 
@@ -82,6 +83,80 @@ def _headers(data: bytes, position: int, end: int, count: int, index: int) -> tu
     return tuple(headers), position
 
 
+# The loop that reads records is the cost of reading a topic. A varint is therefore read in place, by these lines, and
+# has one or two bytes nearly always: the table covers them.
+_READ_VARINT: Final = """
+byte = data[position]
+if byte < 128:
+    {name} = signed[byte]
+    position += 1
+elif data[position + 1] < 128:
+    {name} = signed[byte & 127 | data[position + 1] << 7]
+    position += 2
+else:
+    {name}, position = decode_varlong(data, position)
+"""
+_READ_BYTES: Final = """
+{size}
+{name} = None
+if size >= 0:
+    {name} = data[position : position + size]
+    position += size
+elif size != -1:
+    broken(index, f"has a {name} of {{size}} bytes")
+if position >= end:
+    broken(index, f"has a {name} that ends {{position - end}} bytes behind it")
+"""
+_LOOP: Final = """
+def read(data, count, base_offset, base_timestamp, log_append_time):
+    position, total = 0, len(data)
+    for index in range(count):
+        {size}
+        end = position + size
+        if size < smallest or end > total:
+            broken(index, f"claims {{size}} bytes and {{total - position}} are left")
+        position += 1
+        {delta_ms}
+        {offset_delta}
+        {key}
+        {value}
+        found = ()
+        if data[position]:
+            {header_count}
+            found, position = headers(data, position, end, header_count, index)
+        else:
+            position += 1
+        if position != end:
+            broken(index, f"ends {{end - position}} bytes before its length says")
+        timestamp = base_timestamp + delta_ms if log_append_time is None else log_append_time
+        yield new(Record, (base_offset + offset_delta, timestamp, key, value, found))
+    if position != total:
+        raise DecodeError(f"{{total - position}} bytes follow the last of {{count}} records of a batch")
+"""
+
+
+def _make_reader() -> Callable[[bytes, int, int, int, int | None], Iterator[Record]]:
+    varints = {name: _READ_VARINT.format(name=name) for name in ("size", "delta_ms", "offset_delta", "header_count")}
+    fields = {name: _READ_BYTES.format(name=name, size=varints["size"]) for name in ("key", "value")}
+    margin = {name: " " * 12 if name == "header_count" else " " * 8 for name in (*varints, *fields)}
+    parts = {name: indent(text, margin[name]).lstrip() for name, text in {**varints, **fields}.items()}
+    namespace: dict[str, Any] = {
+        "signed": tuple((value >> 1) ^ -(value & 1) for value in range(1 << 14)),
+        "smallest": RECORD_BYTES_MIN - 1,
+        "decode_varlong": decode_varlong,
+        "headers": _headers,
+        "broken": _broken,
+        "new": tuple.__new__,
+        "Record": Record,
+        "DecodeError": DecodeError,
+    }
+    exec(compile(_LOOP.format(**parts), "<read records>", "exec"), namespace)
+    return cast(Callable[[bytes, int, int, int, int | None], Iterator[Record]], namespace["read"])
+
+
+_read: Final = _make_reader()
+
+
 def decode_records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
 ) -> Iterator[Record]:
@@ -90,68 +165,9 @@ def decode_records(
     `log_append_time` replaces every timestamp when it is given. Raises DecodeError when `data` is not exactly `count`
     well-formed records.
     """
-    position, total, signed, new = 0, len(data), _SIGNED, tuple.__new__
-    if count < 0 or count * RECORD_BYTES_MIN > total:
-        raise DecodeError(f"a batch claims {count} records in {total} bytes")
-    index = 0
+    if count < 0 or count * RECORD_BYTES_MIN > len(data):
+        raise DecodeError(f"a batch claims {count} records in {len(data)} bytes")
     try:
-        for index in range(count):
-            # Each varint is read in place when it has one byte: this loop is the cost of reading a topic.
-            byte = data[position]
-            if byte < 128:
-                size, position = signed[byte], position + 1
-            else:
-                size, position = decode_varlong(data, position)
-            end = position + size
-            if size < RECORD_BYTES_MIN - 1 or end > total:
-                _broken(index, f"claims {size} bytes and {total - position} are left")
-            byte = data[position + 1]
-            if byte < 128:
-                delta_ms, position = signed[byte], position + 2
-            else:
-                delta_ms, position = decode_varlong(data, position + 1)
-            byte = data[position]
-            if byte < 128:
-                offset_delta, position = signed[byte], position + 1
-            else:
-                offset_delta, position = decode_varlong(data, position)
-            byte = data[position]
-            if byte < 128:
-                size, position = signed[byte], position + 1
-            else:
-                size, position = decode_varlong(data, position)
-            key = None
-            if size >= 0:
-                key = data[position : position + size]
-                position += size
-            elif size != -1:
-                _broken(index, f"has a key of {size} bytes")
-            if position >= end:
-                _broken(index, f"has a key that ends {position - end} bytes behind it")
-            byte = data[position]
-            if byte < 128:
-                size, position = signed[byte], position + 1
-            else:
-                size, position = decode_varlong(data, position)
-            value = None
-            if size >= 0:
-                value = data[position : position + size]
-                position += size
-            elif size != -1:
-                _broken(index, f"has a value of {size} bytes")
-            if position >= end:
-                _broken(index, f"has a value that ends {position - end} bytes behind it")
-            headers: tuple[Header, ...] = ()
-            if data[position]:
-                header_count, position = decode_varlong(data, position)
-                headers, position = _headers(data, position, end, header_count, index)
-            else:
-                position += 1
-            if position != end:
-                _broken(index, f"ends {end - position} bytes before its length says")
-            timestamp = base_timestamp + delta_ms if log_append_time is None else log_append_time
-            yield new(Record, (base_offset + offset_delta, timestamp, key, value, headers))
+        yield from _read(data, count, base_offset, base_timestamp, log_append_time)
     except IndexError as error:
-        raise DecodeError(f"record {index} of the batch is cut off") from error
-    if position != total:
-        raise DecodeError(f"{total - position} bytes follow the last of {count} records of a batch")
+        raise DecodeError(f"the records of a batch of {count} are cut off after {len(data)} bytes") from error

@@ -1,8 +1,8 @@
 """Values of `__remote_log_metadata` (KIP-405): the life of every remote segment, as Kafka 4.3 writes it.
 
 A value is three unsigned varints (frame version 1, record key, record version 0) and a body in flexible encoding.
-Brokers replay millions of them at start, so the usual shape is packed and unpacked by hand; everything else (long
-names, unknown tagged fields) goes through the codec of the message tables and must give the same.
+Brokers replay millions of them at start, so the usual shape (one leader epoch, no custom metadata) is unpacked by hand;
+everything else goes through the codec of the message tables and must give the same.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,6 @@ from backend.protocol.ids import UUID_BYTES, TopicIdPartition
 from backend.protocol.metadata_partitioner import metadata_partition
 from backend.protocol.remote_log_by_table import decode_by_table
 from backend.protocol.remote_log_events import (
-    Epochs,
     PartitionDelete,
     RemoteLogMetadata,
     SegmentMetadata,
@@ -24,8 +23,6 @@ from backend.protocol.remote_log_events import (
     SegmentUpdate,
     Unreadable,
     UnreadableReason,
-    delete_state,
-    segment_state,
 )
 from backend.protocol.segment_states import PartitionDeleteState, SegmentState
 from backend.protocol.varint import encode_uvarint
@@ -45,12 +42,13 @@ __all__ = [
     "metadata_partition",
 ]
 
-# What stands in one piece in a usual value. Tag counts of nested structs are B and must be 0.
+# What stands in one piece in a usual value. Tag counts of structs are B and must be 0.
 _PARTITION: Final = Struct(">16siB")
-_SEGMENT: Final = Struct(">16sBqqiqqB")  # id, tags, start, end, broker, max and event timestamp, epochs + 1
+# id, tags, start, end, broker, max and event timestamp; count of epochs + 1, epoch, its offset, tags; size, length of
+# the custom metadata + 1, state
+_SEGMENT: Final = Struct(">16sBqqiqqBiqBiBb")
 _EPOCH: Final = Struct(">iqB")
-_SIZE: Final = Struct(">iB")  # segment size, custom metadata length + 1
-_UPDATE: Final = Struct(">16sBiqB")  # id, tags, broker, event timestamp, custom metadata length + 1
+_UPDATE: Final = Struct(">16sBiqBbB")  # id, tags, broker, event timestamp, custom metadata length + 1, state, tags
 _DELETE: Final = Struct(">iqbB")
 # The same without the length that follows, for writing.
 _SEGMENT_HEAD: Final = Struct(">16sBqqiqq")
@@ -59,6 +57,10 @@ _UPDATE_HEAD: Final = Struct(">16sBiq")
 _TAIL_PLAIN: Final = b"\x00"
 _TAIL_TXN_EMPTY: Final = b"\x01\x00\x01\x01"  # one tag: number 0, one byte, true
 _ONE_BYTE_MAX: Final = 127  # of a varint
+_ONE_EPOCH: Final = 2  # the length of a compact array of one
+_STATES: Final = tuple(SegmentState)
+_DELETE_STATES: Final = tuple(PartitionDeleteState)
+_new = tuple.__new__
 # One entry per partition that is read about: 65 536 of about 400 bytes are 26 MB at most.
 _PARTITIONS_CACHED: Final = 1 << 16
 
@@ -155,53 +157,23 @@ def _read_partition(value: bytes) -> tuple[TopicIdPartition, int]:
     return found, end
 
 
-def _read_epochs(value: bytes, position: int, size: int) -> tuple[Epochs, int]:
-    if size == 2:
-        epoch, offset, tags = _EPOCH.unpack_from(value, position)
-        if tags:
-            raise _Unusual
-        return ((epoch, offset),), position + _EPOCH.size
-    if not 1 < size <= _ONE_BYTE_MAX:
-        raise _Unusual
-    end = position + (size - 1) * _EPOCH.size
-    epochs = []
-    for epoch, offset, tags in _EPOCH.iter_unpack(value[position:end]):
-        if tags:
-            raise _Unusual
-        epochs.append((epoch, offset))
-    return tuple(epochs), end
-
-
-def _read_custom(value: bytes, position: int, size: int) -> tuple[bytes | None, int]:
-    """The nullable bytes behind their length, of which the next byte must be there too."""
-    if size == 0:
-        return None, position
-    if size > _ONE_BYTE_MAX:
-        raise _Unusual
-    end = position + size - 1
-    return value[position:end], end
-
-
-def _read_tail(value: bytes, position: int) -> bool:
-    """Whether the transaction index is empty, when the value ends as Kafka ends it."""
-    tail = value[position:]
-    if tail == _TAIL_PLAIN:
-        return False
-    if tail == _TAIL_TXN_EMPTY:
-        return True
-    raise _Unusual
-
-
 def _read_segment(value: bytes) -> SegmentMetadata:
     tip, at = _read_partition(value)
-    segment_id, tags, start, end, broker, max_ms, event_ms, epoch_size = _SEGMENT.unpack_from(value, at)
-    if tags or not 0 <= start <= end:
+    left = len(value) - at - _SEGMENT.size
+    (segment_id, tags, start, end, broker, max_ms, event_ms, epochs, epoch, offset, more_tags, size, custom, state) = (
+        _SEGMENT.unpack_from(value, at)
+    )
+    empty = left == len(_TAIL_TXN_EMPTY)
+    if (
+        epochs != _ONE_EPOCH
+        or tags | more_tags | custom
+        or not 0 <= start <= end
+        or not 0 <= state < len(_STATES)
+        or left != len(_TAIL_TXN_EMPTY if empty else _TAIL_PLAIN)
+        or not value.endswith(_TAIL_TXN_EMPTY if empty else _TAIL_PLAIN)
+    ):
         raise _Unusual
-    epochs, at = _read_epochs(value, at + _SEGMENT.size, epoch_size)
-    size_bytes, custom_size = _SIZE.unpack_from(value, at)
-    custom, at = _read_custom(value, at + _SIZE.size, custom_size)
-    state = segment_state(value[at])
-    return SegmentMetadata(
+    fields = (
         tip,
         segment_id,
         start,
@@ -209,31 +181,29 @@ def _read_segment(value: bytes) -> SegmentMetadata:
         broker,
         max_ms,
         event_ms,
-        epochs,
-        size_bytes,
-        custom,
-        state,
-        _read_tail(value, at + 1),
+        ((epoch, offset),),
+        size,
+        None,
+        _STATES[state],
+        empty,
     )
+    return _new(SegmentMetadata, fields)
 
 
 def _read_update(value: bytes) -> SegmentUpdate:
     tip, at = _read_partition(value)
-    segment_id, tags, broker, event_ms, custom_size = _UPDATE.unpack_from(value, at)
-    if tags:
+    segment_id, tags, broker, event_ms, custom, state, more_tags = _UPDATE.unpack_from(value, at)
+    if len(value) != at + _UPDATE.size or tags | custom | more_tags or not 0 <= state < len(_STATES):
         raise _Unusual
-    custom, at = _read_custom(value, at + _UPDATE.size, custom_size)
-    if value[at + 1 :] != _TAIL_PLAIN:
-        raise _Unusual
-    return SegmentUpdate(tip, segment_id, broker, event_ms, custom, segment_state(value[at]))
+    return _new(SegmentUpdate, (tip, segment_id, broker, event_ms, None, _STATES[state]))
 
 
 def _read_delete(value: bytes) -> PartitionDelete:
     tip, at = _read_partition(value)
     broker, event_ms, state, tags = _DELETE.unpack_from(value, at)
-    if tags or at + _DELETE.size != len(value):
+    if len(value) != at + _DELETE.size or tags or not 0 <= state < len(_DELETE_STATES):
         raise _Unusual
-    return PartitionDelete(tip, broker, event_ms, delete_state(state))
+    return _new(PartitionDelete, (tip, broker, event_ms, _DELETE_STATES[state]))
 
 
 _READERS: Final[Mapping[bytes, Callable[[bytes], RemoteLogMetadata]]] = {

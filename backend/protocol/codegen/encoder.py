@@ -7,7 +7,7 @@ behind what was joined so far, so that a fetched log segment is never copied.
 
 from collections.abc import Callable
 from struct import Struct as Layout
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 from backend.protocol.codegen.source import FIXED, Source
 from backend.protocol.messages.base import Message, Struct
@@ -21,9 +21,13 @@ SHORT_ARRAY: Final = 8
 _NULL_ARRAY: Final = b"\xff\xff\xff\xff"
 
 
+def _bad_uuid(value: Any) -> NoReturn:
+    raise ValueError(f"a uuid has 16 bytes, not {len(value)}")
+
+
 def _uuid(value: Any) -> bytes:
     if len(value) != 16:
-        raise ValueError(f"a uuid has 16 bytes, not {len(value)}")
+        _bad_uuid(value)
     return bytes(value)
 
 
@@ -54,7 +58,7 @@ def _string_array(values: Any, flexible: bool) -> bytes:
 
 
 _GLOBALS: Final[dict[str, Any]] = {
-    "uuid": _uuid,
+    "bad_uuid": _bad_uuid,
     "uvarint": encode_uvarint,
     "uuid_array": _uuid_array,
     "string_array": _string_array,
@@ -121,7 +125,10 @@ class _Encoder:
         elif field.type == "records":
             self.records(self.local("r", value))
         elif field.type == "uuid":
-            self.run.append(("16s", f"uuid({value})"))
+            # A shorter value would be padded and a longer one cut, both in silence.
+            value = self.local("u", value)
+            self.source.line(f"if len({value}) != 16: bad_uuid({value})")
+            self.run.append(("16s", value))
         else:
             self.run.append((FIXED[field.type][0], value))
 
@@ -260,12 +267,18 @@ class _Encoder:
         if field.is_array:
             return f"({value} is None or len({value}) > 0)"
         if field.default is FRESH:
-            fresh = self.source.constant("default", getattr(owner, field.class_name)())
-            absent = "is not None and" if field.is_lazy else "is None or"
-            return f"({value} {absent} {value} != {fresh})"
+            joint = "is not None and" if field.is_lazy else "is None or"
+            return f"({value} {joint} {self.struct_differs(owner, field, value)})"
         if field.type == "uuid" and field.default == ZERO_UUID:
             return f"{value} != {self.source.constant('zero', ZERO_UUID)}"
         return f"{value} != {field.default!r}"
+
+    def struct_differs(self, owner: type[Struct], field: Field, value: str) -> str:
+        """An expression that is true when a struct that is there is not all defaults."""
+        if any(inner.is_array or inner.is_struct for inner in field.fields):
+            return f"{value} != {self.source.constant('default', getattr(owner, field.class_name)())}"
+        inner = (self.differs(owner, inner, f"{value}.{inner.name}") for inner in field.fields)
+        return f"({' or '.join(inner)})"
 
 
 def make_encoder(cls: type[Message], schema: Schema, version: int) -> Callable[[Any, list[Any], list[Any]], None]:

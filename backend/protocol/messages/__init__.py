@@ -5,6 +5,8 @@ built from the message table when its name is first used; the stub beside this f
 checkers.
 """
 
+from functools import cache
+
 from backend.protocol.messages.base import Message, Struct
 from backend.protocol.messages.build import build
 from backend.protocol.messages.schema import by_key, names, schema
@@ -34,16 +36,19 @@ def message_class(name: str) -> type[Message]:
     return __getattr__(name)
 
 
+@cache
 def request_class(api_key: int) -> type[Message]:
     """The request of an API key; KeyError for a key Kafka 4.3 does not have."""
     return message_class(by_key("clients", "request")[api_key])
 
 
+@cache
 def response_class(api_key: int) -> type[Message]:
     """The response of an API key; KeyError for a key Kafka 4.3 does not have."""
     return message_class(by_key("clients", "response")[api_key])
 
 
+@cache
 def record_class(group: str, key: int) -> type[Message]:
     """The record of a type id, of the groups `metadata-records` and `remote-log-metadata`; KeyError when unknown."""
     return message_class(by_key(group, "record")[key])

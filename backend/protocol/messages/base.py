@@ -5,16 +5,13 @@ from typing import Any, ClassVar
 
 
 class Struct:
-    """A struct of a message: slots only, keyword-only construction, equal when all fields are equal."""
+    """A struct of a message: slots only, keyword-only construction, equal when all fields are equal.
+
+    Construction and equality are generated with each class.
+    """
 
     __slots__ = ()
     FIELDS: ClassVar[tuple[str, ...]] = ()
-    __hash__ = None  # type: ignore[assignment]  # mutable: not usable as a key
-
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.FIELDS)
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.FIELDS)

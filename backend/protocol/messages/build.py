@@ -8,6 +8,14 @@ from backend.protocol.messages.schema import Field, Schema
 _UNSET: Final = object()  # "not given": None is a value of nullable fields
 
 
+_EQUALITY: Final = """
+def __eq__(self, other):
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    return {}
+"""
+
+
 def _lazy_property(slot: str, nested: type[Struct]) -> property:
     """The struct in `slot`, made when first looked at; the codec reads the slot itself, where None means absent."""
 
@@ -56,7 +64,10 @@ def _make(base: type[Struct], qualified: str, module: str, fields: tuple[Field, 
     signature = f"self, *, {', '.join(parameters)}" if parameters else "self"
     namespace: dict[str, Any] = {"_UNSET": _UNSET}
     exec(f"def __init__({signature}):\n    " + "\n    ".join(lines), namespace)
+    exec(_EQUALITY.format(" and ".join(f"self.{f.name} == other.{f.name}" for f in fields) or "True"), namespace)
     members["__init__"] = namespace["__init__"]
+    members["__eq__"] = namespace["__eq__"]
+    members["__hash__"] = None
     return type(qualified.rpartition(".")[2], (base,), members)
 
 
