@@ -1,7 +1,7 @@
 """Base classes of the generated messages: equality, printing and the facts a class knows about itself."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 
 class Struct:
@@ -12,6 +12,10 @@ class Struct:
 
     __slots__ = ()
     FIELDS: ClassVar[tuple[str, ...]] = ()
+
+    if TYPE_CHECKING:
+
+        def __eq__(self, other: object) -> bool: ...
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.FIELDS)
