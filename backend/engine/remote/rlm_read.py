@@ -1,0 +1,109 @@
+"""Reading records back from the remote tier for consumers (KIP-405; `RemoteLogManager.read`).
+
+The replica's own leader epochs say in which epoch an offset was written, the metadata cache which segment holds it,
+the index cache where in the segment to begin. A read returns bytes of one segment only and may end in a cut batch,
+which clients expect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backend.engine.log.errors import OffsetOutOfRange
+from backend.engine.log.txn_index import AbortedTxn, search_aborted
+from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.remote.segment_scan import CHUNK_BYTES, SegmentScan
+from backend.engine.remote.tier import Tier
+from backend.protocol.remote_log_metadata import SegmentMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRead:
+    """Raw batches. `aborted` is None unless the reader asked for committed records only."""
+
+    records: bytes
+    aborted: tuple[AbortedTxn, ...] | None = None
+
+
+async def read(
+    tier: Tier, log: UnifiedLog, offset: int, max_bytes: int, *, min_one_message: bool, read_committed: bool
+) -> RemoteRead:
+    """Batches from the one that holds `offset`, at most `max_bytes`; with `min_one_message` at least the first one
+    whole.
+
+    Raises OffsetOutOfRange when the remote tier does not hold the offset, KafkaError(REPLICA_NOT_AVAILABLE) while its
+    metadata is still being read, RemoteStorageError.
+    """
+    partition = log.topic_id_partition
+    epoch = log.leader_epochs.epoch_for_offset(offset)
+    segment = None if epoch is None else tier.metadata.lookup(partition, epoch, offset)
+    if segment is None:
+        raise OffsetOutOfRange(
+            f"Offset {offset} of {partition} (leader epoch {epoch}) does not exist in the remote tier"
+        )
+    none_aborted: tuple[AbortedTxn, ...] | None = () if read_committed else None
+    while segment is not None:
+        scan = SegmentScan(tier, segment)
+        indexes = await tier.indexes.get(segment)
+        found = await scan.find(indexes.position_of(offset), offset, ahead=max(0, max_bytes) + CHUNK_BYTES)
+        if found is None:
+            # Compaction may have left a gap at the segment's end.
+            segment = _next_segment(tier, log, segment)
+            continue
+        position, header = found
+        if header.size_bytes > max_bytes and not min_one_message:
+            return RemoteRead(b"", none_aborted)
+        records = await scan.bytes_at(position, max(header.size_bytes, max_bytes))
+        if header.size_bytes > max_bytes:
+            records = records[: header.size_bytes]
+        if not read_committed:
+            return RemoteRead(records)
+        bound = indexes.offset_past(position + len(records))
+        upper_bound = segment.end_offset + 1 if bound is None else bound
+        return RemoteRead(records, await _aborted(tier, log, segment, offset, upper_bound))
+    return RemoteRead(b"", none_aborted)
+
+
+def _next_segment(tier: Tier, log: UnifiedLog, segment: SegmentMetadata) -> SegmentMetadata | None:
+    """The segment that continues after this one, in its last epoch or a later one."""
+    epoch: int | None = segment.segment_leader_epochs[-1][0]
+    while epoch is not None:
+        following = tier.metadata.lookup(log.topic_id_partition, epoch, segment.end_offset + 1)
+        if following is not None:
+            return following
+        epoch = log.leader_epochs.next_epoch(epoch)
+    return None
+
+
+async def _aborted(
+    tier: Tier, log: UnifiedLog, first: SegmentMetadata, start_offset: int, upper_bound: int
+) -> tuple[AbortedTxn, ...]:
+    """Aborted transactions with records in [start offset, upper bound): their markers may lie in later segments,
+    remote or local.
+    """
+    found: dict[AbortedTxn, None] = {}
+    segment: SegmentMetadata | None = first
+    while segment is not None:
+        if not segment.txn_index_empty:
+            indexes = await tier.indexes.get(segment)
+            part, complete = search_aborted(indexes.aborted(), start_offset, upper_bound)
+            found.update(dict.fromkeys(part))
+            if complete:
+                return tuple(found)
+        segment = _next_with_txn_index(tier, log, segment.end_offset + 1)
+    for local in log.segments:
+        part, complete = search_aborted(local.aborted_transactions, start_offset, upper_bound)
+        found.update(dict.fromkeys(part))
+        if complete:
+            break
+    return tuple(found)
+
+
+def _next_with_txn_index(tier: Tier, log: UnifiedLog, offset: int) -> SegmentMetadata | None:
+    epoch = log.leader_epochs.epoch_for_offset(offset)
+    while epoch is not None:
+        found = tier.metadata.next_with_txn_index(log.topic_id_partition, epoch, offset)
+        if found is not None and found.end_offset >= offset:
+            return found
+        epoch = log.leader_epochs.next_epoch(epoch)
+    return None
