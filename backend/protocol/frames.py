@@ -1,4 +1,4 @@
-"""Requests and responses with their headers, as they travel: from a connection's byte stream and the message classes.
+"""Requests and responses with their headers: between the byte stream of a connection and the message classes.
 
 A frame on the wire is an int32 length and then the frame. The functions that encode put the length in front; those
 that decode take the frame without it. Header versions follow KIP-482: request header 2 and response header 1 when the
