@@ -6,11 +6,49 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Final
 
-from backend.engine.apis import api_versions, sasl
+from backend.engine.apis import (
+    allocate_producer_ids,
+    alter_configs,
+    alter_partition,
+    api_versions,
+    broker_heartbeat,
+    broker_registration,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_quorum,
+    describe_topic_partitions,
+    elect_leaders,
+    metadata,
+    metadata_log_fetch,
+    reassignments,
+    sasl,
+)
 from backend.engine.apis.context import Api, ListenerKind
 
 # One line per module; each defines APIS: tuple[Api, ...].
-MODULES: Final[tuple[ModuleType, ...]] = (api_versions, sasl)
+MODULES: Final[tuple[ModuleType, ...]] = (
+    allocate_producer_ids,
+    alter_configs,
+    alter_partition,
+    api_versions,
+    broker_heartbeat,
+    broker_registration,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_quorum,
+    describe_topic_partitions,
+    elect_leaders,
+    metadata,
+    metadata_log_fetch,
+    reassignments,
+    sasl,
+)
 
 
 class ApiTable:

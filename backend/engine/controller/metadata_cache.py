@@ -17,6 +17,8 @@ class MetadataCache:
         self._image = image
         self._applied_offset = image.offset
         self._waiting: list[tuple[Predicate, tasks.Future[None]]] = []
+        # Names that a client asked for and the controller has been asked to create (`apis.auto_topic_creation`).
+        self.topics_in_creation: set[str] = set()
 
     @property
     def image(self) -> MetadataImage:

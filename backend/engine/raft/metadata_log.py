@@ -12,6 +12,7 @@ from backend.engine.log.errors import CorruptLog
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
 from backend.engine.ports import Ports, tasks
+from backend.engine.raft.observers import Observers
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
@@ -99,6 +100,7 @@ class MetadataLog:
         self._state = self._read_state()
         self._high_watermark = 0
         self._moved = tasks.Event()
+        self.observers = Observers()
 
     @property
     def dir(self) -> str:

@@ -38,12 +38,12 @@ def elect_leaders(image: MetadataImage, request: m.ElectLeadersRequest) -> Outco
     everything = request.topic_partitions is None
     for topic, index in _asked_partitions(image, request):
         record, answer = _elect(image, topic, index, request.election_type)
+        if not response.replica_election_results or response.replica_election_results[-1].topic != topic:
+            response.replica_election_results.append(_Result(topic=topic))
         if everything and answer.error_code == ErrorCode.ELECTION_NOT_NEEDED:
             continue
         if record is not None:
             records.append(record)
-        if not response.replica_election_results or response.replica_election_results[-1].topic != topic:
-            response.replica_election_results.append(_Result(topic=topic))
         response.replica_election_results[-1].partition_result.append(answer)
     return outcome(records, response)
 

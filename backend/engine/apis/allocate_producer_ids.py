@@ -1,0 +1,24 @@
+"""AllocateProducerIds (67), version 0: a block of producer ids for a broker (KIP-730)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.producer_ids import allocate_producer_ids
+from backend.protocol import messages as m
+
+API_KEY: Final = 67
+
+
+async def on_controller(
+    services: Services, context: RequestContext, request: m.AllocateProducerIdsRequest
+) -> m.AllocateProducerIdsResponse:
+    """See `controller.commands.producer_ids`."""
+    return await carried_out(services, "allocate producer ids", partial(allocate_producer_ids, request=request))
+
+
+APIS: Final = (Api(API_KEY, 0, 0, on_controller, CONTROLLER),)

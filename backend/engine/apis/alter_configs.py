@@ -1,0 +1,149 @@
+"""IncrementalAlterConfigs (44), versions 0-1, and AlterConfigs (33), versions 0-2 (KIP-133, KIP-226, KIP-339).
+
+The broker that is asked refuses what only another broker may change and sends the rest on to the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out, caught_up, forward
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.configs import DELETE, SET, alter_configs, incremental_alter_configs
+from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+
+INCREMENTAL_KEY: Final = 44
+WHOLE_KEY: Final = 33
+
+A = TypeVar("A")
+_Incremental = m.IncrementalAlterConfigsRequest.Resources
+_Whole = m.AlterConfigsRequest.Resources
+
+
+def refusal(resource: _Incremental | _Whole, node_id: int) -> str | None:
+    """Why this broker may not pass a change on, in Kafka's words, or None (validateResourceNameIsCurrentNodeId)."""
+    name = resource.resource_name
+    if resource.resource_type != BROKER_RESOURCE or name == CLUSTER_DEFAULT:
+        return None
+    if not name.isdecimal():
+        return f"Node id must be an integer, but it is: {name}"
+    if int(name) != node_id:
+        return f"Unexpected broker id, expected {node_id}, but received {name}"
+    return None
+
+
+def _refusals(resources: Sequence[_Incremental | _Whole], node_id: int) -> dict[int, str]:
+    found = ((index, refusal(resource, node_id)) for index, resource in enumerate(resources))
+    return {index: text for index, text in found if text is not None}
+
+
+def _in_order(
+    resources: Sequence[_Incremental | _Whole], refused: dict[int, str], told: Sequence[A], answer: Callable[..., A]
+) -> list[A]:
+    """What the controller told and what was refused here, in the order asked."""
+    answers = iter(told)
+    return [
+        answer(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=refused[index],
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        if index in refused
+        else next(answers)
+        for index, resource in enumerate(resources)
+    ]
+
+
+async def incremental_on_broker(
+    services: Services, context: RequestContext, request: m.IncrementalAlterConfigsRequest
+) -> m.IncrementalAlterConfigsResponse:
+    """The controller's answers and this broker's refusals; then this broker knows the new values."""
+    refused = _refusals(request.resources, services.node_id)
+    passed_on = [one for index, one in enumerate(request.resources) if index not in refused]
+    told = m.IncrementalAlterConfigsResponse()
+    if passed_on:
+        smaller = m.IncrementalAlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
+        told = await forward(services, context, smaller, m.IncrementalAlterConfigsResponse)
+        if not request.validate_only:
+            await caught_up(services, _shows(smaller, told))
+    told.responses = _in_order(request.resources, refused, told.responses, m.IncrementalAlterConfigsResponse.Responses)
+    return told
+
+
+def _shows(
+    request: m.IncrementalAlterConfigsRequest, response: m.IncrementalAlterConfigsResponse
+) -> Callable[[MetadataImage], bool]:
+    expected: list[tuple[int, str, str, str | None]] = []
+    for resource, answer in zip(request.resources, response.responses, strict=False):
+        if not answer.error_code:
+            for one in resource.configs:
+                if one.config_operation in (SET, DELETE):
+                    value = one.value if one.config_operation == SET else None
+                    expected.append((resource.resource_type, resource.resource_name, one.name, value))
+    return lambda image: all(image.config(kind, name).get(key) == value for kind, name, key, value in expected)
+
+
+async def whole_on_broker(
+    services: Services, context: RequestContext, request: m.AlterConfigsRequest
+) -> m.AlterConfigsResponse:
+    """The same for the older request."""
+    refused = _refusals(request.resources, services.node_id)
+    passed_on = [one for index, one in enumerate(request.resources) if index not in refused]
+    told = m.AlterConfigsResponse()
+    if passed_on:
+        smaller = m.AlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
+        told = await forward(services, context, smaller, m.AlterConfigsResponse)
+    told.responses = _in_order(request.resources, refused, told.responses, m.AlterConfigsResponse.Responses)
+    return told
+
+
+async def incremental_on_controller(
+    services: Services, context: RequestContext, request: m.IncrementalAlterConfigsRequest
+) -> m.IncrementalAlterConfigsResponse:
+    """See `controller.commands.configs`."""
+    command = partial(incremental_alter_configs, request=request, config=services.config)
+    return await carried_out(services, "alter configs", command)
+
+
+async def whole_on_controller(
+    services: Services, context: RequestContext, request: m.AlterConfigsRequest
+) -> m.AlterConfigsResponse:
+    """See `controller.commands.configs`."""
+    return await carried_out(services, "alter configs", partial(alter_configs, request=request, config=services.config))
+
+
+def _all_refused(
+    resources: Sequence[_Incremental | _Whole], code: int, message: str, answer: Callable[..., A]
+) -> list[A]:
+    return [
+        answer(resource_type=one.resource_type, resource_name=one.resource_name, error_code=code, error_message=message)
+        for one in resources
+    ]
+
+
+def incremental_on_error(
+    request: m.IncrementalAlterConfigsRequest, version: int, code: int, message: str
+) -> m.IncrementalAlterConfigsResponse:
+    """Every resource with the error."""
+    response = m.IncrementalAlterConfigsResponse
+    return response(responses=_all_refused(request.resources, code, message, response.Responses))
+
+
+def whole_on_error(request: m.AlterConfigsRequest, version: int, code: int, message: str) -> m.AlterConfigsResponse:
+    """Every resource with the error."""
+    response = m.AlterConfigsResponse
+    return response(responses=_all_refused(request.resources, code, message, response.Responses))
+
+
+APIS: Final = (
+    Api(INCREMENTAL_KEY, 0, 1, incremental_on_broker, BROKER, on_error=incremental_on_error),
+    Api(INCREMENTAL_KEY, 0, 1, incremental_on_controller, CONTROLLER, on_error=incremental_on_error),
+    Api(WHOLE_KEY, 0, 2, whole_on_broker, BROKER, on_error=whole_on_error),
+    Api(WHOLE_KEY, 0, 2, whole_on_controller, CONTROLLER, on_error=whole_on_error),
+)

@@ -1,0 +1,25 @@
+"""AlterPartition (56), versions 2-3: a leader's new ISR (KIP-497, KIP-841, KIP-903)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.alter_partition import alter_partition
+from backend.protocol import messages as m
+
+API_KEY: Final = 56
+
+
+async def on_controller(
+    services: Services, context: RequestContext, request: m.AlterPartitionRequest
+) -> m.AlterPartitionResponse:
+    """See `controller.commands.alter_partition`."""
+    command = partial(alter_partition, request=request, config=services.config, version=context.api_version)
+    return await carried_out(services, "alter partition", command)
+
+
+APIS: Final = (Api(API_KEY, 2, 3, on_controller, CONTROLLER),)

@@ -1,0 +1,60 @@
+"""Nodes introduce themselves to the controller: BrokerRegistration (62), versions 0-4, and ControllerRegistration (70).
+
+With them UnregisterBroker (64), which forgets a broker (KIP-631, KIP-919).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out, forward
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.brokers import unregister_broker
+from backend.engine.controller.commands.cluster import register_controller
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+
+BROKER_KEY: Final = 62
+UNREGISTER_KEY: Final = 64
+CONTROLLER_KEY: Final = 70
+
+
+async def register_broker(
+    services: Services, context: RequestContext, request: m.BrokerRegistrationRequest
+) -> m.BrokerRegistrationResponse:
+    """See `controller.commands.brokers`."""
+    if services.controller is None:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {services.node_id} has no controller role")
+    return await services.controller.register_broker(request)
+
+
+async def register_controller_node(
+    services: Services, context: RequestContext, request: m.ControllerRegistrationRequest
+) -> m.ControllerRegistrationResponse:
+    """See `controller.commands.cluster`."""
+    return await carried_out(services, "register controller", partial(register_controller, request=request))
+
+
+async def unregister_on_broker(
+    services: Services, context: RequestContext, request: m.UnregisterBrokerRequest
+) -> m.UnregisterBrokerResponse:
+    """The controller's answer."""
+    return await forward(services, context, request, m.UnregisterBrokerResponse)
+
+
+async def unregister_on_controller(
+    services: Services, context: RequestContext, request: m.UnregisterBrokerRequest
+) -> m.UnregisterBrokerResponse:
+    """See `controller.commands.brokers`."""
+    command = partial(unregister_broker, request=request, config=services.config)
+    return await carried_out(services, "unregister broker", command)
+
+
+APIS: Final = (
+    Api(BROKER_KEY, 0, 4, register_broker, CONTROLLER),
+    Api(CONTROLLER_KEY, 0, 0, register_controller_node, CONTROLLER),
+    Api(UNREGISTER_KEY, 0, 0, unregister_on_broker, BROKER),
+    Api(UNREGISTER_KEY, 0, 0, unregister_on_controller, CONTROLLER),
+)

@@ -1,0 +1,54 @@
+"""CreatePartitions (37), versions 0-3 (KIP-195). Brokers send it on to the controller."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out, caught_up, forward
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.create_partitions import create_partitions
+from backend.engine.controller.image import MetadataImage
+from backend.protocol import messages as m
+
+API_KEY: Final = 37
+
+
+async def on_broker(
+    services: Services, context: RequestContext, request: m.CreatePartitionsRequest
+) -> m.CreatePartitionsResponse:
+    """The controller's answer, once this broker knows the new partitions too."""
+    response = await forward(services, context, request, m.CreatePartitionsResponse)
+    done = {answer.name for answer in response.results if not answer.error_code}
+    counts = {topic.name: topic.count for topic in request.topics if topic.name in done}
+
+    def grown(image: MetadataImage) -> bool:
+        topics = {name: image.topic(name) for name in counts}
+        return all(topic is None or len(topic.partitions) >= counts[name] for name, topic in topics.items())
+
+    if counts and not request.validate_only:
+        await caught_up(services, grown)
+    return response
+
+
+async def on_controller(
+    services: Services, context: RequestContext, request: m.CreatePartitionsRequest
+) -> m.CreatePartitionsResponse:
+    """See `controller.commands.create_partitions`."""
+    command = partial(create_partitions, request=request, choose=services.ports.random.randrange)
+    return await carried_out(services, "create partitions", command)
+
+
+def on_error(request: m.CreatePartitionsRequest, version: int, code: int, message: str) -> m.CreatePartitionsResponse:
+    """Every topic with the error."""
+    answer = m.CreatePartitionsResponse.Results
+    return m.CreatePartitionsResponse(
+        results=[answer(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
+    )
+
+
+APIS: Final = (
+    Api(API_KEY, 0, 3, on_broker, BROKER, on_error=on_error),
+    Api(API_KEY, 0, 3, on_controller, CONTROLLER, on_error=on_error),
+)

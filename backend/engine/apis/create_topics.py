@@ -1,0 +1,53 @@
+"""CreateTopics (19), versions 2-7 (KIP-4, KIP-464, KIP-525). Brokers send it on to the controller."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out, caught_up, forward
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.topics import create_topics
+from backend.protocol import messages as m
+
+API_KEY: Final = 19
+
+
+async def on_broker(
+    services: Services, context: RequestContext, request: m.CreateTopicsRequest
+) -> m.CreateTopicsResponse:
+    """The controller's answer, once this broker knows the new topics too."""
+    response = await forward(services, context, request, m.CreateTopicsResponse)
+    created = [topic.name for topic in response.topics if not topic.error_code]
+    if created and not request.validate_only:
+        await caught_up(services, lambda image: all(name in image.topic_ids for name in created))
+    return response
+
+
+async def on_controller(
+    services: Services, context: RequestContext, request: m.CreateTopicsRequest
+) -> m.CreateTopicsResponse:
+    """See `controller.commands.topics`."""
+    command = partial(
+        create_topics,
+        request=request,
+        config=services.config,
+        new_topic_id=services.ports.random.uuid,
+        choose=services.ports.random.randrange,
+    )
+    return await carried_out(services, "create topics", command)
+
+
+def on_error(request: m.CreateTopicsRequest, version: int, code: int, message: str) -> m.CreateTopicsResponse:
+    """Every topic with the error."""
+    answer = m.CreateTopicsResponse.Topics
+    return m.CreateTopicsResponse(
+        topics=[answer(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
+    )
+
+
+APIS: Final = (
+    Api(API_KEY, 2, 7, on_broker, BROKER, on_error=on_error),
+    Api(API_KEY, 2, 7, on_controller, CONTROLLER, on_error=on_error),
+)

@@ -1,0 +1,55 @@
+"""DeleteTopics (20), versions 1-6 (KIP-4, KIP-516). Brokers send it on to the controller."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out, caught_up, forward
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.topics import delete_topics
+from backend.protocol import messages as m
+
+API_KEY: Final = 20
+FIRST_BY_ID: Final = 6
+
+
+async def on_broker(
+    services: Services, context: RequestContext, request: m.DeleteTopicsRequest
+) -> m.DeleteTopicsResponse:
+    """The controller's answer, once this broker has let go of the topics too."""
+    before = services.metadata.image
+    response = await forward(services, context, request, m.DeleteTopicsResponse)
+    names = [topic.name for topic in response.responses if not topic.error_code and topic.name is not None]
+    gone = {before.topic_ids[name] for name in names if name in before.topic_ids}
+    await caught_up(services, lambda image: not any(topic_id in image.topics for topic_id in gone))
+    return response
+
+
+async def on_controller(
+    services: Services, context: RequestContext, request: m.DeleteTopicsRequest
+) -> m.DeleteTopicsResponse:
+    """See `controller.commands.topics`."""
+    command = partial(delete_topics, request=request, config=services.config, version=context.api_version)
+    return await carried_out(services, "delete topics", command)
+
+
+def on_error(request: m.DeleteTopicsRequest, version: int, code: int, message: str) -> m.DeleteTopicsResponse:
+    """Every topic with the error."""
+    answer = m.DeleteTopicsResponse.Responses
+    if version >= FIRST_BY_ID:
+        asked = [(topic.name, bytes(topic.topic_id)) for topic in request.topics]
+    else:
+        asked = [(name, bytes(16)) for name in request.topic_names]
+    return m.DeleteTopicsResponse(
+        responses=[
+            answer(name=name, topic_id=topic_id, error_code=code, error_message=message) for name, topic_id in asked
+        ]
+    )
+
+
+APIS: Final = (
+    Api(API_KEY, 1, 6, on_broker, BROKER, on_error=on_error),
+    Api(API_KEY, 1, 6, on_controller, CONTROLLER, on_error=on_error),
+)

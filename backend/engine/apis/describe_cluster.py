@@ -1,0 +1,93 @@
+"""DescribeCluster (60), versions 0-2: brokers on brokers' listeners, controllers on theirs (KIP-700, KIP-919)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis import authorized_operations
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+
+API_KEY: Final = 60
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+_NAMES: Final = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
+
+_Node = m.DescribeClusterResponse.Brokers
+
+
+def refusal(asked: int, served: int, version: int) -> m.DescribeClusterResponse | None:
+    """The answer to a request for nodes that this listener does not list, or None."""
+    if asked == served:
+        return None
+    if asked not in _NAMES:
+        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}"
+    else:
+        code = ErrorCode.INVALID_REQUEST if version == 0 else ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        text = (
+            f"The request was sent to an endpoint of type {_NAMES[served]}, but we wanted an endpoint of type"
+            f" {_NAMES[asked]}"
+        )
+    return m.DescribeClusterResponse(error_code=code, error_message=text)
+
+
+def on_broker(
+    services: Services, context: RequestContext, request: m.DescribeClusterRequest
+) -> m.DescribeClusterResponse:
+    """Brokers that serve this listener; fenced ones too when they are asked for."""
+    refused = refusal(request.endpoint_type, BROKERS, context.api_version)
+    if refused is not None:
+        return refused
+    image = services.metadata.image
+    response = _response(services, BROKERS)
+    alive = []
+    for broker in sorted(image.brokers.values(), key=lambda broker: broker.id):
+        endpoint = broker.endpoint(context.listener_name)
+        if endpoint is None or (broker.fenced and not request.include_fenced_brokers):
+            continue
+        if not broker.fenced:
+            alive.append(broker.id)
+        response.brokers.append(
+            _Node(
+                broker_id=broker.id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
+            )
+        )
+    response.controller_id = alive[services.ports.random.randrange(len(alive))] if alive else -1
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorized_operations.CLUSTER
+    return response
+
+
+def on_controller(
+    services: Services, context: RequestContext, request: m.DescribeClusterRequest
+) -> m.DescribeClusterResponse:
+    """Controllers that serve this listener."""
+    refused = refusal(request.endpoint_type, CONTROLLERS, context.api_version)
+    if refused is not None:
+        return refused
+    response = _response(services, CONTROLLERS)
+    controller = services.controller
+    if controller is not None:
+        response.controller_id = controller.log.leader_id
+        for node in sorted(controller.image.controllers.values(), key=lambda node: node.id):
+            for endpoint in node.endpoints:
+                if endpoint.name == context.listener_name:
+                    response.brokers.append(_Node(broker_id=node.id, host=endpoint.host, port=endpoint.port, rack=None))
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorized_operations.CLUSTER
+    return response
+
+
+def _response(services: Services, endpoint_type: int) -> m.DescribeClusterResponse:
+    return m.DescribeClusterResponse(
+        error_message=None, endpoint_type=endpoint_type, cluster_id=services.cluster_id, controller_id=-1
+    )
+
+
+APIS: Final = (Api(API_KEY, 0, 2, on_broker, BROKER), Api(API_KEY, 0, 2, on_controller, CONTROLLER))

@@ -1,0 +1,159 @@
+"""DescribeConfigs (32), versions 1-4: settings of topics and of this broker, with where each value comes from.
+
+(KIP-133, KIP-226, KIP-569.) A broker's settings are told by that broker only; the cluster-wide default by any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from backend.engine.apis.context import BOTH, Api, RequestContext
+from backend.engine.apis.forwarding import image_of
+from backend.engine.apis.services import Services
+from backend.engine.config import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    Resolved,
+    Scope,
+    Setting,
+    Source,
+    Synonym,
+    Type,
+    resolve_broker,
+    resolve_topic,
+)
+from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, MetadataImage
+from backend.engine.controller.topic_names import check_topic_name
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+
+API_KEY: Final = 32
+
+_Result = m.DescribeConfigsResponse.Results
+_Config = _Result.Configs
+
+
+def describe_configs(
+    services: Services, context: RequestContext, request: m.DescribeConfigsRequest
+) -> m.DescribeConfigsResponse:
+    """Each resource on its own."""
+    image = image_of(services, context)
+    response = m.DescribeConfigsResponse()
+    for resource in request.resources:
+        answer = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name, error_message="")
+        response.results.append(answer)
+        try:
+            found = _settings(services, image, resource.resource_type, resource.resource_name)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+            continue
+        wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+        answer.configs = [
+            _entry(resolved, read_only, request)
+            for resolved, read_only in found
+            if not wanted or resolved.setting.name in wanted
+        ]
+    return response
+
+
+def _settings(services: Services, image: MetadataImage, resource_type: int, name: str) -> list[tuple[Resolved, bool]]:
+    """Settings of a resource and whether each is read-only. KafkaError when it is not to be told here."""
+    if resource_type == TOPIC_RESOURCE:
+        check_topic_name(name)
+        if name not in image.topic_ids:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return _topic_settings(services, image, name)
+    if resource_type != BROKER_RESOURCE:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+    if name == CLUSTER_DEFAULT:
+        return _cluster_settings(image.config(BROKER_RESOURCE, CLUSTER_DEFAULT))
+    if name != str(services.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {services.node_id} or empty string, but received {name}",
+        )
+    return _broker_settings(services, image)
+
+
+def _topic_settings(services: Services, image: MetadataImage, name: str) -> list[tuple[Resolved, bool]]:
+    return [
+        (
+            resolve_topic(
+                setting,
+                topic=image.topic_config(name),
+                broker=image.config(BROKER_RESOURCE, str(services.node_id)),
+                cluster=image.config(BROKER_RESOURCE, CLUSTER_DEFAULT),
+                static=services.config.originals,
+                broker_settings=BROKER_SETTINGS,
+            ),
+            False,
+        )
+        for setting in TOPIC_SETTINGS.values()
+    ]
+
+
+def _broker_settings(services: Services, image: MetadataImage) -> list[tuple[Resolved, bool]]:
+    own = image.config(BROKER_RESOURCE, str(services.node_id))
+    cluster = image.config(BROKER_RESOURCE, CLUSTER_DEFAULT)
+    static = services.config.originals
+    settings = {
+        **BROKER_SETTINGS,
+        **{name: _unknown(name) for name in (*static, *cluster, *own) if name not in BROKER_SETTINGS},
+    }
+    return [
+        (
+            resolve_broker(setting, broker=own, cluster=cluster, static=static),
+            setting.scope is Scope.READ_ONLY and setting.name in BROKER_SETTINGS,
+        )
+        for _, setting in sorted(settings.items())
+    ]
+
+
+def _cluster_settings(cluster: Mapping[str, str]) -> list[tuple[Resolved, bool]]:
+    """Only what has been set cluster-wide."""
+    found = []
+    for name, value in sorted(cluster.items()):
+        place = Synonym(name, value, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        setting = BROKER_SETTINGS.get(name) or _unknown(name)
+        found.append((Resolved(setting, value, place.source, (place,)), False))
+    return found
+
+
+def _unknown(name: str) -> Setting:
+    # A plug-in's setting: its text may be a secret, and is treated as one, as in Kafka.
+    return Setting(name, Type.PASSWORD, None)
+
+
+def _entry(resolved: Resolved, read_only: bool, request: m.DescribeConfigsRequest) -> _Config:
+    setting = resolved.setting
+    known = setting.name in TOPIC_SETTINGS or setting.name in BROKER_SETTINGS
+    hidden = setting.sensitive
+    return _Config(
+        name=setting.name,
+        value=None if hidden else resolved.value,
+        read_only=read_only,
+        config_source=resolved.source,
+        is_sensitive=hidden,
+        synonyms=[
+            _Config.Synonyms(name=one.name, value=None if hidden else one.value, source=one.source)
+            for one in (resolved.synonyms if request.include_synonyms else ())
+        ],
+        config_type=setting.type if known else Type.UNKNOWN,
+        documentation=setting.doc if request.include_documentation else None,
+    )
+
+
+def on_error(request: m.DescribeConfigsRequest, version: int, code: int, message: str) -> m.DescribeConfigsResponse:
+    """Every resource with the error."""
+    return m.DescribeConfigsResponse(
+        results=[
+            _Result(
+                resource_type=one.resource_type, resource_name=one.resource_name, error_code=code, error_message=message
+            )
+            for one in request.resources
+        ]
+    )
+
+
+APIS: Final = (Api(API_KEY, 1, 4, describe_configs, BOTH, on_error=on_error),)

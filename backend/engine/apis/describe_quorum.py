@@ -1,0 +1,95 @@
+"""DescribeQuorum (55), versions 0-2: leader, voters and observers of the metadata log (KIP-595, KIP-853)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import forward
+from backend.engine.apis.services import Services
+from backend.engine.controller.driver import Controller
+from backend.engine.controller.topic_names import CLUSTER_METADATA
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+
+API_KEY: Final = 55
+
+_Topic = m.DescribeQuorumResponse.Topics
+_Partition = _Topic.Partitions
+
+
+async def on_broker(
+    services: Services, context: RequestContext, request: m.DescribeQuorumRequest
+) -> m.DescribeQuorumResponse:
+    """The controller's answer."""
+    return await forward(services, context, request, m.DescribeQuorumResponse)
+
+
+def on_controller(
+    services: Services, context: RequestContext, request: m.DescribeQuorumRequest
+) -> m.DescribeQuorumResponse:
+    """`__cluster_metadata-0`; any other partition is unknown."""
+    controller = services.controller
+    if controller is None:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {services.node_id} has no controller role")
+    response = m.DescribeQuorumResponse(error_message="")
+    for asked in request.topics:
+        topic = _Topic(topic_name=asked.topic_name)
+        response.topics.append(topic)
+        for partition in asked.partitions:
+            if asked.topic_name == CLUSTER_METADATA and partition.partition_index == 0:
+                topic.partitions.append(_describe(controller, services.ports.clock.time_ms()))
+            else:
+                topic.partitions.append(
+                    _Partition(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_message=f"{asked.topic_name}-{partition.partition_index} has no quorum",
+                    )
+                )
+    response.nodes = [
+        m.DescribeQuorumResponse.Nodes(
+            node_id=node.id,
+            listeners=[
+                m.DescribeQuorumResponse.Nodes.Listeners(name=one.name, host=one.host, port=one.port)
+                for one in node.endpoints
+            ],
+        )
+        for node in sorted(controller.image.controllers.values(), key=lambda node: node.id)
+        if node.id in controller.log.voters
+    ]
+    return response
+
+
+def _describe(controller: Controller, now_ms: int) -> _Partition:
+    log = controller.log
+    return _Partition(
+        partition_index=0,
+        error_message="",
+        leader_id=log.leader_id,
+        leader_epoch=log.epoch,
+        high_watermark=log.high_watermark,
+        current_voters=[
+            _Partition.CurrentVoters(
+                replica_id=voter,
+                log_end_offset=log.end_offset,
+                last_fetch_timestamp=now_ms,
+                last_caught_up_timestamp=now_ms,
+            )
+            for voter in log.voters
+        ],
+        observers=[
+            _Partition.Observers(
+                replica_id=one.replica_id,
+                replica_directory_id=one.directory_id,
+                log_end_offset=one.log_end_offset,
+                last_fetch_timestamp=one.last_fetch_ms,
+                last_caught_up_timestamp=one.last_caught_up_ms,
+            )
+            for one in log.observers.current(now_ms)
+            if one.replica_id not in log.voters
+        ],
+    )
+
+
+APIS: Final = (Api(API_KEY, 0, 2, on_broker, BROKER), Api(API_KEY, 0, 2, on_controller, CONTROLLER))

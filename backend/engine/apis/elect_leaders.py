@@ -1,0 +1,53 @@
+"""ElectLeaders (43), versions 0-2 (KIP-183, KIP-460). Brokers send it on to the controller."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out, forward
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.elections import elect_leaders
+from backend.protocol import messages as m
+
+API_KEY: Final = 43
+
+_Result = m.ElectLeadersResponse.ReplicaElectionResults
+
+
+async def on_broker(
+    services: Services, context: RequestContext, request: m.ElectLeadersRequest
+) -> m.ElectLeadersResponse:
+    """The controller's answer."""
+    return await forward(services, context, request, m.ElectLeadersResponse)
+
+
+async def on_controller(
+    services: Services, context: RequestContext, request: m.ElectLeadersRequest
+) -> m.ElectLeadersResponse:
+    """See `controller.commands.elections`."""
+    return await carried_out(services, "elect leaders", partial(elect_leaders, request=request))
+
+
+def on_error(request: m.ElectLeadersRequest, version: int, code: int, message: str) -> m.ElectLeadersResponse:
+    """Every partition with the error; version 1 and later also as a whole."""
+    return m.ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            _Result(
+                topic=topic.topic,
+                partition_result=[
+                    _Result.PartitionResult(partition_id=index, error_code=code, error_message=message)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+APIS: Final = (
+    Api(API_KEY, 0, 2, on_broker, BROKER, on_error=on_error),
+    Api(API_KEY, 0, 2, on_controller, CONTROLLER, on_error=on_error),
+)

@@ -1,0 +1,176 @@
+"""Metadata (3), versions 0-13: brokers, topics, leaders, as this broker knows them (KIP-4, KIP-516, KIP-1102).
+
+Unknown topics are created in the background when client and broker allow it; the client learns of them when it asks
+again, as from Kafka. Versions 10 and 11 carry topic ids in answers but cannot ask by id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from backend.engine.apis import authorized_operations
+from backend.engine.apis.auto_topic_creation import create_in_background
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.controller.image import MetadataImage, PartitionRegistration, TopicImage
+from backend.engine.controller.topic_names import is_internal, name_problem
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import ZERO_UUID
+
+API_KEY: Final = 3
+FIRST_BY_ID: Final = 12
+# From this version on a leader without the listener that was asked is its own error (KIP-302).
+FIRST_LISTENER_NOT_FOUND: Final = 6
+
+_Topic = m.MetadataResponse.Topics
+_Partition = _Topic.Partitions
+
+
+def metadata(services: Services, context: RequestContext, request: m.MetadataRequest) -> m.MetadataResponse:
+    """What a client needs to find brokers and leaders."""
+    version = context.api_version
+    image = services.metadata.image
+    alive = [broker for broker in image.alive_brokers() if broker.endpoint(context.listener_name) is not None]
+    response = m.MetadataResponse(
+        cluster_id=services.cluster_id,
+        # Clients send controller requests to any broker: one at random spreads them (KIP-590).
+        controller_id=alive[services.ports.random.randrange(len(alive))].id if alive else -1,
+        cluster_authorized_operations=(
+            authorized_operations.CLUSTER
+            if request.include_cluster_authorized_operations
+            else authorized_operations.NOT_ASKED
+        ),
+    )
+    for broker in alive:
+        endpoint = broker.endpoint(context.listener_name)
+        assert endpoint is not None
+        response.brokers.append(
+            m.MetadataResponse.Brokers(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        )
+    operations = (
+        authorized_operations.TOPIC if request.include_topic_authorized_operations else authorized_operations.NOT_ASKED
+    )
+    wants_all = request.topics is None or (version == 0 and not request.topics)
+    if wants_all:
+        topics: Iterable[TopicImage] = sorted(image.topics.values(), key=lambda topic: topic.name)
+        response.topics = [describe_topic(image, topic, context.listener_name, version) for topic in topics]
+    else:
+        response.topics = _asked_topics(services, context, request, image)
+    for topic in response.topics:
+        topic.topic_authorized_operations = operations
+    return response
+
+
+def _asked_topics(
+    services: Services, context: RequestContext, request: m.MetadataRequest, image: MetadataImage
+) -> list[_Topic]:
+    answers: list[_Topic] = []
+    missing: list[str] = []
+    asked = dict.fromkeys((bytes(topic.topic_id), topic.name) for topic in request.topics or ())
+    for topic_id, name in asked:
+        if topic_id != ZERO_UUID or name is None:
+            answers.append(_by_id(image, topic_id, context))
+            continue
+        topic = image.topic(name)
+        if topic is not None:
+            answers.append(describe_topic(image, topic, context.listener_name, context.api_version))
+        elif name_problem(name) is not None:
+            answers.append(_error(name, ErrorCode.INVALID_TOPIC_EXCEPTION))
+        else:
+            missing.append(name)
+            answers.append(_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    # Before version 4 every client allowed it.
+    allowed = request.allow_auto_topic_creation or context.api_version < 4
+    if missing and allowed and services.config.auto_create_topics_enable:
+        create_in_background(services, missing)
+    return answers
+
+
+def _by_id(image: MetadataImage, topic_id: bytes, context: RequestContext) -> _Topic:
+    if context.api_version < FIRST_BY_ID:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests of version {context.api_version}"
+        )
+    if topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic was asked for by neither name nor id")
+    topic = image.topics.get(topic_id)
+    if topic is None:
+        return _Topic(name=None, topic_id=topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+    return describe_topic(image, topic, context.listener_name, context.api_version)
+
+
+def _error(name: str, code: ErrorCode) -> _Topic:
+    return _Topic(name=name, error_code=code, is_internal=is_internal(name))
+
+
+def describe_topic(image: MetadataImage, topic: TopicImage, listener_name: str, version: int) -> _Topic:
+    """A topic with all its partitions."""
+    return _Topic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal(topic.name),
+        partitions=[
+            _describe_partition(image, index, partition, listener_name, version)
+            for index, partition in sorted(topic.partitions.items())
+        ],
+    )
+
+
+def _describe_partition(
+    image: MetadataImage, index: int, partition: PartitionRegistration, listener_name: str, version: int
+) -> _Partition:
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    error = ErrorCode.NONE
+    if version == 0:
+        # The oldest clients choke on brokers they were not told of.
+        replicas = [replica for replica in replicas if reachable(image, replica, listener_name)]
+        isr = [replica for replica in isr if reachable(image, replica, listener_name)]
+        if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    leader = partition.leader
+    if not has_listener(image, leader, listener_name):
+        known = leader in image.brokers and version >= FIRST_LISTENER_NOT_FOUND
+        error = ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = -1
+    return _Partition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline_replicas(image, partition, listener_name),
+    )
+
+
+def has_listener(image: MetadataImage, broker_id: int, listener_name: str) -> bool:
+    """Whether a registered broker listens under the name."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.endpoint(listener_name) is not None
+
+
+def reachable(image: MetadataImage, broker_id: int, listener_name: str) -> bool:
+    """The same of a broker that is not fenced."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and broker.endpoint(listener_name) is not None
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> list[int]:
+    """Replicas that clients cannot reach under this listener."""
+    return [replica for replica in partition.replicas if not reachable(image, replica, listener_name)]
+
+
+def on_error(request: m.MetadataRequest, version: int, code: int, message: str) -> m.MetadataResponse:
+    """Every topic asked for with the error; version 13 and later also as a whole."""
+    return m.MetadataResponse(
+        error_code=code,
+        topics=[
+            _Topic(name=topic.name or ("" if version < FIRST_BY_ID else None), topic_id=topic.topic_id, error_code=code)
+            for topic in request.topics or ()
+        ],
+    )
+
+
+APIS: Final = (Api(API_KEY, 0, 13, metadata, on_error=on_error),)

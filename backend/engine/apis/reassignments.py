@@ -1,0 +1,61 @@
+"""AlterPartitionReassignments (45), versions 0-1, and ListPartitionReassignments (46), version 0 (KIP-455, KIP-860)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out, forward
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.outcome import Outcome
+from backend.engine.controller.commands.reassignment import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
+from backend.engine.controller.image import MetadataImage
+from backend.protocol import messages as m
+
+ALTER_KEY: Final = 45
+LIST_KEY: Final = 46
+
+
+async def alter_on_broker(
+    services: Services, context: RequestContext, request: m.AlterPartitionReassignmentsRequest
+) -> m.AlterPartitionReassignmentsResponse:
+    """The controller's answer."""
+    return await forward(services, context, request, m.AlterPartitionReassignmentsResponse)
+
+
+async def alter_on_controller(
+    services: Services, context: RequestContext, request: m.AlterPartitionReassignmentsRequest
+) -> m.AlterPartitionReassignmentsResponse:
+    """See `controller.commands.reassignment`."""
+    command = partial(alter_partition_reassignments, request=request, config=services.config)
+    return await carried_out(services, "alter partition reassignments", command)
+
+
+async def list_on_broker(
+    services: Services, context: RequestContext, request: m.ListPartitionReassignmentsRequest
+) -> m.ListPartitionReassignmentsResponse:
+    """The controller's answer: what it lists is newer than what this broker knows."""
+    return await forward(services, context, request, m.ListPartitionReassignmentsResponse)
+
+
+async def list_on_controller(
+    services: Services, context: RequestContext, request: m.ListPartitionReassignmentsRequest
+) -> m.ListPartitionReassignmentsResponse:
+    """In turn with the changes, so that one that was answered is seen."""
+
+    def command(image: MetadataImage) -> Outcome[m.ListPartitionReassignmentsResponse]:
+        return Outcome((), list_partition_reassignments(image, request))
+
+    return await carried_out(services, "list partition reassignments", command)
+
+
+APIS: Final = (
+    Api(ALTER_KEY, 0, 1, alter_on_broker, BROKER),
+    Api(ALTER_KEY, 0, 1, alter_on_controller, CONTROLLER),
+    Api(LIST_KEY, 0, 0, list_on_broker, BROKER),
+    Api(LIST_KEY, 0, 0, list_on_controller, CONTROLLER),
+)
