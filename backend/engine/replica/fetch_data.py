@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
-from backend.engine.log.txn_index import AbortedTxn
 from backend.engine.replica.fetch_state import EpochEnd
 from backend.protocol.errors import ErrorCode
 
@@ -17,6 +16,16 @@ CONSUMER: Final = -1
 DEBUG: Final = -2
 # A request before version 18 does not say which high watermark the follower knows.
 UNKNOWN_HIGH_WATERMARK: Final = (1 << 63) - 1
+
+
+class AbortedTransaction(Protocol):
+    """One aborted transaction among the records of a read."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def first_offset(self) -> int: ...
 
 
 class Isolation(Enum):
@@ -73,7 +82,7 @@ class FetchData:
     log_start_offset: int = -1
     records: Buffer = b""
     # None unless the reader asked for committed records only.
-    aborted: Sequence[AbortedTxn] | None = None
+    aborted: Sequence[AbortedTransaction] | None = None
     diverging: EpochEnd | None = None
     remote_bytes_max: int = 0
     remote_min_one_message: bool = False

@@ -431,6 +431,12 @@ class Partition:
             self._host.wake(self)
         return target
 
+    def forget_remote(self) -> None:
+        """The topic is no longer tiered and its remote data go: log start is where local data begin (KIP-950)."""
+        log = self.log
+        if log.maybe_increment_log_start_offset(min(log.segments.first_base_offset, log.high_watermark)):
+            self._host.wake(self)
+
     # Waiting requests
 
     def settle_waiting(self) -> None:

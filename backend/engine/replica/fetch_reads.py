@@ -1,0 +1,220 @@
+"""Serving fetches: reads all partitions of a request, waits for data or fetches from the remote tier, answers once.
+
+A request that can be answered is answered at once, without a task. One with a partition whose offset is only remote
+waits for those reads and for nothing else (KIP-405); any other waits in the purgatory. Facts:
+`ReplicaManager.fetchMessages`, `DelayedFetch`, `DelayedRemoteFetch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from backend.engine.config import BrokerConfig
+from backend.engine.log.errors import OffsetOutOfRange
+from backend.engine.ports import tasks
+from backend.engine.remote.rsm import RemoteStorageError
+from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation, failed
+from backend.engine.replica.partition import Partition
+from backend.engine.replica.purgatory import Purgatory, WaitingFetch, knows_less
+from backend.engine.replica.remote_logs import RemoteLogs
+from backend.protocol.errors import ErrorCode, KafkaError
+
+R = TypeVar("R")
+
+# A partition of a request, or why there is none.
+Wanted = tuple[Partition | ErrorCode, FetchSpec]
+_NONE: Final = ErrorCode.NONE
+
+
+class FetchReads:
+    """Fetches of one broker."""
+
+    def __init__(
+        self, purgatory: Purgatory, remote: Callable[[], RemoteLogs | None], config: Callable[[], BrokerConfig]
+    ) -> None:
+        self._purgatory = purgatory
+        self._remote = remote
+        self._config = config
+
+    def fetch(
+        self,
+        params: FetchParams,
+        wanted: Sequence[Wanted],
+        respond: Callable[[list[FetchData]], R],
+        on_wait: Callable[[WaitingFetch], None] | None = None,
+    ) -> R | tasks.Future[R]:
+        """What `respond` makes of one FetchData per wanted partition, in their order; a future while that must wait.
+
+        `on_wait` is given the waiting request, which may be completed early.
+        """
+        found = self._read_all(params, wanted, first=True)
+        if any(data.remote_bytes_max for data in found):
+            return tasks.spawn(self._with_remote(params, wanted, found, respond), name="remote fetch")
+        if not self._must_wait(params, wanted, found):
+            return respond(found)
+        answered: tasks.Future[R] = tasks.future()
+        parts = {item: spec for item, spec in wanted if isinstance(item, Partition)}
+        waiting = WaitingFetch(self._purgatory, params, parts, lambda: self._answer(params, wanted, respond, answered))
+        if on_wait is not None:
+            on_wait(waiting)
+        return answered
+
+    def _must_wait(self, params: FetchParams, wanted: Sequence[Wanted], found: list[FetchData]) -> bool:
+        if params.max_wait_ms <= 0 or not wanted or self._purgatory.full:
+            return False
+        size = 0
+        for data in found:
+            if data.error is not _NONE or data.diverging is not None:
+                return False
+            size += len(data.records)
+        if size >= params.min_bytes:
+            return False
+        return not params.from_follower or not any(
+            isinstance(item, Partition) and knows_less(item, params, spec) for item, spec in wanted
+        )
+
+    def _answer(
+        self,
+        params: FetchParams,
+        wanted: Sequence[Wanted],
+        respond: Callable[[list[FetchData]], R],
+        answered: tasks.Future[R],
+    ) -> None:
+        """The wait is over: reads again."""
+        if answered.done():
+            return
+        found = self._read_all(params, wanted, first=False)
+        if not any(data.remote_bytes_max for data in found):
+            answered.set_result(respond(found))
+            return
+        # Local retention overtook the request while it waited.
+        remote = tasks.spawn(self._with_remote(params, wanted, found, respond), name="remote fetch after a wait")
+
+        def pass_on(done: tasks.Future[R]) -> None:
+            if answered.done() or done.cancelled():
+                return
+            error = done.exception()
+            if error is None:
+                answered.set_result(done.result())
+            else:
+                answered.set_exception(error)
+
+        remote.add_done_callback(pass_on)
+
+    # --- local reads
+
+    def _read_all(self, params: FetchParams, wanted: Sequence[Wanted], *, first: bool) -> list[FetchData]:
+        budget = params.max_bytes
+        # The first partition with data returns at least one batch, however small the limits (KIP-74).
+        min_one_message = True
+        found = []
+        for item, spec in wanted:
+            data = self._read(params, item, spec, min(spec.max_bytes, budget), min_one_message, first=first)
+            size = len(data.records) or data.remote_bytes_max
+            if size:
+                min_one_message = False
+                budget = max(0, budget - size)
+            found.append(data)
+        return found
+
+    def _read(
+        self,
+        params: FetchParams,
+        item: Partition | ErrorCode,
+        spec: FetchSpec,
+        bytes_max: int,
+        min_one_message: bool,
+        *,
+        first: bool,
+    ) -> FetchData:
+        if not isinstance(item, Partition):
+            return failed(item)
+        try:
+            data = item.read(params, spec, bytes_max, min_one_message=min_one_message)
+        except OffsetOutOfRange:
+            return self._out_of_range(params, item, spec, bytes_max, min_one_message)
+        except KafkaError as error:
+            return failed(error.code)
+        if first and params.from_follower and data.diverging is None:
+            item.follower_fetched(params, spec)
+        return data
+
+    def _out_of_range(
+        self, params: FetchParams, partition: Partition, spec: FetchSpec, bytes_max: int, min_one_message: bool
+    ) -> FetchData:
+        """No local segment has the offset; the remote tier may."""
+        log = partition.log
+        if (
+            self._remote() is None
+            or not log.remote_enabled
+            or not log.log_start_offset <= spec.fetch_offset < log.local_log_start_offset
+        ):
+            return failed(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if params.from_follower:
+            return FetchData(
+                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                high_watermark=log.high_watermark,
+                log_start_offset=log.log_start_offset,
+            )
+        return FetchData(
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted=() if params.isolation is Isolation.COMMITTED else None,
+            remote_bytes_max=max(0, bytes_max),
+            remote_min_one_message=min_one_message,
+        )
+
+    # --- remote reads
+
+    async def _with_remote(
+        self,
+        params: FetchParams,
+        wanted: Sequence[Wanted],
+        found: list[FetchData],
+        respond: Callable[[list[FetchData]], R],
+    ) -> R:
+        """Reads everything remote in parallel; what is not there in time answers as if there were no records yet."""
+        reads = []
+        for at, ((item, spec), data) in enumerate(zip(wanted, found, strict=True)):
+            if data.remote_bytes_max and isinstance(item, Partition):
+                reads.append(
+                    tasks.start(self._read_remote(params, item, spec, data, found, at), name=f"remote read of {item}")
+                )
+        try:
+            await tasks.wait_for(tasks.gather_settled(reads), self._config().remote_fetch_max_wait_ms)
+        except tasks.Timeout:
+            for read in reads:
+                read.cancel()
+        return respond(found)
+
+    async def _read_remote(
+        self,
+        params: FetchParams,
+        partition: Partition,
+        spec: FetchSpec,
+        data: FetchData,
+        found: list[FetchData],
+        at: int,
+    ) -> None:
+        remote = self._remote()
+        assert remote is not None
+        committed = params.isolation is Isolation.COMMITTED
+        try:
+            read = await remote.read(
+                partition.log,
+                spec.fetch_offset,
+                data.remote_bytes_max,
+                min_one_message=data.remote_min_one_message,
+                read_committed=committed,
+            )
+        except KafkaError as error:
+            known = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_NOT_AVAILABLE)
+            found[at] = failed(error.code if error.code in known else ErrorCode.UNKNOWN_SERVER_ERROR)
+        except RemoteStorageError:
+            # rlm_read has logged which object could not be read and why.
+            found[at] = failed(ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            data.records = read.records
+            data.aborted = (read.aborted or ()) if committed else None

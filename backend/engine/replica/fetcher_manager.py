@@ -1,0 +1,94 @@
+"""The fetchers of one broker, one per leader broker that it follows (Kafka's `ReplicaFetcherManager`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from backend.engine.config.listeners import inter_broker_listener_name
+from backend.engine.controller.image import NO_LEADER
+from backend.engine.ports import tasks
+from backend.engine.replica.fetch_state import FetchState
+from backend.engine.replica.fetcher import Fetcher
+from backend.engine.replica.follower import FollowerHost
+from backend.engine.replica.leader_endpoint import ConnectToLeader
+from backend.engine.replica.partition import Partition
+from backend.tiering.ids import TopicIdPartition
+
+
+class FetcherManager:
+    """Starts a fetcher with the first partition of a leader and stops it after the last."""
+
+    def __init__(self, host: FollowerHost, connect: ConnectToLeader) -> None:
+        self._host = host
+        self._connect = connect
+        self._listener = inter_broker_listener_name(host.config)
+        self._fetchers: dict[int, Fetcher] = {}
+        self._stopping: set[tasks.Task[None]] = set()
+
+    def follow(self, partition: Partition) -> None:
+        """Fetches the partition from its leader, anew when it was fetched already; from nobody without a leader."""
+        self._remove(partition.topic_id_partition, but=partition.leader)
+        address = self._address_of(partition.leader)
+        if address is None:
+            self._remove(partition.topic_id_partition)
+            return
+        fetcher = self._fetchers.get(partition.leader)
+        if fetcher is None:
+            fetcher = Fetcher(self._host, partition.leader, address, self._connect)
+            self._fetchers[partition.leader] = fetcher
+            fetcher.start()
+        fetcher.add(partition)
+
+    def unfollow(self, tip: TopicIdPartition) -> None:
+        """Fetches the partition no longer."""
+        self._remove(tip)
+
+    def _remove(self, tip: TopicIdPartition, *, but: int = NO_LEADER) -> None:
+        for leader, fetcher in self._fetchers.items():
+            if leader != but:
+                fetcher.remove(tip)
+
+    def note_isr(self, partition: Partition) -> None:
+        """Metadata changed the ISR of a followed partition."""
+        fetcher = self._fetchers.get(partition.leader)
+        if fetcher is not None:
+            fetcher.note_isr(partition.topic_id_partition)
+
+    def state_of(self, tip: TopicIdPartition) -> FetchState | None:
+        """Where a followed partition stands; None when it is not followed."""
+        for fetcher in self._fetchers.values():
+            state = fetcher.state_of(tip)
+            if state is not None:
+                return state
+        return None
+
+    def reconnect(self, partitions: Iterable[Partition]) -> None:
+        """Brokers registered anew: leaders that have moved or come back are fetched from where they are now."""
+        for leader, fetcher in list(self._fetchers.items()):
+            if self._address_of(leader) != fetcher.address:
+                self._end(leader)
+        for partition in partitions:
+            if not partition.is_leader and partition.leader != NO_LEADER and partition.leader not in self._fetchers:
+                self.follow(partition)
+
+    def stop_idle(self) -> None:
+        """Ends fetchers that have nothing left to fetch."""
+        for leader, fetcher in list(self._fetchers.items()):
+            if fetcher.is_empty:
+                self._end(leader)
+
+    def _end(self, leader: int) -> None:
+        task = tasks.spawn(self._fetchers.pop(leader).stop(), name=f"stop of the fetcher from broker {leader}")
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
+        broker = self._host.image.broker(broker_id)
+        endpoint = None if broker is None else broker.endpoint(self._listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    async def shutdown(self) -> None:
+        """Follows nothing any more."""
+        for leader in list(self._fetchers):
+            self._end(leader)
+        await tasks.gather_settled(list(self._stopping))

@@ -1,0 +1,65 @@
+"""What the replica layer needs of the remote log manager (KIP-405); `remote/rlm` is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from backend.engine.log.timestamps import TimestampedOffset
+from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.replica.fetch_data import AbortedTransaction
+from backend.engine.replica.tier_state import AuxStateSource
+from backend.tiering.ids import TopicIdPartition
+
+
+class PartitionView(Protocol):
+    """A hosted partition as the remote log manager sees it."""
+
+    @property
+    def topic_id_partition(self) -> TopicIdPartition: ...
+
+    @property
+    def log(self) -> UnifiedLog: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def is_leader(self) -> bool: ...
+
+
+class RemoteRead(Protocol):
+    """What a read from the remote tier gave: raw batches of one segment, the last one perhaps cut."""
+
+    @property
+    def records(self) -> bytes | bytearray | memoryview: ...
+
+    @property
+    def aborted(self) -> Sequence[AbortedTransaction] | None: ...
+
+
+class RemoteLogs(AuxStateSource, Protocol):
+    """The remote log manager. Its errors are KafkaError, or RemoteStorageError and its subclasses."""
+
+    def on_leadership_change(
+        self,
+        leaders: Iterable[PartitionView],
+        followers: Iterable[PartitionView],
+        topic_ids: Mapping[str, bytes],
+    ) -> None:
+        """The broker leads or follows these now, or their topic's remote settings changed."""
+        ...
+
+    async def stop_partitions(self, tips: Iterable[TopicIdPartition], *, delete_remote: bool) -> None:
+        """The broker hosts these no longer, or their topic is no longer tiered."""
+        ...
+
+    async def read(
+        self, log: UnifiedLog, fetch_offset: int, max_bytes: int, *, min_one_message: bool, read_committed: bool
+    ) -> RemoteRead:
+        """Records from an offset that is only remote."""
+        ...
+
+    async def offset_for_timestamp(self, log: UnifiedLog, timestamp: int) -> TimestampedOffset | None:
+        """The first record of the whole log, remote and local, with at least this timestamp."""
+        ...

@@ -1,0 +1,420 @@
+"""The replicas of one broker: which there are, who leads and follows them, and the requests that wait for them.
+
+`on_metadata` turns images into roles: it creates and deletes logs, starts and stops fetchers, and tells the remote log
+manager. Handlers find partitions here and append, fetch and wait. Everything runs on the loop's thread. Facts:
+Kafka's `ReplicaManager`, `BrokerMetadataPublisher`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.common.event_sink import EventSink
+from backend.engine.config import BrokerConfig, topic_values
+from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, EMPTY_IMAGE, MetadataImage
+from backend.engine.log.config import LogConfig
+from backend.engine.log.log_manager import LogManager
+from backend.engine.log.unified_log import AppendInfo, Origin
+from backend.engine.metrics import BrokerMetrics
+from backend.engine.ports import Clock, Ports, tasks
+from backend.engine.replica.alter_partition import AlterPartitionSender
+from backend.engine.replica.deadlines import Deadlines
+from backend.engine.replica.fetch_reads import FetchReads
+from backend.engine.replica.fetch_state import FetchState
+from backend.engine.replica.fetcher_manager import FetcherManager
+from backend.engine.replica.leader_endpoint import ConnectToLeader
+from backend.engine.replica.metadata_changes import Assigned, is_ours, local_changes
+from backend.engine.replica.partition import IsrProposal, Partition
+from backend.engine.replica.purgatory import Purgatory, WaitingDelete, WaitingProduce
+from backend.engine.replica.remote_logs import RemoteLogs
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicIdPartition, TopicPartition
+
+NO_BROKER_EPOCH: Final = -1
+
+_log = logging.getLogger(__name__)
+
+
+class ReplicaManager:
+    """Use: `start`, then `on_metadata` for every image, `shutdown`."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        config: BrokerConfig,
+        ports: Ports,
+        log_manager: LogManager,
+        controller_channel: ControllerChannel,
+        connect_to_leader: ConnectToLeader,
+        events: EventSink,
+        metrics: BrokerMetrics,
+        remote_logs: RemoteLogs | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.config = config
+        self.events = events
+        self.log_manager = log_manager
+        # Set before `start` when tiered storage is on.
+        self.remote_logs = remote_logs
+        self._static_config = config
+        self._ports = ports
+        self._metrics = metrics
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._partitions_by_id: dict[tuple[bytes, int], Partition] = {}
+        # Hosted as metadata has it, but without a usable log: the reason.
+        self._broken: dict[tuple[str, int], str] = {}
+        self._topic_configs: dict[str, LogConfig] = {}
+        self._fetchers = FetcherManager(self, connect_to_leader)
+        self._deadlines = Deadlines(ports.clock)
+        self.purgatory = Purgatory(self._deadlines)
+        self.reads = FetchReads(self.purgatory, lambda: self.remote_logs, lambda: self.config)
+        self._alter_partition = AlterPartitionSender(node_id, lambda: self.broker_epoch, controller_channel)
+        self._to_wake: dict[Partition, None] = {}
+        self._shrinking: tasks.Task[None] | None = None
+        self._stopping: set[tasks.Task[None]] = set()
+
+    # --- life
+
+    def start(self) -> None:
+        """Begins background work; `on_metadata` brings the replicas."""
+        self._alter_partition.start()
+        self._shrinking = tasks.spawn(self._shrink_isrs(), name=f"ISR check of broker {self.node_id}")
+
+    async def shutdown(self) -> None:
+        """Follows and leads nothing any more and answers what waits; logs stay open for the log manager to close."""
+        await tasks.cancel(self._shrinking)
+        await self._alter_partition.stop()
+        await self._fetchers.shutdown()
+        for partition in self._partitions.values():
+            partition.close()
+        await tasks.gather_settled(self._stopping)
+        self._deadlines.close()
+
+    async def _shrink_isrs(self) -> None:
+        while True:
+            await tasks.sleep_ms(self.config.replica_lag_time_max_ms / 2)
+            for partition in list(self._partitions.values()):
+                partition.shrink_isr()
+
+    # --- what partitions and fetchers need of their broker
+
+    @property
+    def clock(self) -> Clock:
+        return self._ports.clock
+
+    @property
+    def broker_epoch(self) -> int:
+        """Epoch of this broker's registration, -1 before metadata shows it."""
+        broker = self.image.broker(self.node_id)
+        return NO_BROKER_EPOCH if broker is None else broker.epoch
+
+    @property
+    def aux_states(self) -> RemoteLogs | None:
+        return self.remote_logs
+
+    def wake(self, partition: Partition) -> None:
+        """Settles the partition's waiting requests after the present callback, so that its answer goes out first."""
+        if not self._to_wake:
+            tasks.call_soon(self._settle)
+        self._to_wake[partition] = None
+
+    def _settle(self) -> None:
+        changed, self._to_wake = self._to_wake, {}
+        for partition in changed:
+            partition.settle_waiting()
+
+    def propose_isr(self, proposal: IsrProposal) -> None:
+        """Sends an ISR change to the controller."""
+        self._alter_partition.submit(proposal)
+
+    def replicated(self, topic: str, bytes_in: int) -> None:
+        """Counts bytes appended as a follower."""
+        self._metrics.all_topics.replicationbytesin += bytes_in
+
+    # --- partitions
+
+    @property
+    def partitions(self) -> Iterable[Partition]:
+        """Every partition hosted here with a usable log."""
+        return self._partitions.values()
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A hosted partition. Raises 56 when its log is unusable, 6 when only others have it, 3 when there is none."""
+        found = self._partitions.get((topic, index))
+        if found is not None:
+            return found
+        raise self._absent(topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """As :meth:`partition`; raises 100 when there is no topic with the id."""
+        found = self._partitions_by_id.get((topic_id, index))
+        if found is not None:
+            return found
+        topic = self.image.topics.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+        raise self._absent(topic.name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _absent(self, topic: str, index: int, unknown: ErrorCode) -> KafkaError:
+        reason = self._broken.get((topic, index))
+        if reason is not None:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+        registration = self.image.partition(topic, index)
+        if registration is not None:
+            return KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node_id} has no replica of {topic}-{index}"
+            )
+        return KafkaError(unknown, f"there is no partition {topic}-{index}")
+
+    @property
+    def broken_partitions(self) -> dict[TopicPartition, str]:
+        """Replicas that metadata puts here and that cannot be used, with the reason."""
+        return {TopicPartition(topic, index): reason for (topic, index), reason in self._broken.items()}
+
+    def fetch_state(self, tip: TopicIdPartition) -> FetchState | None:
+        """Where a followed partition stands; None when it is not followed."""
+        return self._fetchers.state_of(tip)
+
+    # --- appends and waiting for them
+
+    def wait_for_acks(
+        self,
+        required: list[tuple[int, Partition, int]],
+        timeout_ms: float,
+        answer: Callable[[dict[int, ErrorCode]], None],
+    ) -> None:
+        """Calls `answer` once, with errors by index, when each (index, partition, offset) is acknowledged or late."""
+        pending = []
+        errors: dict[int, ErrorCode] = {}
+        for index, partition, offset in required:
+            error = partition.acknowledged(offset)
+            if error is None:
+                pending.append((index, partition, offset))
+            elif error is not ErrorCode.NONE:
+                errors[index] = error
+        if not pending:
+            answer(errors)
+            return
+        WaitingProduce(self.purgatory, pending, max(0.0, timeout_ms), lambda late: answer(errors | late))
+
+    async def append(
+        self,
+        partition: TopicPartition,
+        records: memoryview,
+        *,
+        acks: int = -1,
+        timeout_ms: float = 5000,
+        origin: Origin = "coordinator",
+    ) -> AppendInfo:
+        """Appends records of this broker's own parts and waits for the ISR. Raises KafkaError."""
+        hosted = self.partition(partition.topic, partition.partition)
+        info = hosted.append(records, acks=acks, origin=origin)
+        if acks == -1:
+            done: tasks.Future[dict[int, ErrorCode]] = tasks.future()
+            self.wait_for_acks([(0, hosted, info.last_offset + 1)], timeout_ms, lambda errors: _resolve(done, errors))
+            errors = await done
+            if errors:
+                raise KafkaError(errors[0], f"records appended to {partition} were not acknowledged")
+        return info
+
+    def wait_for_deletes(
+        self,
+        required: list[tuple[int, Partition, int]],
+        timeout_ms: float,
+        answer: Callable[[dict[int, tuple[ErrorCode, int]]], None],
+    ) -> None:
+        """Calls `answer` once with (error, low watermark) by index."""
+        waiting = WaitingDelete(self.purgatory, required, max(0.0, timeout_ms), answer)
+        for _, partition, _ in required:
+            waiting.poke(partition)
+
+    # --- metadata
+
+    def on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Carries out what the new image says about this broker's replicas."""
+        self.image = new
+        changes = local_changes(old, new, self.node_id)
+        tiered_before = self._tiered_among(changes.changed_topics)
+        self._take_over_settings(changes.changed_topics)
+        self._stop(changes.deleted, delete_remote=True)
+        self._stop(changes.moved_away, delete_remote=False)
+        if old.offset < 0:
+            self._delete_strays()
+        leaders = [found for one in changes.leaders if (found := self._hosted(one)) is not None]
+        followers = [found for one in changes.followers if (found := self._hosted(one)) is not None]
+        for partition, assigned in leaders:
+            self._lead(partition, assigned)
+        for partition, assigned in followers:
+            self._follow(partition, assigned)
+        if old.brokers is not new.brokers:
+            self._fetchers.reconnect(self._partitions.values())
+        self._fetchers.stop_idle()
+        self._tell_remote([p for p, _ in leaders], [p for p, _ in followers], tiered_before)
+
+    def _take_over_settings(self, changed_topics: frozenset[str] | None) -> None:
+        if changed_topics is None:
+            self.config = self._static_config.overlay(self.image.broker_config(self.node_id))
+            self._topic_configs.clear()
+        else:
+            for topic in changed_topics:
+                self._topic_configs.pop(topic, None)
+        for (topic, _), partition in self._partitions.items():
+            if changed_topics is None or topic in changed_topics:
+                partition.log.config = self.topic_config(topic)
+
+    def topic_config(self, topic: str) -> LogConfig:
+        """The settings in force for a topic's logs on this broker."""
+        found = self._topic_configs.get(topic)
+        if found is None:
+            values = topic_values(
+                self.image.topic_config(topic),
+                broker=self.image.config(BROKER_RESOURCE, str(self.node_id)),
+                cluster=self.image.config(BROKER_RESOURCE, CLUSTER_DEFAULT),
+                static=self._static_config.originals,
+            )
+            found = self._topic_configs[topic] = LogConfig.from_properties(values)
+        return found
+
+    def _stop(self, tips: Iterable[TopicIdPartition], *, delete_remote: bool) -> None:
+        tiered = []
+        for tip in tips:
+            key = (tip.topic, tip.partition)
+            partition = self._partitions_by_id.pop((tip.topic_id, tip.partition), None)
+            self._broken.pop(key, None)
+            if partition is not None:
+                if partition.log.remote_enabled and self.remote_logs is not None:
+                    tiered.append((tip, delete_remote and partition.is_leader))
+                self._drop(partition)
+            log = self.log_manager.get(tip.topic_partition)
+            if log is None or log.topic_id_partition.topic_id == tip.topic_id:
+                self.log_manager.async_delete(tip.topic_partition)
+            self._topic_configs.pop(tip.topic, None)
+        for remote in (True, False):
+            chosen = [tip for tip, delete in tiered if delete is remote]
+            if chosen:
+                self._stop_remote(chosen, delete_remote=remote)
+
+    def _stop_remote(self, tips: list[TopicIdPartition], *, delete_remote: bool) -> None:
+        assert self.remote_logs is not None
+        task = tasks.spawn(
+            self.remote_logs.stop_partitions(tips, delete_remote=delete_remote),
+            name=f"remote stop of {len(tips)} partitions",
+        )
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    def _drop(self, partition: Partition) -> None:
+        tip = partition.topic_id_partition
+        self._fetchers.unfollow(tip)
+        key = (tip.topic, tip.partition)
+        if self._partitions.get(key) is partition:
+            del self._partitions[key]
+        partition.close()
+
+    def _delete_strays(self) -> None:
+        """At start: logs whose topic or replica went away while this broker was down."""
+        for log in self.log_manager.all_logs:
+            tip = log.topic_id_partition
+            if not is_ours(self.image, tip, self.node_id):
+                _log.warning("Broker %d removes the stray log %s: metadata has no replica of %s here",
+                             self.node_id, log.dir, tip)  # fmt: skip
+                self.log_manager.async_delete(tip.topic_partition)
+
+    def _hosted(self, assigned: Assigned) -> tuple[Partition, Assigned] | None:
+        """The partition with its log, created when it is new; None when its log cannot be used."""
+        tip = assigned.tip
+        found = self._partitions_by_id.get((tip.topic_id, tip.partition))
+        if found is not None:
+            return found, assigned
+        key = (tip.topic, tip.partition)
+        try:
+            log = self.log_manager.get(tip.topic_partition)
+            if log is not None and log.topic_id_partition.topic_id not in (tip.topic_id, bytes(16)):
+                _log.warning("%s belongs to a deleted topic of the same name and is removed", log.dir)
+                self.log_manager.async_delete(tip.topic_partition)
+            log = self.log_manager.get_or_create(tip, self.topic_config(tip.topic))
+        except KafkaError as error:
+            _log.error("Broker %d cannot host %s: %s", self.node_id, tip, error.message)
+            self._broken[key] = error.message
+            return None
+        partition = Partition(tip, log, self)
+        self._partitions[key] = partition
+        self._partitions_by_id[(tip.topic_id, tip.partition)] = partition
+        return partition, assigned
+
+    def _lead(self, partition: Partition, assigned: Assigned) -> None:
+        tip = assigned.tip
+        if not partition.is_leader:
+            self._fetchers.unfollow(tip)
+        try:
+            new_epoch = partition.become_leader(assigned.registration)
+        except KafkaError as error:
+            self._broken[(tip.topic, tip.partition)] = error.message
+            self._drop(partition)
+            return
+        if new_epoch:
+            _log.info(
+                "Broker %d leads %s from offset %d under leader epoch %d, ISR %s",
+                self.node_id, tip, partition.epoch_start_offset, partition.leader_epoch,
+                sorted(partition.isr.committed),
+            )  # fmt: skip
+            self.events.emit(
+                "leader",
+                topic=tip.topic,
+                topic_id=tip.topic_id,
+                partition=tip.partition,
+                leader_epoch=partition.leader_epoch,
+                start_offset=partition.epoch_start_offset,
+            )
+
+    def _follow(self, partition: Partition, assigned: Assigned) -> None:
+        before = partition.leader
+        new_epoch = partition.become_follower(assigned.registration)
+        if new_epoch or before != partition.leader:
+            self._fetchers.follow(partition)
+        else:
+            self._fetchers.note_isr(partition)
+
+    def _tiered_among(self, changed_topics: frozenset[str] | None) -> dict[Partition, bool]:
+        """Whether each partition is tiered whose settings are about to change."""
+        if changed_topics is not None and not changed_topics:
+            return {}
+        return {
+            partition: partition.log.remote_enabled
+            for partition in self._partitions.values()
+            if changed_topics is None or partition.topic_id_partition.topic in changed_topics
+        }
+
+    def _tell_remote(
+        self, leaders: list[Partition], followers: list[Partition], tiered_before: dict[Partition, bool]
+    ) -> None:
+        """Roles, and changes of topics' remote settings (KIP-950), for the remote log manager."""
+        if self.remote_logs is None:
+            return
+        leading, following = dict.fromkeys(leaders), dict.fromkeys(followers)
+        stopped: dict[bool, list[TopicIdPartition]] = {True: [], False: []}
+        for partition, was_tiered in tiered_before.items():
+            if partition.log.remote_enabled:
+                (leading if partition.is_leader else following)[partition] = None
+            elif was_tiered:
+                delete = partition.is_leader and partition.log.config.remote_log_delete_on_disable
+                if delete:
+                    partition.forget_remote()
+                stopped[delete].append(partition.topic_id_partition)
+        for delete, tips in stopped.items():
+            if tips:
+                self._stop_remote(tips, delete_remote=delete)
+        tiered_leaders = [partition for partition in leading if partition.log.remote_enabled]
+        tiered_followers = [partition for partition in following if partition.log.remote_enabled]
+        if tiered_leaders or tiered_followers:
+            self.remote_logs.on_leadership_change(tiered_leaders, tiered_followers, self.image.topic_ids)
+
+
+def _resolve(done: tasks.Future[dict[int, ErrorCode]], errors: dict[int, ErrorCode]) -> None:
+    if not done.done():
+        done.set_result(errors)
