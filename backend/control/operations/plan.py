@@ -1,0 +1,109 @@
+"""What a plan consists of: values that are stored as JSON and shown before anybody confirms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Json = dict[str, Any]
+
+
+class Outcome(StrEnum):
+    """What a check means for the plan."""
+
+    OK = "ok"
+    WARNING = "warning"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question that was asked before the change; the sentence says what was found and what to do."""
+
+    name: str
+    outcome: Outcome
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting (or assignment) before and after; `before` and `after` are texts for people, None: not set."""
+
+    object: str
+    name: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The texts of the dialog, as the design gives them."""
+
+    title: str
+    effect: str
+    risk: str = ""
+    does_not_change: str = ""
+    keep: str = "Keep"
+    act: str = "Change"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan before it is stored."""
+
+    object: str
+    changes: tuple[Change, ...]
+    checks: tuple[Check, ...]
+    cli: tuple[str, ...]
+    words: Words
+    estimate: Json | None = None
+    extra: Json = field(default_factory=dict)  # tables of the kind, such as the matrix of effective values
+
+    @property
+    def refused(self) -> bool:
+        return any(check.outcome is Outcome.REFUSED for check in self.checks)
+
+    def diff(self) -> Json:
+        """The `diff` column: what changes, in words and lines."""
+        return {
+            "object": self.object,
+            "changes": [asdict(change) for change in self.changes],
+            "words": asdict(self.words),
+            **self.extra,
+        }
+
+    def checks_json(self) -> list[Json]:
+        return [asdict(check) | {"outcome": check.outcome.value} for check in self.checks]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What a look at the cluster showed after the change. `done` False: not in effect yet, or not everywhere."""
+
+    done: bool
+    sentence: str
+    detail: Json = field(default_factory=dict)
+
+
+def differences(before: Any, now: Any, path: str = "") -> list[str]:
+    """Where two snapshots differ, in words: empty when the plan still fits."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        found: list[str] = []
+        for key in sorted({*before, *now}, key=str):
+            where = f"{path}.{key}" if path else str(key)
+            found += differences(before.get(key), now.get(key), where)
+        return found
+    if isinstance(before, Sequence) and isinstance(now, Sequence) and list(before) == list(now):
+        return []
+    return [] if before == now else [f"{path}: was {_text(before)}, is {_text(now)}"]
+
+
+def _text(value: Any) -> str:
+    return "not set" if value is None else str(value)
+
+
+def first_refusal(checks: Iterable[Check]) -> str | None:
+    """The sentence of the first check that refuses."""
+    return next((check.sentence for check in checks if check.outcome is Outcome.REFUSED), None)
