@@ -180,15 +180,9 @@ class ProducerStateManager:
         Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE. The first batch of an unknown
         producer is accepted with any sequence, because its earlier state may have expired.
         """
-        entry = self._producers.get(batch.producer_id)
+        entry = self.check_epoch(batch)
         if entry is None:
             return
-        if batch.producer_epoch < entry.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, "
-                f"which is smaller than the last seen epoch {entry.epoch}",
-            )
         if batch.producer_epoch != entry.epoch:
             if batch.base_sequence != 0 and entry.epoch != NONE:
                 raise KafkaError(
@@ -202,8 +196,8 @@ class ProducerStateManager:
             if batch.base_sequence != expected:
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"Out of order sequence number for producer {batch.producer_id}: "
-                    f"{batch.base_sequence} (incoming seq. number), {entry.last_sequence} (current end sequence number)",
+                    f"Out of order sequence number for producer {batch.producer_id}: {batch.base_sequence} "
+                    f"(incoming seq. number), {entry.last_sequence} (current end sequence number)",
                 )
         if entry.txn_first_offset is not None and not batch.is_transactional:
             raise KafkaError(
@@ -212,16 +206,22 @@ class ProducerStateManager:
                 f"which has an open transaction from offset {entry.txn_first_offset}",
             )
 
-    def check_marker(self, batch: BatchHeader, marker: EndTxnMarker) -> None:
-        """Refuses a transaction marker of a deposed producer or coordinator."""
+    def check_epoch(self, batch: BatchHeader) -> ProducerEntry | None:
+        """The producer's state; raises INVALID_PRODUCER_EPOCH for a batch of an older epoch."""
         entry = self._producers.get(batch.producer_id)
-        if entry is None:
-            return
-        if batch.producer_epoch < entry.epoch:
+        if entry is not None and batch.producer_epoch < entry.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Marker epoch {batch.producer_epoch} of producer {batch.producer_id} is smaller than {entry.epoch}",
+                f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, "
+                f"which is smaller than the last seen epoch {entry.epoch}",
             )
+        return entry
+
+    def check_marker(self, batch: BatchHeader, marker: EndTxnMarker) -> None:
+        """Refuses a transaction marker of a deposed producer or coordinator."""
+        entry = self.check_epoch(batch)
+        if entry is None:
+            return
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,

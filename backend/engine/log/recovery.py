@@ -144,7 +144,7 @@ def feed_producers(
     if not header.is_control:
         producers.update(header)
         return
-    marker = _marker(data, position)
+    marker = end_txn_marker_of(data, position)
     if marker is None:
         return
     completed = producers.update_marker(header, marker)
@@ -156,7 +156,8 @@ def feed_producers(
     producers.complete(completed)
 
 
-def _marker(data: Buffer, position: int) -> EndTxnMarker | None:
+def end_txn_marker_of(data: Buffer, position: int) -> EndTxnMarker | None:
+    """What a control batch says of a transaction; None when it is another kind."""
     for record in iter_records(data, position):
         kind = control_type(record.key)
         if kind in (ControlType.ABORT, ControlType.COMMIT):

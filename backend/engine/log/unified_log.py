@@ -21,7 +21,7 @@ from backend.engine.log.leader_epochs import LeaderEpochCache
 from backend.engine.log.local_log import FlushWork, LocalLog, ReadInfo, sync_files
 from backend.engine.log.names import LEADER_EPOCH_FILE, dir_name_for_delete
 from backend.engine.log.producer_state import ProducerStateManager
-from backend.engine.log.recovery import feed_producers, rebuild_producer_state
+from backend.engine.log.recovery import end_txn_marker_of, feed_producers, rebuild_producer_state
 from backend.engine.log.retention import RetentionState, SegmentView, decide
 from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.segments import LogSegments
@@ -292,10 +292,19 @@ class UnifiedLog:
         offset = self.log_end_offset
         placed: list[tuple[int, BatchHeader]] = []
         for position, header in batches:
+            if header.producer_id >= 0:
+                self._check_own(records, position, header)
             patch_offset_and_epoch(records, position, offset, leader_epoch)
             placed.append((position, header._replace(base_offset=offset, leader_epoch=leader_epoch)))
             offset += header.last_offset_delta + 1
         return self._append_placed(records, placed, now_ms)
+
+    def _check_own(self, records: memoryview, position: int, header: BatchHeader) -> None:
+        marker = end_txn_marker_of(records, position) if header.is_control else None
+        if marker is not None:
+            self.producer_state.check_marker(header, marker)
+        else:
+            self.producer_state.check_epoch(header)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int, *, now_ms: int = 0) -> AppendInfo:
         """Writes batches of the leader as they are; a batch cut off at the end is ignored.

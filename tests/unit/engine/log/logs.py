@@ -38,9 +38,7 @@ def open_test_log(
 
 def batch(index: int = 0, count: int = 1, **fields: int | bool) -> bytearray:
     """A batch of `count` records k<i>/v<i> at NOW_MS + i, from i = `index`."""
-    records = [
-        RecordData(NOW_MS + i, f"k{i}".encode(), f"v{i}".encode()) for i in range(index, index + count)
-    ]
+    records = [RecordData(NOW_MS + i, f"k{i}".encode(), f"v{i}".encode()) for i in range(index, index + count)]
     return build_batch(records, **fields)  # type: ignore[arg-type]  # names are build_batch's own
 
 

@@ -1,0 +1,301 @@
+"""The logs of a broker: start, creation, deletion, checkpoints, damage and stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.engine.config import BrokerConfig
+from backend.engine.log.config import LogConfig, LogManagerConfig
+from backend.engine.log.errors import LogDirError
+from backend.engine.log.log_manager import LogManager
+from backend.engine.ports import system_ports
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicIdPartition, TopicPartition
+from tests.unit.engine.log.logs import NOW_MS, append, batch, values
+
+CLUSTER = "cluster-of-the-tests"
+ID = bytes(range(1, 17))
+CONFIG = LogConfig(file_delete_delay_ms=0, index_interval_bytes=1)
+ORDERS = TopicPartition("orders", 0)
+
+
+def tip(topic: str = "orders", partition: int = 0, topic_id: bytes = ID) -> TopicIdPartition:
+    return TopicIdPartition(topic, topic_id, partition)
+
+
+async def start(folder: Path, *, dirs: int = 1, config: LogManagerConfig | None = None) -> LogManager:
+    paths = [str(folder / f"log{number}") for number in range(dirs)]
+    manager = LogManager(system_ports(), config or LogManagerConfig(default_log=CONFIG), paths)
+    manager.open_dirs(CLUSTER, 1)
+    await manager.load_all()
+    return manager
+
+
+def run(play: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await play()
+
+    asyncio.run(main())
+
+
+def test_a_clean_stop_and_start_keeps_records_and_offsets(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        log = manager.get_or_create(tip(), CONFIG)
+        append(log, 0, 1, 2)
+        log.update_high_watermark(3)
+        log.maybe_increment_log_start_offset(1)
+        ids = manager.directory_ids
+        await manager.shutdown(broker_epoch=21)
+        folder = tmp_path / "log0"
+        assert (folder / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":21}'
+        assert (folder / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
+        assert (folder / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
+        assert (folder / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
+
+        again = await start(tmp_path)
+        assert not (folder / ".kafka_cleanshutdown").exists()
+        assert again.directory_ids == ids
+        assert again.previous_broker_epoch == 21
+        log = again.get_or_create(tip(), CONFIG)
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, 3, 3)
+        assert log.topic_id_partition == tip()
+        again.abandon()
+
+    run(play)
+
+
+def test_after_a_kill_everything_written_is_recovered(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        log = manager.get_or_create(tip(), CONFIG)
+        append(log, *range(5))
+        log.update_high_watermark(4)
+        await manager.checkpoint_high_watermarks()
+        manager.abandon()
+        again = await start(tmp_path)
+        assert again.previous_broker_epoch == -1
+        found = again.get(ORDERS)
+        assert found is not None
+        assert (found.high_watermark, found.log_end_offset) == (4, 5)
+        assert values(found) == [(i, f"v{i}".encode()) for i in range(5)]
+        again.abandon()
+
+    run(play)
+
+
+def test_a_damaged_partition_is_offline_with_the_reason_and_the_others_load(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        for topic in ("orders", "clicks"):
+            append(manager.get_or_create(tip(topic), CONFIG), *range(3))
+        for log in manager.all_logs:
+            log.flush()
+        await manager.checkpoint()
+        manager.abandon()
+        path = tmp_path / "log0" / "orders-0" / f"{0:020d}.log"
+        data = bytearray(path.read_bytes())
+        data[70] ^= 1
+        path.write_bytes(data)
+        again = await start(tmp_path)
+        assert again.get(ORDERS) is None
+        assert "orders-0/00000000000000000000.log at byte 0" in str(again.offline_reason(ORDERS))
+        assert list(again.offline_partitions) == [ORDERS]
+        clicks = again.get(TopicPartition("clicks", 0))
+        assert clicks is not None
+        assert clicks.log_end_offset == 3
+        with pytest.raises(KafkaError) as caught:
+            again.get_or_create(tip(), CONFIG)
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        # Deleting the replica ends the matter: it can be copied again.
+        again.async_delete(ORDERS)
+        await again.housekeeping()
+        assert not path.parent.exists()
+        assert again.get_or_create(tip(), CONFIG).log_end_offset == 0
+        again.abandon()
+
+    run(play)
+
+
+def test_a_deleted_partition_is_renamed_at_once_and_removed_later(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        log = manager.get_or_create(tip(), replace(CONFIG, file_delete_delay_ms=60_000))
+        append(log, 0)
+        manager.async_delete(ORDERS)
+        names = [path.name for path in (tmp_path / "log0").iterdir() if path.is_dir()]
+        assert len(names) == 1
+        assert names[0].startswith("orders-0.")
+        assert names[0].endswith("-delete")
+        await manager.housekeeping()
+        assert (tmp_path / "log0" / names[0]).exists()
+        with pytest.raises(KafkaError):
+            append(log, 1)
+        fresh = manager.get_or_create(tip(topic_id=bytes(range(2, 18))), CONFIG)
+        assert fresh.log_end_offset == 0
+        await manager.checkpoint()
+        manager.abandon()
+        # The next run removes what is left.
+        again = await start(tmp_path)
+        await again.housekeeping()
+        assert not (tmp_path / "log0" / names[0]).exists()
+        assert [log.log_end_offset for log in again.all_logs] == [0]
+        again.abandon()
+
+    run(play)
+
+
+def test_a_folder_of_another_topic_of_that_name_is_refused(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        manager.get_or_create(tip(), CONFIG)
+        with pytest.raises(KafkaError) as caught:
+            manager.get_or_create(tip(topic_id=bytes(range(2, 18))), CONFIG)
+        assert caught.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+        manager.abandon()
+
+    run(play)
+
+
+def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path, dirs=2)
+        for partition in range(4):
+            manager.get_or_create(tip(partition=partition), CONFIG)
+        assert [len(manager.logs_in(log_dir)) for log_dir in manager.dirs] == [2, 2]
+        await manager.shutdown()
+        again = await start(tmp_path, dirs=2)
+        assert len(again.all_logs) == 4
+        again.abandon()
+
+    run(play)
+
+
+def test_deleted_segments_are_removed_and_sealed_ones_flushed(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        log = manager.get_or_create(tip(), replace(CONFIG, segment_index_bytes=24, retention_bytes=0))
+        append(log, *range(5))
+        assert log.recovery_point == 0
+        await manager.housekeeping()
+        assert log.recovery_point == 4
+        log.update_high_watermark(5)
+        await manager.apply_retention()
+        assert log.log_start_offset == 5
+        folder = tmp_path / "log0" / "orders-0"
+        assert list(folder.glob("*.deleted"))
+        await manager.housekeeping()
+        assert not list(folder.glob("*.deleted"))
+        assert [path.name for path in folder.glob("*.log")] == [f"{5:020d}.log"]
+        manager.abandon()
+
+    run(play)
+
+
+def test_a_flush_interval_moves_the_recovery_point(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        by_count = manager.get_or_create(tip(), replace(CONFIG, flush_messages=3))
+        append(by_count, 0, 1)
+        assert by_count.recovery_point == 0
+        append(by_count, 2)
+        assert by_count.recovery_point == 3
+        by_time = manager.get_or_create(tip("clicks"), replace(CONFIG, flush_ms=0))
+        append(by_time, 0)
+        await manager.housekeeping()
+        assert by_time.recovery_point == 1
+        manager.abandon()
+
+    run(play)
+
+
+def test_the_background_work_runs_and_ends_with_the_manager(tmp_path: Path) -> None:
+    async def play() -> None:
+        config = LogManagerConfig(
+            default_log=CONFIG, initial_task_delay_ms=0, retention_check_interval_ms=1,
+            high_watermark_checkpoint_interval_ms=1,
+        )  # fmt: skip
+        manager = await start(tmp_path, config=config)
+        log = manager.get_or_create(tip(), replace(CONFIG, retention_bytes=0))
+        append(log, 0)
+        log.update_high_watermark(1)
+        manager.start()
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            checkpoint = tmp_path / "log0" / "replication-offset-checkpoint"
+            if log.log_start_offset == 1 and checkpoint.exists() and "orders 0 1" in checkpoint.read_text():
+                break
+        else:
+            raise AssertionError(log.describe())
+        await manager.shutdown()
+
+    run(play)
+
+
+def test_directories_of_others_are_refused_with_one_sentence(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        path = str(tmp_path / "log0")
+        second = LogManager(system_ports(), LogManagerConfig(), [path])
+        with pytest.raises(LogDirError, match="in use by another process"):
+            second.open_dirs(CLUSTER, 1)
+        await manager.shutdown()
+        with pytest.raises(LogDirError, match=f"belongs to cluster {CLUSTER}, not other"):
+            second.open_dirs("other", 1)
+        with pytest.raises(LogDirError, match="belongs to node 1, not 2"):
+            second.open_dirs(CLUSTER, 2)
+        (tmp_path / "file").write_bytes(b"")
+        third = LogManager(system_ports(), LogManagerConfig(), [str(tmp_path / "file")])
+        with pytest.raises(LogDirError, match="cannot be written"):
+            third.open_dirs(CLUSTER, 1)
+        # A refused start leaves the directory usable.
+        second.open_dirs(CLUSTER, 1)
+        second.abandon()
+
+    run(play)
+
+
+def test_a_partition_in_two_directories_stops_the_start(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path, dirs=2)
+        manager.get_or_create(tip(), CONFIG)
+        manager.abandon()
+        (tmp_path / "log1" / "orders-0").mkdir()
+        with pytest.raises(LogDirError, match="orders-0 lies in"):
+            await start(tmp_path, dirs=2)
+
+    run(play)
+
+
+def test_settings_come_from_the_brokers_properties(tmp_path: Path) -> None:
+    properties = {
+        "log.retention.hours": "2", "log.segment.bytes": "2097152", "log.local.retention.bytes": "5",
+        "remote.log.storage.system.enable": "true", "log.retention.check.interval.ms": "77",
+    }  # fmt: skip
+    config = LogManagerConfig.of(BrokerConfig.parse(properties))
+    assert config.remote_system_enabled
+    assert config.retention_check_interval_ms == 77
+    assert config.default_log.retention_ms == 7_200_000
+    assert config.default_log.segment_bytes == 2_097_152
+    assert config.default_log.effective_local_retention_bytes == 5
+    assert LogConfig.from_properties({"retention.ms": "9"}, config.default_log).effective_local_retention_ms == 9
+    assert LogManagerConfig.of(BrokerConfig.parse({})).default_log == LogConfig()
+
+
+def test_a_topics_settings_reach_all_its_logs(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        logs = [manager.get_or_create(tip(partition=p), CONFIG) for p in range(2)]
+        manager.update_topic_config("orders", replace(CONFIG, max_message_bytes=70))
+        for log in logs:
+            with pytest.raises(KafkaError) as caught:
+                log.append_as_leader(memoryview(batch()), 0, now_ms=NOW_MS)
+            assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+        manager.abandon()
+
+    run(play)
