@@ -1,0 +1,93 @@
+"""The backend process: composition root of engine and control plane, the one module that sees both.
+
+Started by `ebbline up`; reads only ``EBBLINE_*``. Engine first, then the control plane that watches
+it over the Kafka protocol like any client, then the demo workload. Stops the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from backend.control.lab.demo import DemoWorkload
+from backend.control.plane import ControlPlane, ControlSettings
+from backend.data_folder import DataFolder
+from backend.engine.broker.refusals import REFUSALS, sentence
+from backend.engine.cluster import Cluster, ClusterLayout
+from backend.engine_profile import embedded_settings
+from backend.settings import Settings
+
+EXIT_OK, EXIT_FAILED = 0, 1
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_log = logging.getLogger(__name__)
+
+
+def cluster_layout(settings: Settings, environment: Mapping[str, str]) -> ClusterLayout:
+    """Where the embedded brokers live, from settings and the identity that the supervisor hands down."""
+    folder = DataFolder(settings.data_dir)
+    nodes = range(1, settings.brokers + 1)
+    return ClusterLayout(
+        cluster_id=environment["EBBLINE_CLUSTER_ID"],
+        log_dirs={n: str(folder.broker_log_dir(n)) for n in nodes},
+        ports={n: settings.broker_port + n - 1 for n in nodes},
+        controller_port=settings.controller_port,
+        metrics_ports={n: settings.metrics_port + n - 1 for n in nodes},
+        settings=embedded_settings(settings.remote_location or str(folder.remote)),
+    )
+
+
+async def run(settings: Settings, environment: Mapping[str, str]) -> int:
+    """Serves until SIGTERM or SIGINT; the exit code."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    cluster = Cluster(cluster_layout(settings, environment))
+    try:
+        await cluster.start()
+    except REFUSALS as error:
+        _log.error("The embedded cluster did not start: %s", sentence(error))
+        return EXIT_FAILED
+    plane = ControlPlane(ControlSettings.from_environment(environment))
+    demo: DemoWorkload | None = None
+    try:
+        await plane.start()
+        if settings.demo:
+            demo = DemoWorkload(settings.bootstrap_servers, replication_factor=min(3, settings.brokers))
+            demo.start()
+        _log.info(
+            "Backend serves brokers at %s and the control API at %s", settings.bootstrap_servers, settings.api_url
+        )
+        await stop.wait()
+    finally:
+        _log.info("Backend stops")
+        if demo is not None:
+            await asyncio.to_thread(demo.stop)
+        await plane.stop()
+        await cluster.stop()
+    return EXIT_OK
+
+
+def main() -> int:
+    """Entry point of ``python -m backend.process``."""
+    logging.basicConfig(level=os.environ.get("EBBLINE_LOG_LEVEL", "INFO"), format=LOG_FORMAT, stream=sys.stdout)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    settings = Settings()
+    Path(settings.data_dir).mkdir(parents=True, exist_ok=True)
+    try:
+        return asyncio.run(run(settings, os.environ))
+    except Exception as error:
+        # The traceback belongs in the log; the last line is what a person is shown.
+        _log.exception("The backend failed")
+        _log.error("The backend failed: %s", error)
+        return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
