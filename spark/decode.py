@@ -19,9 +19,9 @@ from backend.protocol.remote_log_metadata import (
 from backend.tiering.ids import uuid_text
 from spark.schemas import KIND_PARTITION_DELETE, KIND_SEGMENT, KIND_UPDATE, RECORD_ARROW
 
-# A quarantined value is kept for a person to look at, the topic still holds the whole. Kafka allows 1 MiB a record;
-# a batch of 50 000 such records must not fill the driver: 50 000 * 2 * 4 KiB are 400 MB at most.
-RAW_VALUE_BYTES_MAX: Final = 4_096
+# A quarantined value is kept for a person to look at, the topic still holds the whole. Kafka allows
+# 1 MiB a record; a batch of 50 000 such must not fill the driver: 50 000 * 2 * 1 KiB are 100 MB.
+RAW_VALUE_BYTES_MAX: Final = 1_024
 _NOTHING: Final = (None,) * 15  # kind … txn_index_empty
 
 # (partition, offset, timestamp in ms, key, value)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Table
-from sqlalchemy.dialects.postgresql import JSONB, dialect
+from sqlalchemy import JSON, Connection, Table
 
 from spark.sinks.bulk import Keys, Rows, insert_suffix, quoted
 
@@ -57,7 +56,7 @@ class PostgresqlBulk:
 
 
 def _is_json(table: Table, name: str) -> bool:
-    return isinstance(table.c[name].type.dialect_impl(dialect()), JSONB)
+    return isinstance(table.c[name].type, JSON)
 
 
 def _as_text(table: Table, name: str) -> str:

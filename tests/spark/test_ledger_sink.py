@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
 from backend.tiering.segment_state import SegmentState
-from spark.decode import RawRecord, to_batch
+from spark.decode import RAW_VALUE_BYTES_MAX, RawRecord, to_batch
 from spark.sinks.ledger_sink import LedgerSink, Stopped
 from tests.spark.records import CAPTURED, FIXTURES, captured, delete_partition, final_states, life, log, mixed, raw
 from tests.spark.replay import expected, stored
@@ -202,7 +202,7 @@ def test_what_cannot_be_read_is_set_aside_with_the_reason(engine: Engine, value:
     assert (row.topic, row.partition, row.offset, row.record_timestamp_ms) == ("__remote_log_metadata", 0, 0, 17)
     assert row.reason.startswith(reason)
     assert row.key == b"key"
-    assert row.value == (None if value is None else value[:4096])
+    assert row.value == (None if value is None else value[:RAW_VALUE_BYTES_MAX])
     assert (written[0].quarantined, written[0].records) == (1, 5)
 
 

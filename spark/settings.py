@@ -1,0 +1,74 @@
+"""What the pipeline needs to know, all from the environment that `ebbline up` hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+SOURCE_TOPIC: Final = "__remote_log_metadata"
+JOB: Final = "remote-log-metadata"
+
+
+class SettingsError(Exception):
+    """The environment is not complete or not sound. The message is one sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """One run of the pipeline."""
+
+    data_dir: Path
+    cluster_id: str
+    bootstrap_servers: str
+    database_url: str
+    source_topic: str = SOURCE_TOPIC
+    client_properties: Mapping[str, str] = field(default_factory=dict)  # librdkafka's names
+    records_per_batch: int = 50_000  # of about 700 bytes in the driver: 35 MB
+    poll_interval_ms: int = 200  # five requests a second to the brokers while nothing happens
+
+    @property
+    def spark_dir(self) -> Path:
+        return self.data_dir / "spark"
+
+
+def from_environment(environment: Mapping[str, str]) -> PipelineSettings:
+    """Read the ``EBBLINE_*`` variables; raises SettingsError naming the one that is wrong."""
+
+    def required(name: str) -> str:
+        value = environment.get(name, "").strip()
+        if not value:
+            raise SettingsError(f"{name} is not set: start the pipeline with `ebbline up` or `ebbline pipeline run`.")
+        return value
+
+    def number(name: str, default: int, low: int, high: int) -> int:
+        text = environment.get(name, "").strip() or str(default)
+        if not text.isdigit() or not low <= int(text) <= high:
+            raise SettingsError(f"{name}={text} is not a number from {low} to {high}.")
+        return int(text)
+
+    return PipelineSettings(
+        data_dir=Path(required("EBBLINE_DATA_DIR")).absolute(),
+        cluster_id=required("EBBLINE_CLUSTER_ID"),
+        bootstrap_servers=required("EBBLINE_BOOTSTRAP_SERVERS"),
+        database_url=required("EBBLINE_DATABASE_URL"),
+        source_topic=environment.get("EBBLINE_PIPELINE_TOPIC", "").strip() or SOURCE_TOPIC,
+        client_properties=_client_properties(environment.get("EBBLINE_CLIENT_PROPERTIES", "").strip()),
+        records_per_batch=number("EBBLINE_PIPELINE_RECORDS_PER_BATCH", 50_000, 1, 500_000),
+        poll_interval_ms=number("EBBLINE_PIPELINE_POLL_INTERVAL_MS", 200, 10, 60_000),
+    )
+
+
+def _client_properties(file: str) -> dict[str, str]:
+    if not file:
+        return {}
+    try:
+        lines = Path(file).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"The file {file} of EBBLINE_CLIENT_PROPERTIES cannot be read: {error}.") from error
+    pairs = (line.split("=", 1) for line in map(str.strip, lines) if line and not line.startswith("#"))
+    try:
+        return {name.strip(): value.strip() for name, value in pairs}
+    except ValueError as error:
+        raise SettingsError(f"The file {file} of EBBLINE_CLIENT_PROPERTIES has a line without '='.") from error
