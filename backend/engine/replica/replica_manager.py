@@ -145,31 +145,30 @@ class ReplicaManager:
 
     def partition(self, topic: str, index: int) -> Partition:
         """A hosted partition. Raises 56 when its log is unusable, 6 when only others have it, 3 when there is none."""
+        found = self.find(topic, index)
+        if isinstance(found, Partition):
+            return found
+        reason = self._broken.get((topic, index)) or f"broker {self.node_id} has no replica of {topic}-{index}"
+        raise KafkaError(found, reason)
+
+    def find(self, topic: str, index: int) -> Partition | ErrorCode:
+        """As :meth:`partition`, with the error as a value."""
         found = self._partitions.get((topic, index))
         if found is not None:
             return found
-        raise self._absent(topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if (topic, index) in self._broken:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.image.partition(topic, index) is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """As :meth:`partition`; raises 100 when there is no topic with the id."""
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | ErrorCode:
+        """As :meth:`find`; 100 when there is no topic with the id."""
         found = self._partitions_by_id.get((topic_id, index))
         if found is not None:
             return found
         topic = self.image.topics.get(topic_id)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
-        raise self._absent(topic.name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    def _absent(self, topic: str, index: int, unknown: ErrorCode) -> KafkaError:
-        reason = self._broken.get((topic, index))
-        if reason is not None:
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
-        registration = self.image.partition(topic, index)
-        if registration is not None:
-            return KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node_id} has no replica of {topic}-{index}"
-            )
-        return KafkaError(unknown, f"there is no partition {topic}-{index}")
+        return ErrorCode.UNKNOWN_TOPIC_ID if topic is None else self.find(topic.name, index)
 
     @property
     def broken_partitions(self) -> dict[TopicPartition, str]:

@@ -1,0 +1,63 @@
+"""DeleteRecords (21), versions 0-2: raises log start on the leader and waits until the alive followers have done so
+(KIP-107). Remote segments that fall below it go at the next expiration run (KIP-405)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.log.topics import INTERNAL_TOPICS
+from backend.engine.ports import tasks
+from backend.engine.replica.partition import Partition
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+
+API_KEY: Final = 21
+MIN_VERSION: Final = 0
+MAX_VERSION: Final = 2
+UNKNOWN_WATERMARK: Final = -1
+
+_Answers = m.DeleteRecordsResponse.Topics
+
+
+def delete_records(
+    services: Services, context: RequestContext, request: m.DeleteRecordsRequest
+) -> tasks.Future[m.DeleteRecordsResponse]:
+    """Low watermarks once they have reached what was asked for; REQUEST_TIMED_OUT for those that have not in time."""
+    rows: list[_Answers.Partitions] = []
+    required: list[tuple[int, Partition, int]] = []
+    response = m.DeleteRecordsResponse()
+    for topic in request.topics:
+        answers = _Answers(name=topic.name)
+        response.topics.append(answers)
+        for part in topic.partitions:
+            row = _Answers.Partitions(partition_index=part.partition_index, low_watermark=UNKNOWN_WATERMARK)
+            try:
+                partition = _partition(services, topic.name, part.partition_index)
+                required.append((len(rows), partition, partition.delete_records_before(part.offset)))
+            except KafkaError as error:
+                row.error_code = error.code
+            answers.partitions.append(row)
+            rows.append(row)
+    answered: tasks.Future[m.DeleteRecordsResponse] = tasks.future()
+
+    def answer(outcome: dict[int, tuple[ErrorCode, int]]) -> None:
+        for at, (error, low_watermark) in outcome.items():
+            rows[at].error_code, rows[at].low_watermark = error, low_watermark
+        answered.set_result(response)
+
+    if required:
+        services.replica_manager.wait_for_deletes(required, request.timeout_ms, answer)
+    else:
+        answer({})
+    return answered
+
+
+def _partition(services: Services, topic: str, index: int) -> Partition:
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
+    return services.replica_manager.partition(topic, index)
+
+
+APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, delete_records),)

@@ -1,0 +1,172 @@
+"""Fetch (1), versions 4-18: records of local and tiered partitions for consumers and followers.
+
+KIP-227 sessions (`fetch_session`), KIP-320 fencing, KIP-405 (109 for followers, remote reads for consumers), KIP-516
+topic ids, KIP-595 divergence in the response, KIP-951 leader hints, KIP-1166 known high watermark. Not served:
+preferred read replicas (KIP-392); consumers may still read from any replica they choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.current_leader import leader_hint
+from backend.engine.apis.fetch_session import TOPIC_IDS_SINCE, Entry, FetchContext
+from backend.engine.apis.services import Services
+from backend.engine.ports import tasks
+from backend.engine.replica.fetch_data import CONSUMER, FetchData, FetchParams, Isolation
+from backend.engine.replica.purgatory import WaitingFetch
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+
+API_KEY: Final = 1
+MIN_VERSION: Final = 4
+MAX_VERSION: Final = 18
+# Followers name themselves in a field of their own.
+REPLICA_STATE_SINCE: Final = 15
+# Consumers that can find another replica by themselves (KIP-392); older ones must stay with the leader.
+ANY_REPLICA_SINCE: Final = 11
+LEADER_HINT_SINCE: Final = 16
+
+_HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+# Found by looking the topic up, not by reading it: Kafka answers these with an empty list of aborted transactions.
+_LOOKUP_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_Row = m.FetchResponse.Responses.Partitions
+
+
+def fetch(
+    services: Services, context: RequestContext, request: m.FetchRequest
+) -> m.FetchResponse | tasks.Future[m.FetchResponse]:
+    """Answers at once when there is enough, else as soon as there is or the client's time is up."""
+    version = context.api_version
+    by_id = version >= TOPIC_IDS_SINCE
+    params = _params(services, request, version)
+    now_ms = services.ports.clock.monotonic_ms()
+    asked = services.fetch_sessions.context(request, version, now_ms=now_ms)
+    replicas = services.replica_manager
+    find = replicas.find_by_id if by_id else replicas.find
+    wanted = [
+        (find(entry.topic_id if by_id else entry.topic, entry.index), entry.spec)  # type: ignore[arg-type]
+        for entry in asked.entries
+    ]
+
+    def waits(waiting: WaitingFetch) -> None:
+        if asked.session is not None:
+            asked.session.waiting = waiting
+
+    respond = partial(_respond, services, context, params, asked)
+    return replicas.reads.fetch(params, wanted, respond, waits)
+
+
+def _params(services: Services, request: m.FetchRequest, version: int) -> FetchParams:
+    with_state = version >= REPLICA_STATE_SINCE
+    replica_id = request.replica_state.replica_id if with_state else request.replica_id
+    bytes_max = min(request.max_bytes, services.config.fetch_max_bytes)
+    return FetchParams(
+        replica_id=replica_id,
+        replica_epoch=request.replica_state.replica_epoch if with_state else -1,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=min(request.min_bytes, bytes_max),
+        max_bytes=bytes_max,
+        isolation=Isolation.of(replica_id, request.isolation_level),
+        wants_leader=replica_id >= 0 or (replica_id == CONSUMER and version < ANY_REPLICA_SINCE),
+    )
+
+
+def _respond(
+    services: Services,
+    context: RequestContext,
+    params: FetchParams,
+    asked: FetchContext,
+    found: list[FetchData],
+) -> m.FetchResponse:
+    version = context.api_version
+    session_id, pairs = services.fetch_sessions.answer(
+        asked,
+        found,
+        slots=services.config.max_incremental_fetch_session_cache_slots,
+        of_follower=params.from_follower,
+        uses_topic_ids=version >= TOPIC_IDS_SINCE,
+        random=services.ports.random,
+        now_ms=services.ports.clock.monotonic_ms(),
+    )
+    response = m.FetchResponse(session_id=session_id, responses=_topics(pairs))
+    _count(services, params, pairs)
+    if version >= LEADER_HINT_SINCE:
+        _hint_leaders(services, context, pairs, response)
+    return response
+
+
+def _topics(pairs: Sequence[tuple[Entry, FetchData]]) -> list[m.FetchResponse.Responses]:
+    topics: list[m.FetchResponse.Responses] = []
+    last: m.FetchResponse.Responses | None = None
+    for entry, data in pairs:
+        if last is None or last.topic_id != entry.topic_id or last.topic != entry.topic:
+            last = m.FetchResponse.Responses(topic_id=entry.topic_id, topic=entry.topic)
+            topics.append(last)
+        last.partitions.append(_row(entry, data))
+    return topics
+
+
+def _row(entry: Entry, data: FetchData) -> _Row:
+    aborted = data.aborted
+    row = _Row(
+        partition_index=entry.index,
+        error_code=data.error,
+        high_watermark=data.high_watermark,
+        last_stable_offset=data.last_stable_offset,
+        log_start_offset=data.log_start_offset,
+        aborted_transactions=None
+        if aborted is None and data.error not in _LOOKUP_ERRORS
+        else [
+            _Row.AbortedTransactions(producer_id=one.producer_id, first_offset=one.first_offset)
+            for one in aborted or ()
+        ],
+        records=data.records,
+    )
+    if data.diverging is not None:
+        row.diverging_epoch = _Row.DivergingEpoch(epoch=data.diverging.epoch, end_offset=data.diverging.end_offset)
+    return row
+
+
+def _count(services: Services, params: FetchParams, pairs: Sequence[tuple[Entry, FetchData]]) -> None:
+    total = services.metrics.all_topics
+    total.totalfetchrequests += 1
+    size = sum(len(data.records) for _, data in pairs)
+    if params.from_follower:
+        total.replicationbytesout += size
+    else:
+        total.bytesout += size
+
+
+def _hint_leaders(
+    services: Services,
+    context: RequestContext,
+    pairs: Sequence[tuple[Entry, FetchData]],
+    response: m.FetchResponse,
+) -> None:
+    """Tells clients that came to the wrong broker where to go."""
+    refused = [(entry, data) for entry, data in pairs if data.error in _HINTED]
+    if not refused:
+        return
+    rows = {(topic.topic_id, row.partition_index): row for topic in response.responses for row in topic.partitions}
+    nodes: dict[int, m.FetchResponse.NodeEndpoints] = {}
+    for entry, _ in refused:
+        topic = services.metadata.image.topics.get(entry.topic_id)
+        if topic is None:
+            continue
+        hint = leader_hint(services, context, topic.name, entry.index)
+        rows[(entry.topic_id, entry.index)].current_leader = _Row.CurrentLeader(
+            leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+        )
+        if hint.host is not None:
+            nodes[hint.leader_id] = m.FetchResponse.NodeEndpoints(
+                node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack
+            )
+    response.node_endpoints = list(nodes.values())
+
+
+# A follower sends a second Fetch when it has something new while the first one waits.
+APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, fetch, pipelined=True),)

@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ends on the leader (KIP-101, KIP-279, KIP-320)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.protocol import messages as m
+from backend.protocol.errors import KafkaError
+
+API_KEY: Final = 23
+MIN_VERSION: Final = 2
+MAX_VERSION: Final = 4
+
+_Answers = m.OffsetForLeaderEpochResponse.Topics
+
+
+def offset_for_leader_epoch(
+    services: Services, context: RequestContext, request: m.OffsetForLeaderEpochRequest
+) -> m.OffsetForLeaderEpochResponse:
+    """The leader answers from its epoch cache, which covers what is only remote too; undefined is -1 and -1."""
+    return m.OffsetForLeaderEpochResponse(
+        topics=[
+            _Answers(topic=topic.topic, partitions=[_answer(services, topic.topic, part) for part in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    services: Services, topic: str, part: m.OffsetForLeaderEpochRequest.Topics.Partitions
+) -> _Answers.Partitions:
+    row = _Answers.Partitions(partition=part.partition)
+    try:
+        partition = services.replica_manager.partition(topic, part.partition)
+        partition.check_epoch(part.current_leader_epoch)
+        partition.check_leader()
+        row.leader_epoch, row.end_offset = partition.log.end_offset_for_epoch(part.leader_epoch)
+    except KafkaError as error:
+        row.error_code = error.code
+    return row
+
+
+APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, offset_for_leader_epoch),)

@@ -1,0 +1,190 @@
+"""Produce (0), versions 3-13: appends record batches to led partitions.
+
+acks 0 and 1 are answered in the same callback that received them; acks=all waits for the in-sync replicas. KIP-98
+idempotence (checked by the log), KIP-467 record errors, KIP-516 topic ids (13), KIP-951 leader hints. Transactional
+batches are appended as the log validates them; there is no transaction coordinator yet.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import Api, NoAnswer, RequestContext
+from backend.engine.apis.current_leader import leader_hint
+from backend.engine.apis.services import Services
+from backend.engine.log.errors import RecordsRejected
+from backend.engine.log.topics import INTERNAL_TOPICS
+from backend.engine.log.unified_log import AppendInfo
+from backend.engine.metrics import BrokerMetrics
+from backend.engine.ports import tasks
+from backend.engine.replica.partition import Partition
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+
+API_KEY: Final = 0
+MIN_VERSION: Final = 3
+MAX_VERSION: Final = 13
+# Kafka 4 shows 0 for the sake of old librdkafka, and serves 3 and up.
+ADVERTISED_MIN: Final = 0
+TOPIC_IDS_SINCE: Final = 13
+LEADER_HINT_SINCE: Final = 10
+# Versions that may carry zstd (KIP-110).
+ZSTD_SINCE: Final = 7
+ZSTD: Final = 4
+# Byte 22 of a batch is the low byte of its attributes; its last three bits name the codec.
+_ATTRIBUTES_AT: Final = 22
+_CODEC_MASK: Final = 7
+# Kafka's admin client may write to internal topics (AdminUtils.ADMIN_CLIENT_ID).
+ADMIN_CLIENT_ID: Final = "__admin_client"
+ALL: Final = -1
+_VALID_ACKS: Final = frozenset({0, 1, ALL})
+
+_Row = m.ProduceResponse.Responses.PartitionResponses
+Required = list[tuple[int, Partition, int]]
+
+
+def produce(
+    services: Services, context: RequestContext, request: m.ProduceRequest
+) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
+    """Appends everything, then answers at once or when it is acknowledged; None for acks=0."""
+    version = context.api_version
+    rows: list[_Row] = []
+    required: Required = []
+    response = m.ProduceResponse()
+    refused = False
+    for topic in request.topic_data:
+        name = topic.name if version < TOPIC_IDS_SINCE else _topic_name(services, topic.topic_id)
+        answers = m.ProduceResponse.Responses(topic_id=topic.topic_id, name=topic.name)
+        response.responses.append(answers)
+        for part in topic.partition_data:
+            row = _append(services, context, request.acks, name, part, len(rows), required)
+            refused = refused or row.error_code != 0
+            answers.partition_responses.append(row)
+            rows.append(row)
+    total = services.metrics.all_topics
+    total.totalproducerequests += 1
+    if refused:
+        total.failedproducerequests += 1
+        if version >= LEADER_HINT_SINCE:
+            _hint_leaders(services, context, response)
+    if request.acks == 0:
+        if refused:
+            # The client reads no answers; a closed connection is the only thing it can notice.
+            raise NoAnswer("records sent with acks=0 were refused")
+        return None
+    if not required:
+        return response
+    return _acknowledged(services, request, response, rows, required)
+
+
+def _acknowledged(
+    services: Services, request: m.ProduceRequest, response: m.ProduceResponse, rows: list[_Row], required: Required
+) -> m.ProduceResponse | tasks.Future[m.ProduceResponse]:
+    """The response once every high watermark has passed what was appended, or when the client's time is up."""
+    answered: tasks.Future[m.ProduceResponse] | None = None
+    done = False
+
+    def answer(errors: dict[int, ErrorCode]) -> None:
+        nonlocal done
+        done = True
+        for index, error in errors.items():
+            rows[index].error_code = error
+        if answered is not None and not answered.done():
+            answered.set_result(response)
+
+    services.replica_manager.wait_for_acks(required, request.timeout_ms, answer)
+    if done:
+        return response
+    answered = tasks.future()
+    return answered
+
+
+def _topic_name(services: Services, topic_id: bytes) -> str | None:
+    topic = services.metadata.image.topics.get(topic_id)
+    return None if topic is None else topic.name
+
+
+def _append(
+    services: Services,
+    context: RequestContext,
+    acks: int,
+    topic: str | None,
+    part: m.ProduceRequest.TopicData.PartitionData,
+    at: int,
+    required: Required,
+) -> _Row:
+    try:
+        partition = _partition(services, context, acks, topic, part.index)
+        records = _records(part, context.api_version)
+        info = partition.append(records, acks=acks)
+    except KafkaError as error:
+        return _refused(services.metrics, part.index, error)
+    if acks == ALL:
+        required.append((at, partition, info.last_offset + 1))
+    _count(services.metrics, partition.topic_id_partition.topic, info)
+    return _Row(
+        index=part.index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+
+
+def _partition(services: Services, context: RequestContext, acks: int, topic: str | None, index: int) -> Partition:
+    if acks not in _VALID_ACKS:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+    if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+    return services.replica_manager.partition(topic, index)
+
+
+def _records(part: m.ProduceRequest.TopicData.PartitionData, version: int) -> memoryview:
+    """The batch as a view of the request; what only this API's versions forbid is refused here."""
+    records = part.records
+    if not isinstance(records, (bytes, bytearray, memoryview)):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"there are no records for partition {part.index}")
+    view = memoryview(records)
+    if version < ZSTD_SINCE and len(view) > _ATTRIBUTES_AT and view[_ATTRIBUTES_AT] & _CODEC_MASK == ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce version {version} must not carry zstd; use version 7 or later",
+        )
+    return view
+
+
+def _refused(metrics: BrokerMetrics, index: int, error: KafkaError) -> _Row:
+    row = _Row(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
+    if isinstance(error, RecordsRejected):
+        row.record_errors = [
+            _Row.RecordErrors(batch_index=at, batch_index_error_message=text) for at, text in error.record_errors
+        ]
+    return row
+
+
+def _count(metrics: BrokerMetrics, topic: str, info: AppendInfo) -> None:
+    messages = info.last_offset - info.first_offset + 1
+    for meters in (metrics.all_topics, metrics.topic(topic)):
+        meters.messagesin += messages
+        meters.bytesin += info.size_bytes
+
+
+def _hint_leaders(services: Services, context: RequestContext, response: m.ProduceResponse) -> None:
+    """Tells clients that came to the wrong broker where to go."""
+    nodes: dict[int, m.ProduceResponse.NodeEndpoints] = {}
+    for topic in response.responses:
+        name = topic.name or _topic_name(services, topic.topic_id)
+        for row in topic.partition_responses:
+            if row.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER or name is None:
+                continue
+            hint = leader_hint(services, context, name, row.index)
+            row.current_leader = _Row.CurrentLeader(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            if hint.host is not None:
+                nodes[hint.leader_id] = m.ProduceResponse.NodeEndpoints(
+                    node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack
+                )
+    response.node_endpoints = list(nodes.values())
+
+
+APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, produce, advertised_min=ADVERTISED_MIN, pipelined=True),)

@@ -1,0 +1,154 @@
+"""Answers to ListOffsets from one replica: what each timestamp that names an offset means (KIP-405, 1005, 1023).
+
+Facts: `Partition.fetchOffsetForTimestamp`, `UnifiedLog.fetchOffsetByTimestamp`, and answers of running brokers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from backend.engine.log.timestamps import TimestampedOffset
+from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.replica.fetch_data import CONSUMER, DEBUG, Isolation
+from backend.engine.replica.partition import Partition
+from backend.protocol.errors import ErrorCode, KafkaError
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+# The first request version that knows each name.
+FIRST_VERSION: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+UNKNOWN: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """One answer; all -1 when the timestamp names nothing."""
+
+    offset: int = UNKNOWN
+    timestamp: int = UNKNOWN
+    leader_epoch: int = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One partition of a ListOffsets request. `kafka_compat`: followers get Kafka 4.3's answers to -6."""
+
+    timestamp: int
+    replica_id: int
+    isolation_level: int
+    current_leader_epoch: int = -1
+    kafka_compat: bool = False
+
+
+NOTHING: Final = FoundOffset()
+
+
+def is_known(timestamp: int, version: int) -> bool:
+    """Whether a request of the version may ask for the timestamp."""
+    return timestamp >= 0 or version >= FIRST_VERSION.get(timestamp, 1 << 15)
+
+
+def check(partition: Partition, query: Query) -> None:
+    """Raises 74, 75 for another leader epoch, 6 for a follower; a debug reader may ask any replica."""
+    partition.check_epoch(query.current_leader_epoch)
+    if query.replica_id != DEBUG:
+        partition.check_leader()
+
+
+def needs_remote(partition: Partition, query: Query) -> bool:
+    """Whether a record by its timestamp has to be looked for in the remote tier too."""
+    log = partition.log
+    return query.timestamp >= 0 and log.remote_enabled and log.log_start_offset != log.log_end_offset
+
+
+def look_up(partition: Partition, query: Query) -> FoundOffset:
+    """The answer from what this replica has on disk. Raises KafkaError."""
+    check(partition, query)
+    log = partition.log
+    match query.timestamp:
+        case -1:  # LATEST
+            _check_high_watermark_is_current(partition, query)
+            return FoundOffset(_last_fetchable(partition, query), leader_epoch=partition.leader_epoch)
+        case -2:  # EARLIEST
+            return _earliest(log)
+        case -4:  # EARLIEST_LOCAL
+            if not log.remote_enabled:
+                return _earliest(log)
+            return _with_epoch(log, log.local_log_start_offset)
+        case -3:  # MAX_TIMESTAMP
+            return visible(partition, query, _found(log.max_timestamp_offset()))
+        case -5:  # LATEST_TIERED
+            known = log.remote_enabled and log.highest_remote_offset != UNKNOWN
+            return visible(partition, query, _with_epoch(log, log.highest_remote_offset) if known else NOTHING)
+        case -6:  # EARLIEST_PENDING_UPLOAD
+            pending = _earliest_pending_upload(log)
+            if query.replica_id >= 0 and not query.kafka_compat:
+                # A follower must learn that everything is tiered, or it could never start behind it (KIP-1023).
+                return pending
+            return visible(partition, query, pending)
+        case timestamp:
+            return visible(partition, query, _found(log.offset_by_timestamp(timestamp)))
+
+
+def visible(partition: Partition, query: Query, found: FoundOffset) -> FoundOffset:
+    """What was found, unless the reader must not see that far yet. Raises OFFSET_NOT_AVAILABLE when it soon may."""
+    if found.offset < _last_fetchable(partition, query):
+        return found
+    _check_high_watermark_is_current(partition, query)
+    return NOTHING
+
+
+def found_by_timestamp(found: TimestampedOffset | None) -> FoundOffset:
+    """A record found by its timestamp, locally or remotely."""
+    return _found(found)
+
+
+def _found(found: TimestampedOffset | None) -> FoundOffset:
+    if found is None:
+        return NOTHING
+    return FoundOffset(found.offset, found.timestamp, UNKNOWN if found.leader_epoch is None else found.leader_epoch)
+
+
+def _earliest(log: UnifiedLog) -> FoundOffset:
+    first = log.leader_epochs.earliest_entry
+    known = first is not None and first[1] <= log.log_start_offset
+    return FoundOffset(log.log_start_offset, leader_epoch=first[0] if known and first is not None else UNKNOWN)
+
+
+def _with_epoch(log: UnifiedLog, offset: int) -> FoundOffset:
+    epoch = log.leader_epochs.epoch_for_offset(offset)
+    return FoundOffset(offset, leader_epoch=UNKNOWN if epoch is None else epoch)
+
+
+def _earliest_pending_upload(log: UnifiedLog) -> FoundOffset:
+    if not log.remote_enabled:
+        return NOTHING
+    if log.highest_remote_offset == UNKNOWN:
+        return _earliest(log) if log.local_log_start_offset == log.log_start_offset else NOTHING
+    return _with_epoch(log, max(log.highest_remote_offset + 1, log.log_start_offset))
+
+
+def _last_fetchable(partition: Partition, query: Query) -> int:
+    return partition.fetchable_end(Isolation.of(query.replica_id, query.isolation_level))
+
+
+def _check_high_watermark_is_current(partition: Partition, query: Query) -> None:
+    """After an election the high watermark may be older than what consumers of the last leader have seen."""
+    if query.replica_id == CONSUMER and partition.is_leader and partition.epoch_start_offset > partition.high_watermark:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{partition} has a new leader whose high watermark {partition.high_watermark} has not reached the start"
+            f" {partition.epoch_start_offset} of its epoch yet",
+        )
