@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from backend.engine.apis.fetch_session import FetchSessions
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from backend.engine.apis.table import ApiTable
     from backend.engine.controller.driver import Controller
     from backend.engine.controller.metadata_cache import MetadataCache
+    from backend.engine.controller.producer_ids import ProducerIdManager
     from backend.engine.coordinator.group_coordinator import GroupCoordinator
-    from backend.engine.coordinator.producer_ids import ProducerIdManager
     from backend.engine.log.log_manager import LogManager
     from backend.engine.metrics import BrokerMetrics
     from backend.engine.remote.rlm import RemoteLogManager
@@ -44,3 +45,4 @@ class Services:
     controller: Controller | None
     # Every API served by this node; ApiVersions answers from it.
     apis: ApiTable
+    fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
