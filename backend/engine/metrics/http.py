@@ -26,7 +26,10 @@ def serve_metrics(metrics: BrokerMetrics, host: str, port: int) -> MetricsServer
     """Serves one broker's metrics; port 0 picks a free one. OSError when the port is taken."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BrokerCollector(metrics))
-    server, thread = start_http_server(port, host, registry)
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
 
     def stop() -> None:
         server.shutdown()

@@ -12,6 +12,7 @@ from backend.engine.config.listeners import ListenerAddress
 from backend.engine.net.server_connection import ServerConnection
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.network import Connection, FrameHandler, Server
+from backend.protocol.messages import Message
 
 # Beside max.connections: a process may usually hold 1024 file descriptors softly and 4096 or more hard, and a broker
 # needs three per segment; a loopback cluster of 9 nodes with 1000 clients each stays within that.
@@ -43,14 +44,19 @@ class Listener:
         self._services: Services | None = None
         self._server: Server | None = None
         self._connections: dict[int, ServerConnection] = {}
+        self._handlers: set[tasks.Task[Message | None]] = set()
         self._next_id = 0
         self._idle_timer: tasks.TimerHandle | None = None
 
     def bind(self) -> int:
         """Takes the port, so that peers may connect; returns it. OSError when the address is taken."""
-        self._server = self._ports.network.listen(
-            self.address.host, self.address.port, self._accept, frame_bytes_max=self._config.socket_request_max_bytes
-        )
+        address = self.address
+        try:
+            self._server = self._ports.network.listen(
+                address.host, address.port, self._accept, frame_bytes_max=self._config.socket_request_max_bytes
+            )
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{address.host}:{address.port}") from error
         return self._server.port
 
     def start(self, services: Services) -> None:
@@ -72,7 +78,9 @@ class Listener:
             connection.close()
             return _Refused()
         self._next_id += 1
-        made = ServerConnection(services, connection, self._next_id, self.address.name, self.kind, self._forget)
+        made = ServerConnection(
+            services, connection, self._next_id, self.address.name, self.kind, self._forget, self._handlers
+        )
         self._connections[made.id] = made
         services.metrics.open_connections += 1
         return made
@@ -103,8 +111,7 @@ class Listener:
         self.stop_accepting()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        open_connections = list(self._connections.values())
-        for connection in open_connections:
+        for connection in list(self._connections.values()):
             connection.close()
-        for connection in open_connections:
-            await connection.cancel_handlers()
+        for handler in list(self._handlers):
+            await tasks.cancel(handler)

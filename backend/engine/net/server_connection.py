@@ -57,7 +57,9 @@ class ServerConnection:
         listener_name: str,
         listener_kind: ListenerKind,
         on_gone: Callable[[int], None],
+        handlers: set[tasks.Task[Message | None]],
     ) -> None:
+        """`handlers` holds the tasks that work on requests; they may outlive the connection, as in Kafka."""
         self.id = id
         self._services = services
         self._connection = connection
@@ -70,7 +72,7 @@ class ServerConnection:
         self._waiting: deque[_Request] = deque()
         self._running: deque[_Request] = deque()
         self._running_bytes = 0
-        self._handlers: set[tasks.Task[Message | None]] = set()
+        self._handlers = handlers
         self._reading_paused = False
         self._last_active_ms = self._clock.monotonic_ms()
 
@@ -100,11 +102,6 @@ class ServerConnection:
 
     def close(self) -> None:
         self._connection.close()
-
-    async def cancel_handlers(self) -> None:
-        """Ends what still runs for this connection."""
-        for handler in list(self._handlers):
-            await tasks.cancel(handler)
 
     # Frames to requests
 

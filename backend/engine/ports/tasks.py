@@ -68,6 +68,11 @@ async def wait_for(awaitable: Awaitable[T], timeout_ms: float) -> T:
     return await asyncio.wait_for(awaitable, timeout_ms / 1000.0)
 
 
+def shield(awaitable: Awaitable[T]) -> asyncio.Future[T]:
+    """Waits for it without cancelling it when the waiting is cancelled."""
+    return asyncio.shield(awaitable)
+
+
 async def first(running: Iterable[asyncio.Future[T]]) -> None:
     """Returns once one of them is done; none is cancelled, also when the caller is."""
     await asyncio.wait(list(running), return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,227 @@
+"""The broker role of a node: metadata, replicas, remote tier, groups, and the listeners for clients and other brokers.
+
+Parts come to life in the order in which they need each other: the metadata is followed, the broker registers, the
+first image tells which logs there are and how they are set up, the listeners open, the controller unfences the broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from backend.engine.apis.services import Services
+from backend.engine.broker.controller_part import FEATURES
+from backend.engine.broker.gauges import add_broker_gauges
+from backend.engine.broker.remote_part import RemotePart
+from backend.engine.config import BrokerConfig
+from backend.engine.config.listeners import (
+    SECURITY_PROTOCOL_IDS,
+    broker_listeners,
+    controller_addresses,
+    inter_broker_listener_name,
+    parse_listeners,
+)
+from backend.engine.controller.image import EMPTY_IMAGE, Endpoint, MetadataImage
+from backend.engine.controller.lifecycle import BrokerLifecycle
+from backend.engine.controller.loader import MetadataLoader
+from backend.engine.controller.producer_ids import ProducerIdManager
+from backend.engine.net.cluster_client import ClusterClient
+from backend.engine.net.controller_channel import PeerControllerChannel
+from backend.engine.net.event_publisher import EVENTS_TOPIC, EventPublisher
+from backend.engine.net.listener import Listener
+from backend.engine.net.peer_client import PeerClient
+from backend.engine.net.topic_producer import TopicProducer
+from backend.engine.ports import Ports, tasks
+from backend.engine.replica.replica_manager import ReplicaManager
+
+# A controller that is gone must not hold up a stop for longer.
+LEAVE_TIMEOUT_MS: Final = 10_000
+EVENTS_FLUSH_MS: Final = 1000
+
+_log = logging.getLogger(__name__)
+
+
+class BrokerPart:
+    """Bind, then start, then stop or kill."""
+
+    def __init__(self, ports: Ports, config: BrokerConfig, on_fatal: Callable[[str], None]) -> None:
+        self._ports = ports
+        self._on_fatal = on_fatal
+        self._config = config
+        self._listeners = [Listener(ports, config, address, "broker") for address in broker_listeners(config)]
+        self._bound: dict[str, int] = {}
+        self._channels: list[PeerControllerChannel] = []
+        self._clients: list[ClusterClient] = []
+        self._loader: MetadataLoader | None = None
+        self._lifecycle: BrokerLifecycle | None = None
+        self._replicas: ReplicaManager | None = None
+        self._remote: RemotePart | None = None
+        self._events: EventPublisher | None = None
+        self._publishing: tasks.Task[None] | None = None
+        self._first_image: tasks.Future[None] = tasks.future()
+        self._services: Services | None = None
+
+    @property
+    def lifecycle(self) -> BrokerLifecycle:
+        assert self._lifecycle is not None, "not started"
+        return self._lifecycle
+
+    @property
+    def events(self) -> EventPublisher:
+        assert self._events is not None, "not started"
+        return self._events
+
+    def bind(self) -> None:
+        """Takes the ports. OSError when one is taken."""
+        for listener in self._listeners:
+            self._bound[listener.address.name] = listener.bind()
+
+    def _endpoints(self) -> tuple[Endpoint, ...]:
+        """What this broker tells others: advertised.listeners, or where it listens."""
+        config = self._config
+        advertised = parse_listeners(
+            "advertised.listeners", config.advertised_listeners or (), config.listener_security_protocol_map
+        )
+        by_name = {address.name: address for address in advertised}
+        found = []
+        for listener in self._listeners:
+            address = by_name.get(listener.address.name, listener.address)
+            port = address.port or self._bound[address.name]
+            found.append(Endpoint(address.name, address.host, port, SECURITY_PROTOCOL_IDS[address.security_protocol]))
+        return tuple(found)
+
+    async def start(self, services: Services) -> None:
+        """Returns once the controller lets clients know this broker."""
+        self._services = services
+        self._make_parts(services)
+        assert self._loader is not None
+        assert self._lifecycle is not None
+        self._loader.start()
+        epoch = await self._lifecycle.start()
+        await tasks.wait_for(tasks.shield(self._first_image), self._config.initial_broker_registration_timeout_ms)
+        for listener in self._listeners:
+            listener.start(services)
+        add_broker_gauges(services)
+        await self._lifecycle.unfence()
+        if self._remote is not None:
+            await self._remote.start()
+        self._publishing = tasks.spawn(self.events.run(), name=f"events of broker {self._config.id}")
+        _log.info("Broker %d serves with epoch %d", self._config.id, epoch)
+
+    def _make_parts(self, services: Services) -> None:
+        config, ports, node_id = self._config, self._ports, self._config.id
+        listener_name = inter_broker_listener_name(config)
+        services.producer_ids = ProducerIdManager(
+            services.controller_channel, node_id=node_id, broker_epoch=lambda: self.lifecycle.broker_epoch
+        )
+        events_client = self._client(services, listener_name, "events")
+        services.events = self._events = EventPublisher(
+            ports,
+            node_id,
+            services.metadata,
+            services.controller_channel,
+            TopicProducer(ports, events_client, EVENTS_TOPIC, services.producer_ids.next_id),
+            replication_factor=config.ebbline_events_topic_replication_factor,
+        )
+        services.replica_manager = self._replicas = ReplicaManager(
+            node_id=node_id,
+            config=config,
+            ports=ports,
+            log_manager=services.log_manager,
+            controller_channel=self._channel("isr"),
+            connect_to_leader=lambda host, port: PeerClient(ports, host, port, client_id=f"broker-{node_id}-fetcher"),
+            events=services.events,
+            metrics=services.metrics,
+        )
+        if config.remote_log_storage_system_enable:
+            replicas = self._replicas
+            self._remote = RemotePart(
+                services,
+                lambda: replicas.config,
+                self._channel("rlmm"),
+                self._client(services, listener_name, "rlmm-producer"),
+                self._client(services, listener_name, "rlmm-consumer"),
+                self._on_fatal,
+            )
+            replicas.remote_logs = services.remote_log_manager = self._remote.manager
+        self._loader = MetadataLoader(
+            self._channel("metadata"),
+            services.metadata,
+            node_id=node_id,
+            cluster_id=services.cluster_id,
+            directory_id=next(iter(services.log_manager.directory_ids.values())),
+        )
+        self._loader.add_listener("replicas", self._on_metadata)
+        self._lifecycle = BrokerLifecycle(
+            ports,
+            config,
+            self._channel("lifecycle"),
+            cluster_id=services.cluster_id,
+            endpoints=self._endpoints(),
+            log_dirs=list(services.log_manager.directory_ids.values()),
+            features=FEATURES,
+            applied_offset=lambda: services.metadata.applied_offset,
+            previous_epoch=services.log_manager.previous_broker_epoch,
+        )
+
+    def _channel(self, purpose: str) -> PeerControllerChannel:
+        """Requests of one channel wait for each other, so each purpose has its own."""
+        made = PeerControllerChannel(
+            self._ports, controller_addresses(self._config), client_id=f"broker-{self._config.id}-{purpose}"
+        )
+        self._channels.append(made)
+        return made
+
+    def _client(self, services: Services, listener_name: str, purpose: str) -> ClusterClient:
+        client_id = f"broker-{self._config.id}-{purpose}"
+        made = ClusterClient(self._ports, services.metadata, listener_name, client_id=client_id)
+        self._clients.append(made)
+        return made
+
+    async def _on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
+        services, replicas = self._services, self._replicas
+        assert services is not None
+        assert replicas is not None
+        if not self._first_image.done():
+            # What a topic's settings say decides how its logs are opened.
+            replicas.image = new
+            await services.log_manager.load_all(replicas.topic_config)
+            services.log_manager.start()
+            replicas.start()
+            old = EMPTY_IMAGE
+        replicas.on_metadata(old, new)
+        services.config = replicas.config
+        if not self._first_image.done():
+            self._first_image.set_result(None)
+
+    async def stop(self) -> int:
+        """Leaves in order; the logs stay open. Returns the broker epoch, -1 when it never had one."""
+        if self._events is not None:
+            await self._events.flush(EVENTS_FLUSH_MS)
+        if self._lifecycle is not None and self._config.controlled_shutdown_enable:
+            await self._lifecycle.leave(LEAVE_TIMEOUT_MS)
+        await self._end()
+        return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
+
+    async def kill(self) -> None:
+        """Ends without a word to anybody."""
+        await self._end()
+
+    async def _end(self) -> None:
+        # The remote tier's own requests end while this broker still answers.
+        if self._remote is not None:
+            await self._remote.close()
+        for listener in self._listeners:
+            await listener.close()
+        await tasks.cancel(self._publishing)
+        if self._lifecycle is not None:
+            await self._lifecycle.stop()
+        if self._loader is not None:
+            await self._loader.stop()
+        if self._replicas is not None:
+            await self._replicas.shutdown()
+        for client in self._clients:
+            client.close()
+        for channel in self._channels:
+            channel.close()

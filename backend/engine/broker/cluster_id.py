@@ -1,0 +1,65 @@
+"""Which cluster a node belongs to: its folder says, else its settings; a first controller founds one, others ask it."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from backend.engine.config import BrokerConfig
+from backend.engine.config.listeners import controller_addresses
+from backend.engine.log.checkpoints import decode_meta_properties
+from backend.engine.log.errors import LogDirError
+from backend.engine.log.names import META_PROPERTIES_FILE
+from backend.engine.net.controller_channel import PeerControllerChannel
+from backend.engine.ports import Ports, tasks
+from backend.protocol import messages as m
+from backend.protocol.errors import KafkaError
+from backend.tiering.ids import uuid_text
+
+DESCRIBE_CLUSTER_VERSION: Final = 2
+CONTROLLERS: Final = 2  # EndpointType of KIP-919
+ASK_TIMEOUT_MS: Final = 5000
+ASK_PAUSE_MS: Final = 100
+
+
+async def cluster_id_of(ports: Ports, config: BrokerConfig) -> str:
+    """The cluster's id. Raises LogDirError for a folder that cannot be read, KafkaError when no controller tells."""
+    path = f"{config.data_dirs[0].rstrip('/')}/{META_PROPERTIES_FILE}"
+    try:
+        written = decode_meta_properties(ports.disk.read(path), path).cluster_id if ports.disk.exists(path) else None
+    except OSError as error:
+        raise LogDirError(f"{path} cannot be read ({error.strerror}); fix its permissions") from None
+    wanted = config.ebbline_cluster_id
+    if wanted and written and wanted != written:
+        raise LogDirError(
+            f"{config.data_dirs[0]} belongs to cluster {written}, not {wanted};"
+            " start with that cluster's folder or an empty one"
+        )
+    if wanted or written:
+        return wanted or written or ""
+    if "controller" in (config.process_roles or ()):
+        return uuid_text(ports.random.uuid())
+    return await _asked(ports, config)
+
+
+async def _asked(ports: Ports, config: BrokerConfig) -> str:
+    channel = PeerControllerChannel(ports, controller_addresses(config), client_id=f"broker-{config.id}-cluster-id")
+    deadline_ms = ports.clock.monotonic_ms() + config.initial_broker_registration_timeout_ms
+    try:
+        while True:
+            try:
+                answer = cast(
+                    m.DescribeClusterResponse,
+                    await channel.send(
+                        m.DescribeClusterRequest(endpoint_type=CONTROLLERS),
+                        DESCRIBE_CLUSTER_VERSION,
+                        timeout_ms=ASK_TIMEOUT_MS,
+                    ),
+                )
+            except KafkaError:
+                if ports.clock.monotonic_ms() >= deadline_ms:
+                    raise
+                await tasks.sleep_ms(ASK_PAUSE_MS)
+                continue
+            return answer.cluster_id
+    finally:
+        channel.close()

@@ -1,0 +1,74 @@
+"""The controller role of a node: the metadata log, the controller on it, and its listeners."""
+
+from __future__ import annotations
+
+from backend.engine.apis.api_versions import SUPPORTED_FEATURES
+from backend.engine.apis.services import Services
+from backend.engine.config import BrokerConfig
+from backend.engine.config.listeners import SECURITY_PROTOCOL_IDS, controller_listeners
+from backend.engine.controller.driver import Controller
+from backend.engine.controller.image import ControllerRegistration, Endpoint, SupportedFeature
+from backend.engine.net.listener import Listener
+from backend.engine.ports import Ports
+from backend.engine.raft.metadata_log import MetadataLog, open_metadata_log
+
+FEATURES = tuple(SupportedFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
+
+
+class ControllerPart:
+    """Bind, then start, then close or abandon."""
+
+    def __init__(self, ports: Ports, config: BrokerConfig) -> None:
+        self._ports = ports
+        self._config = config
+        self._listeners = [Listener(ports, config, address, "controller") for address in controller_listeners(config)]
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._log: MetadataLog | None = None
+        self.controller: Controller | None = None
+
+    def bind(self) -> None:
+        """Takes the ports. OSError when one is taken."""
+        self._endpoints = tuple(
+            Endpoint(
+                listener.address.name,
+                listener.address.host,
+                listener.bind(),
+                SECURITY_PROTOCOL_IDS[listener.address.security_protocol],
+            )
+            for listener in self._listeners
+        )
+
+    async def start(self, services: Services, cluster_id: str) -> None:
+        """Replays the metadata log, leads, serves."""
+        self._log = await open_metadata_log(self._ports, self._config)
+        controller = Controller(
+            self._ports,
+            self._config,
+            self._log,
+            cluster_id=cluster_id,
+            registration=ControllerRegistration(self._config.id, self._ports.random.uuid(), self._endpoints, FEATURES),
+        )
+        self.controller = services.controller = controller
+        await controller.start()
+        for listener in self._listeners:
+            listener.start(services)
+
+    async def close(self) -> None:
+        """Serves no more and leaves the log flushed and closed."""
+        for listener in self._listeners:
+            await listener.close()
+        if self.controller is not None:
+            await self.controller.stop()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    async def kill(self) -> None:
+        """Serves no more; the log is let go of as it is."""
+        for listener in self._listeners:
+            await listener.close()
+        if self.controller is not None:
+            await self.controller.stop()
+        if self._log is not None:
+            self._log.abandon()
+            self._log = None

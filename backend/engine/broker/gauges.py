@@ -1,0 +1,81 @@
+"""Gauges about a broker's replicas and its controller, under Kafka's MBean names; read when somebody scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from backend.engine.apis.services import Services
+from backend.engine.metrics import BrokerMetrics
+from backend.engine.replica.partition import Partition
+
+
+def add_broker_gauges(services: Services) -> None:
+    """kafka.server:type=ReplicaManager and kafka.controller:type=KafkaController."""
+    replicas, metrics = services.replica_manager, services.metrics
+
+    def count(wanted: Callable[[Partition], bool]) -> Callable[[], float]:
+        # A copy first: the loop's thread may add a partition meanwhile.
+        return lambda: float(sum(1 for partition in list(replicas.partitions) if wanted(partition)))
+
+    for name, doc, wanted in (
+        ("partitioncount", "Replicas hosted", lambda _: True),
+        ("leadercount", "Partitions led", lambda partition: partition.is_leader),
+        ("underreplicatedpartitions", "Led partitions with replicas outside the ISR", _is_under_replicated),
+        ("underminisrpartitioncount", "Led partitions whose ISR is below min.insync.replicas", _is_under_min_isr),
+        ("atminisrpartitioncount", "Led partitions whose ISR is just min.insync.replicas", _is_at_min_isr),
+    ):
+        metrics.add_gauge(f"kafka_server_replicamanager_{name}", doc, count(wanted))
+    metrics.add_gauge(
+        "kafka_server_replicamanager_offlinereplicacount",
+        "Replicas whose log cannot be used",
+        lambda: float(len(replicas.broken_partitions)),
+    )
+    if services.controller is not None:
+        _add_controller_gauges(services, metrics)
+
+
+def _is_under_replicated(partition: Partition) -> bool:
+    return partition.is_leader and len(partition.isr.committed) < len(partition.replicas)
+
+
+def _is_under_min_isr(partition: Partition) -> bool:
+    return partition.is_leader and len(partition.isr.committed) < partition.min_isr
+
+
+def _is_at_min_isr(partition: Partition) -> bool:
+    return partition.is_leader and len(partition.isr.committed) == partition.min_isr
+
+
+def _add_controller_gauges(services: Services, metrics: BrokerMetrics) -> None:
+    controller = services.controller
+    assert controller is not None
+
+    def leaderless() -> float:
+        return float(
+            sum(
+                1
+                for topic in controller.image.topics.values()
+                for partition in topic.partitions.values()
+                if partition.leader < 0
+            )
+        )
+
+    prefix = "kafka_controller_kafkacontroller"
+    metrics.add_gauge(f"{prefix}_activecontrollercount", "Whether this node is the controller", lambda: 1.0)
+    metrics.add_gauge(f"{prefix}_offlinepartitionscount", "Partitions without a leader", leaderless)
+    metrics.add_gauge(
+        f"{prefix}_activebrokercount",
+        "Brokers that are not fenced",
+        lambda: float(sum(1 for broker in controller.image.brokers.values() if not broker.fenced)),
+    )
+    metrics.add_gauge(
+        f"{prefix}_fencedbrokercount",
+        "Registered brokers that are fenced",
+        lambda: float(sum(1 for broker in controller.image.brokers.values() if broker.fenced)),
+    )
+    metrics.add_gauge(f"{prefix}_globaltopiccount", "Topics", lambda: float(len(controller.image.topics)))
+    metrics.add_gauge(
+        f"{prefix}_globalpartitioncount",
+        "Partitions",
+        lambda: float(sum(len(topic.partitions) for topic in controller.image.topics.values())),
+    )

@@ -1,0 +1,175 @@
+"""One node: every part of a broker (and of the controller, on a combined node) made, connected, started and stopped.
+
+The composition root: no other module constructs these parts. Nodes of one process share nothing; what they tell each
+other goes over loopback TCP. Order of start and stop: Kafka's `BrokerServer` and `ControllerServer`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from backend.engine.apis.services import Services
+from backend.engine.apis.table import api_table
+from backend.engine.broker.broker_part import BrokerPart
+from backend.engine.broker.cluster_id import cluster_id_of
+from backend.engine.broker.controller_part import ControllerPart
+from backend.engine.broker.refusals import REFUSALS, sentence
+from backend.engine.common.event_sink import NullEventSink
+from backend.engine.config import BrokerConfig
+from backend.engine.config.listeners import check, controller_addresses
+from backend.engine.controller.metadata_cache import MetadataCache
+from backend.engine.log.config import LogManagerConfig
+from backend.engine.log.log_manager import LogManager
+from backend.engine.metrics import BrokerMetrics, MetricsServer, serve_metrics
+from backend.engine.net.controller_channel import PeerControllerChannel
+from backend.engine.ports import Ports, system_ports, tasks
+
+_log = logging.getLogger(__name__)
+
+
+class StartRefused(Exception):
+    """The node cannot start as it is set up; one sentence for the operator. Nothing is left open."""
+
+
+class Broker:
+    """One node by its settings. Start once; then stop, or kill."""
+
+    def __init__(self, config: BrokerConfig, *, ports: Ports | None = None) -> None:
+        self.config = config
+        self._given_ports = ports
+        self._ports: Ports | None = None
+        self._services: Services | None = None
+        self._log_manager: LogManager | None = None
+        self._controller: ControllerPart | None = None
+        self._broker: BrokerPart | None = None
+        self._channel: PeerControllerChannel | None = None
+        self._metrics_server: MetricsServer | None = None
+        # Set with the reason once the node must not go on.
+        self.failed: tasks.Future[str] = tasks.future()
+
+    def _on_fatal(self, reason: str) -> None:
+        _log.critical("Node %d cannot go on: %s", self.config.id, reason)
+        if not self.failed.done():
+            self.failed.set_result(reason)
+
+    @property
+    def node_id(self) -> int:
+        return self.config.id
+
+    @property
+    def services(self) -> Services:
+        """The node's parts; only after the start."""
+        assert self._services is not None, "not started"
+        return self._services
+
+    @property
+    def part(self) -> BrokerPart:
+        """The broker role; only after the start of a node that has it."""
+        assert self._broker is not None, "not started, or without the broker role"
+        return self._broker
+
+    async def start(self) -> None:
+        """Returns once clients are served. Raises StartRefused, or what went wrong; nothing is left half-open."""
+        try:
+            check(self.config)
+            await self._start()
+        except BaseException as error:
+            await self.kill()
+            if isinstance(error, REFUSALS):
+                raise StartRefused(f"Node {self.config.id} cannot start: {sentence(error)}") from error
+            raise
+
+    async def _start(self) -> None:
+        config = self.config
+        ports = self._ports = self._given_ports or system_ports()
+        roles = config.process_roles or ()
+        # Ports first: a start that fails on them must not have written anything.
+        if "controller" in roles:
+            self._controller = ControllerPart(ports, config)
+            self._controller.bind()
+        if "broker" in roles:
+            self._broker = BrokerPart(ports, config, self._on_fatal)
+            self._broker.bind()
+        metrics = BrokerMetrics(config.id)
+        if config.ebbline_metrics_listener:
+            host, _, port = config.ebbline_metrics_listener.rpartition(":")
+            self._metrics_server = serve_metrics(metrics, host, int(port))
+        cluster_id = await cluster_id_of(ports, config)
+        log_manager = LogManager(ports, LogManagerConfig.of(config), config.data_dirs)
+        log_manager.open_dirs(cluster_id, config.id)
+        self._log_manager = log_manager
+        self._channel = PeerControllerChannel(ports, controller_addresses(config), client_id=f"broker-{config.id}")
+        services = self._services = self._new_services(ports, cluster_id, metrics, log_manager)
+        if self._controller is not None:
+            await self._controller.start(services, cluster_id)
+        if self._broker is not None:
+            await self._broker.start(services)
+        _log.info("Node %d of cluster %s is ready as %s", config.id, cluster_id, " and ".join(roles))
+
+    def _new_services(self, ports: Ports, cluster_id: str, metrics: BrokerMetrics, log_manager: LogManager) -> Services:
+        assert self._channel is not None
+        # Filled in by the broker role as its parts come to life; no listener of that role serves before.
+        later: Any = None
+        return Services(
+            node_id=self.config.id,
+            cluster_id=cluster_id,
+            config=self.config,
+            ports=ports,
+            metadata=MetadataCache(),
+            log_manager=log_manager,
+            replica_manager=later,
+            group_coordinator=later,
+            producer_ids=later,
+            controller_channel=self._channel,
+            events=NullEventSink(),
+            metrics=metrics,
+            remote_log_manager=None,
+            controller=None,
+            apis=api_table(),
+        )
+
+    async def stop(self) -> None:
+        """Hands leadership over, answers what waits, writes everything down."""
+        epoch = -1
+        if self._broker is not None:
+            epoch = await self._broker.stop()
+        if self._log_manager is not None:
+            await self._log_manager.shutdown(epoch)
+            self._log_manager = None
+        if self._controller is not None:
+            await self._controller.close()
+            self._controller = None
+        self._release()
+        _log.info("Node %d has stopped", self.config.id)
+
+    async def kill(self) -> None:
+        """Lets go of everything as a crash would: nothing is handed over, flushed or marked clean."""
+        steps: list[tuple[str, Callable[[], Any]]] = []
+        if self._broker is not None:
+            steps.append(("broker", self._broker.kill))
+        if self._controller is not None:
+            steps.append(("controller", self._controller.kill))
+        for name, step in steps:
+            try:
+                await step()
+            except Exception as error:
+                _log.error("Node %d could not end its %s part: %s", self.config.id, name, error, exc_info=error)
+        self._controller = None
+        if self._log_manager is not None:
+            self._log_manager.abandon()
+            self._log_manager = None
+        self._release()
+
+    def _release(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._metrics_server is not None:
+            self._metrics_server.close()
+            self._metrics_server = None
+        if self._ports is not None and self._given_ports is None:
+            self._ports.workers.close()
+        self._ports = None
+        self._broker = None

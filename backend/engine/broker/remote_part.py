@@ -1,0 +1,64 @@
+"""The remote tier of a broker: its log manager, with the metadata topic reached over the network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from backend.engine.apis.services import Services
+from backend.engine.config import BrokerConfig, ConfigError
+from backend.engine.net.cluster_client import ClusterClient
+from backend.engine.net.controller_channel import PeerControllerChannel
+from backend.engine.net.metadata_topic_client import MetadataTopicClient
+from backend.engine.ports.workers import ThreadWorkers
+from backend.engine.remote.assembly import open_remote_log_manager
+from backend.engine.remote.rlm import RemoteLogManager
+
+_log = logging.getLogger(__name__)
+
+
+class RemotePart:
+    """Made with the broker's other parts, started once its listeners serve, closed before them."""
+
+    def __init__(
+        self,
+        services: Services,
+        config: Callable[[], BrokerConfig],
+        channel: PeerControllerChannel,
+        produce_client: ClusterClient,
+        fetch_client: ClusterClient,
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        settings = config()
+        # Storage calls may take seconds: they get threads of their own, as many as the pools may use at once.
+        self._workers = ThreadWorkers(
+            settings.remote_log_manager_copier_thread_pool_size
+            + settings.remote_log_manager_expiration_thread_pool_size
+            + settings.remote_log_reader_threads
+        )
+        topic = MetadataTopicClient(
+            services.ports, services.metadata, channel, produce_client, fetch_client, services.producer_ids.next_id
+        )
+        try:
+            self.manager: RemoteLogManager = open_remote_log_manager(
+                broker_id=services.node_id,
+                log_dir=settings.data_dirs[0],
+                config=config,
+                ports=services.ports,
+                workers=self._workers,
+                topic=topic,
+                events=services.events,
+                metrics=services.metrics,
+                on_fatal=on_fatal,
+            )
+        except ValueError as error:
+            self._workers.close()
+            raise ConfigError(str(error)) from error
+
+    async def start(self) -> None:
+        await self.manager.start()
+
+    async def close(self) -> None:
+        """Copies under way end first, within their own time-out."""
+        await self.manager.close()
+        self._workers.close()
