@@ -220,6 +220,10 @@ class MetadataLog:
         """After the last flush."""
         self._log.close()
 
+    def abandon(self) -> None:
+        """Lets go of the files as a crash would, without a flush."""
+        self._log.close_files()
+
     def _read_state(self) -> QuorumState:
         path = f"{self._log.dir}/{QUORUM_STATE_FILE}"
         if not self._ports.disk.exists(path):

@@ -367,8 +367,8 @@ class ReplicaManager:
                 topic=tip.topic,
                 topic_id=tip.topic_id,
                 partition=tip.partition,
+                leader=self.node_id,
                 leader_epoch=partition.leader_epoch,
-                start_offset=partition.epoch_start_offset,
             )
 
     def _follow(self, partition: Partition, assigned: Assigned) -> None:
