@@ -1,0 +1,178 @@
+"""Dynamic settings of topics and brokers."""
+
+from functools import partial
+
+import pytest
+
+from backend.engine.controller.commands.configs import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    alter_configs,
+    incremental_alter_configs,
+)
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+from tests.unit.engine.controller.clusters import Play, broker_config
+
+Resource = m.IncrementalAlterConfigsRequest.Resources
+TOPIC = 2
+BROKER = 4
+FLAG = "follower.fetch.last.tiered.offset.enable"
+
+
+def tiered_play() -> Play:
+    play = Play(broker_config(remote_log_storage_system_enable="true")).start_brokers(1, 2)
+    play.create("orders", [[1, 2]], remote_storage_enable="true")
+    return play
+
+
+def alter(
+    play: Play, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+) -> tuple[int, str]:
+    configs = [Resource.Configs(name=key, config_operation=how, value=value) for key, how, value in changes]
+    request = m.IncrementalAlterConfigsRequest(
+        resources=[Resource(resource_type=kind, resource_name=name, configs=configs)], validate_only=validate_only
+    )
+    response = play.do(partial(incremental_alter_configs, request=request, config=play.config))
+    return response.responses[0].error_code, response.responses[0].error_message or ""
+
+
+def test_set_and_delete_a_topics_setting() -> None:
+    play = tiered_play()
+    assert alter(play, TOPIC, "orders", ("retention.ms", SET, "5000")) == (0, "")
+    assert play.image.topic_config("orders")["retention.ms"] == "5000"
+    assert alter(play, TOPIC, "orders", ("retention.ms", SET, "5000")) == (0, "")
+    assert play.last == ()
+    assert alter(play, TOPIC, "orders", ("retention.ms", DELETE, None)) == (0, "")
+    assert "retention.ms" not in play.image.topic_config("orders")
+
+
+def test_a_brokers_setting_is_written_again_even_when_it_stays() -> None:
+    play = tiered_play()
+    for _ in range(2):
+        assert alter(play, BROKER, "", (FLAG, SET, "true")) == (0, "")
+        assert len(play.last) == 1
+    assert play.image.broker_config(2)[FLAG] == "true"
+    assert alter(play, BROKER, "2", (FLAG, SET, "false")) == (0, "")
+    assert play.image.broker_config(2)[FLAG] == "false"
+    assert play.image.broker_config(1)[FLAG] == "true"
+
+
+def test_lists_are_appended_to_and_subtracted_from() -> None:
+    play = Play().start_brokers(1)
+    play.create("orders", [[1]])
+    assert alter(play, TOPIC, "orders", ("cleanup.policy", APPEND, "compact")) == (0, "")
+    assert play.image.topic_config("orders")["cleanup.policy"] == "delete,compact"
+    assert alter(play, TOPIC, "orders", ("cleanup.policy", SUBTRACT, "delete")) == (0, "")
+    assert play.image.topic_config("orders")["cleanup.policy"] == "compact"
+    code, message = alter(play, TOPIC, "orders", ("retention.ms", APPEND, "5"))
+    assert (code, message) == (
+        ErrorCode.INVALID_CONFIG, "Can't APPEND to key retention.ms because its type is not LIST.",
+    )  # fmt: skip
+
+
+def test_validate_only_writes_nothing() -> None:
+    play = tiered_play()
+    assert alter(play, TOPIC, "orders", ("retention.ms", SET, "5000"), validate_only=True) == (0, "")
+    assert play.last == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([("no.such", SET, "1")], "Unknown topic config name"),
+        ([("retention.ms", SET, "x")], "retention.ms"),
+        ([("retention.ms", SET, "1000"), ("local.retention.ms", SET, "-1")], "must not be -1"),
+        ([("retention.ms", SET, "1000"), ("local.retention.ms", SET, "1001")], "must not be more than"),
+        ([("retention.bytes", SET, "1000"), ("local.retention.bytes", SET, "1001")], "must not be more than"),
+        ([("cleanup.policy", SET, "compact")], "unsupported for the compacted topics"),
+        ([("remote.log.copy.disable", SET, "true"), ("local.retention.ms", SET, "1")], "identical value"),
+        ([("remote.storage.enable", SET, "false")], "without deleting remote data"),
+        ([("remote.storage.enable", DELETE, None)], "without deleting remote data"),
+        ([("min.compaction.lag.ms", SET, "10"), ("max.compaction.lag.ms", SET, "5")], "conflict topic config"),
+    ],
+)
+def test_topic_settings_that_cannot_stand_are_error_40(changes: list[tuple[str, int, str | None]], words: str) -> None:
+    play = tiered_play()
+    before = play.image
+    code, message = alter(play, TOPIC, "orders", *changes)
+    assert code == ErrorCode.INVALID_CONFIG
+    assert words in message
+    assert play.image is before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("local.retention.ms", SET, "1000")],
+        [("retention.ms", SET, "-1"), ("local.retention.ms", SET, "-1")],
+        [("retention.bytes", SET, "1000"), ("local.retention.bytes", SET, "1000")],
+        [("remote.log.copy.disable", SET, "true")],
+        [("remote.storage.enable", SET, "false"), ("remote.log.delete.on.disable", SET, "true")],
+    ],
+)
+def test_tiered_settings_that_agree_are_taken(changes: list[tuple[str, int, str | None]]) -> None:
+    assert alter(tiered_play(), TOPIC, "orders", *changes) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "code", "words"),
+    [
+        ("", ("log.dirs", SET, "/x"), ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically"),
+        ("1", (FLAG, SET, "maybe"), ErrorCode.INVALID_REQUEST, "either true or false"),
+        ("", ("listeners", SET, "A://:1"), ErrorCode.INVALID_REQUEST, "default cluster level"),
+        ("", ("remote.log.reader.threads", SET, "21"), ErrorCode.INVALID_REQUEST, "double the current value 10"),
+        ("", ("remote.log.reader.threads", SET, "4"), ErrorCode.INVALID_REQUEST, "half the current value 10"),
+        ("7", (FLAG, SET, "true"), ErrorCode.BROKER_ID_NOT_REGISTERED, "No broker with id 7"),
+        ("me", (FLAG, SET, "true"), ErrorCode.INVALID_REQUEST, "base 10"),
+    ],
+)
+def test_broker_settings_that_cannot_be_changed_so(
+    name: str, change: tuple[str, int, str | None], code: ErrorCode, words: str
+) -> None:
+    found, message = alter(tiered_play(), BROKER, name, change)
+    assert found == code
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", ErrorCode.INVALID_REQUEST),
+        (99, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_resources_that_do_not_exist(kind: int, name: str, code: ErrorCode) -> None:
+    assert alter(tiered_play(), kind, name, ("retention.ms", SET, "1"))[0] == code
+
+
+def test_malformed_changes_are_error_42() -> None:
+    play = tiered_play()
+    twice = alter(play, TOPIC, "orders", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+    assert twice == (ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys: retention.ms")
+    assert alter(play, TOPIC, "orders", ("retention.ms", SET, None))[0] == ErrorCode.INVALID_REQUEST
+    assert alter(play, TOPIC, "orders", ("retention.ms", 9, "1"))[0] == ErrorCode.INVALID_REQUEST
+
+
+def test_the_older_request_deletes_what_it_does_not_name() -> None:
+    play = tiered_play()
+    alter(play, TOPIC, "orders", ("retention.ms", SET, "5000"))
+    whole = m.AlterConfigsRequest.Resources
+    request = m.AlterConfigsRequest(
+        resources=[
+            whole(
+                resource_type=TOPIC,
+                resource_name="orders",
+                configs=[
+                    whole.Configs(name="remote.storage.enable", value="true"),
+                    whole.Configs(name="segment.bytes", value="2097152"),
+                ],
+            )
+        ]
+    )
+    response = play.do(partial(alter_configs, request=request, config=play.config))
+    assert response.responses[0].error_code == 0
+    assert dict(play.image.topic_config("orders")) == {"remote.storage.enable": "true", "segment.bytes": "2097152"}

@@ -1,0 +1,246 @@
+"""Creating, growing and deleting topics."""
+
+from functools import partial
+
+import pytest
+
+from backend.engine.controller.commands.create_partitions import create_partitions
+from backend.engine.controller.commands.topics import delete_topics
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+from tests.unit.engine.controller.clusters import Play, broker_config, uuid_of
+
+Topic = m.CreateTopicsRequest.Topics
+
+
+def topic(name: str, partitions: int = 3, factor: int = 3, **settings: str | None) -> Topic:
+    configs = [Topic.Configs(name=key.replace("_", "."), value=value) for key, value in settings.items()]
+    return Topic(name=name, num_partitions=partitions, replication_factor=factor, configs=configs)
+
+
+def test_a_topic_becomes_a_topic_record_its_settings_and_its_partitions() -> None:
+    play = Play().start_brokers(1, 2, 3)
+    answer = play.create_topic(topic("orders", retention_ms="1000"))
+    assert [type(record).__name__ for record in play.last] == [
+        "TopicRecord", "ConfigRecord", "PartitionRecord", "PartitionRecord", "PartitionRecord",
+    ]  # fmt: skip
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert (answer.num_partitions, answer.replication_factor) == (3, 3)
+    assert answer.topic_id == play.image.topic_ids["orders"]
+    settings = {one.name: (one.value, one.config_source) for one in answer.configs or ()}
+    assert settings["retention.ms"] == ("1000", 1)
+    assert settings["segment.bytes"] == ("1073741824", 5)
+    leaders = {play.partition("orders", index).leader for index in range(3)}
+    assert leaders == {1, 2, 3}
+    for index in range(3):
+        partition = play.partition("orders", index)
+        assert sorted(partition.replicas) == [1, 2, 3]
+        assert partition.isr == partition.replicas
+        assert partition.leader == partition.replicas[0]
+        assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
+        assert partition.directories == tuple(uuid_of(5000 + broker) for broker in partition.replicas)
+
+
+def test_defaults_come_from_the_controllers_settings() -> None:
+    play = Play(broker_config(num_partitions="5", default_replication_factor="2")).start_brokers(1, 2, 3)
+    answer = play.create_topic(topic("orders", -1, -1))
+    assert (answer.num_partitions, answer.replication_factor) == (5, 2)
+
+
+def test_validate_only_answers_but_writes_nothing() -> None:
+    play = Play().start_brokers(1, 2, 3)
+    answer = play.create_topic(topic("orders"), validate_only=True)
+    assert answer.error_code == 0
+    assert answer.num_partitions == 3
+    assert play.last == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "words"),
+    [
+        (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, "the empty string is not allowed"),
+        (topic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "'..' is not allowed"),
+        (topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "other than ASCII alphanumerics"),
+        (topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION, "max allowed length 249"),
+        (topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'there' already exists."),
+        (topic("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "collides with existing topic: a.b"),
+        (topic("__cluster_metadata"), ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."),
+        (topic("t", 0), ErrorCode.INVALID_PARTITIONS, "larger than 0"),
+        (topic("t", -2), ErrorCode.INVALID_PARTITIONS, "larger than 0"),
+        (topic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0"),
+        (topic("t", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR, "only 3 broker(s) are registered"),
+        (topic("t", 1, 1, retention_ms="soon"), ErrorCode.INVALID_CONFIG, "retention.ms"),
+        (topic("t", 1, 1, no_such="1"), ErrorCode.INVALID_CONFIG, "Unknown topic config name: no.such"),
+        (topic("t", 1, 1, retention_ms=None), ErrorCode.INVALID_CONFIG, "Null value not supported"),
+        (topic("t", 1, 1, segment_bytes="1000"), ErrorCode.INVALID_CONFIG, "at least 1048576"),
+        (topic("t", 1, 1, remote_storage_enable="true"), ErrorCode.INVALID_CONFIG, "Tiered Storage functionality"),
+    ],
+)
+def test_what_is_wrong_with_a_topic_is_its_own_error(asked: Topic, code: ErrorCode, words: str) -> None:
+    play = Play().start_brokers(1, 2, 3)
+    play.create("there", [[1]])
+    play.create("a.b", [[1]])
+    good = topic("good")
+    first, second = play.create_topics(asked, good).topics
+    assert (first.error_code, first.name) == (code, asked.name)
+    assert words in (first.error_message or "")
+    assert (second.name, second.error_code) == ("good", 0)
+
+
+def test_a_topic_named_twice_is_created_by_neither() -> None:
+    play = Play().start_brokers(1)
+    response = play.create_topics(topic("a", 1, 1), topic("a", 2, 1), topic("b", 1, 1))
+    assert {one.name: one.error_code for one in response.topics} == {"a": ErrorCode.INVALID_REQUEST, "b": 0}
+
+
+def test_manual_assignments_are_taken_as_they_are() -> None:
+    play = Play().start_brokers(1, 2, 3)
+    answer = play.create("orders", [[2, 3], [3, 1]])
+    assert answer.error_code == 0
+    assert play.partition("orders", 0).replicas == (2, 3)
+    assert play.partition("orders", 1).leader == 3
+
+
+@pytest.mark.parametrize(
+    ("assignments", "words"),
+    [
+        ([[]], "empty replica list"),
+        ([[1, 1]], "the broker 1 more than once"),
+        ([[1, 9]], "no such broker is registered"),
+        ([[1, 2], [1]], "not consistent with previous partitions"),
+    ],
+)
+def test_bad_assignments_are_error_39(assignments: list[list[int]], words: str) -> None:
+    play = Play().start_brokers(1, 2, 3)
+    answer = play.create("orders", assignments)
+    assert answer.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert words in (answer.error_message or "")
+
+
+def test_assignments_with_holes_or_counts_are_refused() -> None:
+    play = Play().start_brokers(1)
+    hole = Topic(
+        name="t",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[Topic.Assignments(partition_index=1, broker_ids=[1])],
+    )
+    assert play.create_topic(hole).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    hole.num_partitions = 1
+    assert play.create_topic(hole).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_fenced_brokers_get_replicas_but_are_not_in_sync() -> None:
+    play = Play().start_brokers(1, 2)
+    play.register(3)
+    assert play.create("by.hand", [[3, 1]]).error_code == 0
+    assert play.partition("by.hand").isr == (1,)
+    assert play.partition("by.hand").leader == 1
+    assert play.create("lonely", [[3]]).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert play.create_topic(topic("placed", 4, 3)).error_code == 0
+    assert {play.partition("placed", index).leader for index in range(4)} == {1, 2}
+
+
+def test_without_live_brokers_nothing_is_created() -> None:
+    play = Play()
+    play.register(1)
+    answer = play.create_topic(topic("orders", 1, 1))
+    assert answer.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "All brokers are currently fenced" in (answer.error_message or "")
+
+
+def test_replicas_of_a_partition_are_on_different_racks() -> None:
+    play = Play()
+    for broker in range(1, 7):
+        play.register(broker, rack="abc"[broker % 3])
+        play.heartbeat(broker)
+    play.create_topic(topic("orders", 12, 3))
+    for index in range(12):
+        racks = {play.image.brokers[broker].rack for broker in play.partition("orders", index).replicas}
+        assert racks == {"a", "b", "c"}
+    leaders = [play.partition("orders", index).leader for index in range(12)]
+    assert {broker: leaders.count(broker) for broker in range(1, 7)} == dict.fromkeys(range(1, 7), 2)
+
+
+def delete(play: Play, version: int = 6, *names: str, ids: tuple[bytes, ...] = ()) -> dict[str | None, int]:
+    request = m.DeleteTopicsRequest
+    asked = request(
+        topics=[request.Topics(name=name) for name in names]
+        + [request.Topics(name=None, topic_id=topic_id) for topic_id in ids],
+        topic_names=list(names),
+    )
+    response = play.do(partial(delete_topics, request=asked, config=play.config, version=version))
+    return {one.name: one.error_code for one in response.responses}
+
+
+def test_topics_are_deleted_by_name_and_by_id() -> None:
+    play = Play().start_brokers(1)
+    play.create("a", [[1]], retention_ms="1000")
+    play.create("b", [[1]])
+    b = play.image.topic_ids["b"]
+    assert delete(play, 6, "a", "nope", ids=(b, uuid_of(99))) == {
+        "a": 0, "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "b": 0, None: ErrorCode.UNKNOWN_TOPIC_ID,
+    }  # fmt: skip
+    assert not play.image.topics
+    assert not play.image.configs
+    assert delete(play, 5, "a") == {"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_one_topic_by_name_and_id_is_one_deletion() -> None:
+    play = Play().start_brokers(1)
+    play.create("a", [[1]])
+    delete(play, 6, "a", ids=(play.image.topic_ids["a"],))
+    assert len(play.last) == 1
+
+
+def test_deletion_can_be_forbidden() -> None:
+    play = Play(broker_config(delete_topic_enable="false")).start_brokers(1)
+    play.create("a", [[1]])
+    with pytest.raises(KafkaError) as refused:
+        delete(play, 6, "a")
+    assert refused.value.code == ErrorCode.TOPIC_DELETION_DISABLED
+    with pytest.raises(KafkaError) as refused:
+        delete(play, 2, "a")
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+
+
+def grow(play: Play, count: int, assignments: list[list[int]] | None = None, **fields: bool) -> tuple[int, str | None]:
+    request = m.CreatePartitionsRequest
+    given = None if assignments is None else [request.Topics.Assignments(broker_ids=ids) for ids in assignments]
+    asked = request(topics=[request.Topics(name="orders", count=count, assignments=given)], **fields)
+    response = play.do(partial(create_partitions, request=asked, choose=lambda stop: 0))
+    return response.results[0].error_code, response.results[0].error_message
+
+
+def test_a_topic_grows_with_its_own_replication_factor() -> None:
+    play = Play().start_brokers(1, 2, 3)
+    play.create("orders", [[1, 2]])
+    assert grow(play, 4, validate_only=True) == (0, None)
+    assert play.last == ()
+    assert grow(play, 4) == (0, None)
+    assert [len(play.partition("orders", index).replicas) for index in range(4)] == [2, 2, 2, 2]
+    assert grow(play, 5, [[3, 1]]) == (0, None)
+    assert play.partition("orders", 4).replicas == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "assignments", "code"),
+    [
+        (2, None, ErrorCode.INVALID_PARTITIONS),
+        (1, None, ErrorCode.INVALID_PARTITIONS),
+        (4, [[1, 2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (3, [[1, 2, 3]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (3, [[1, 8]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_growth_that_is_none_is_refused(count: int, assignments: list[list[int]] | None, code: ErrorCode) -> None:
+    play = Play().start_brokers(1, 2, 3)
+    play.create("orders", [[1, 2], [2, 3]])
+    assert grow(play, count, assignments)[0] == code
+
+
+def test_more_records_than_one_command_may_write_are_refused() -> None:
+    play = Play().start_brokers(1)
+    with pytest.raises(KafkaError) as refused:
+        play.create_topic(topic("orders", 10_001, 1))
+    assert refused.value.code == ErrorCode.POLICY_VIOLATION
