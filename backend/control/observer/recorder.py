@@ -94,6 +94,11 @@ class Recorder:
         self.dropped_rounds = 0
         self.away: str | None = None
 
+    @property
+    def waiting_rounds(self) -> int:
+        """Rounds that the database has not taken yet."""
+        return len(self._waiting)
+
     def know_replicas(self, keys: set[tuple[str, int, int]]) -> None:
         """Replicas that the database had before this process, so that those that left are removed."""
         self._stored.replicas = keys

@@ -1,0 +1,68 @@
+"""What a handler gets, and what an endpoint is: the row of the table that makes routes and documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from backend.control.operations.audit import Actor
+
+if TYPE_CHECKING:
+    from backend.control.plane import ControlPlane
+
+
+class Access(Enum):
+    """Who may call. OPEN: anyone who reaches the loopback address; it tells no data of the cluster."""
+
+    OPEN = "open"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One authenticated call with its checked arguments."""
+
+    control: ControlPlane
+    actor: Actor
+    path: Any = None
+    query: Any = None
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A success that is not plain 200 JSON."""
+
+    body: Any
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media_type: str = "application/json"
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One row of the API. `answers` is the type of a success, as pydantic describes it."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    access: Access
+    handler: Handler
+    answers: Any
+    status: int = 200
+    path_model: type[BaseModel] | None = None
+    query_model: type[BaseModel] | None = None
+    body_model: type[BaseModel] | None = None
+    header_names: tuple[str, ...] = ()  # required request headers
+    problems: tuple[int, ...] = ()  # statuses beyond those that every endpoint of its access can give
+    media_type: str = "application/json"

@@ -1,0 +1,147 @@
+"""From a request to a handler and back: who asks, what with, and errors as problems."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from backend.control.database import DatabaseAway
+from backend.control.http.call import Access, Answer, Call, Endpoint
+from backend.control.http.problems import Problem, invalid
+from backend.control.http.tokens import KnownToken, TokenRole
+from backend.control.operations.audit import Actor, Role
+from backend.control.operations.errors import OperationError
+
+if TYPE_CHECKING:
+    from backend.control.plane import ControlPlane
+
+ACTOR_CHARS_MAX: Final = 100
+NOBODY: Final = Actor("nobody", Role.VIEWER)
+_log = logging.getLogger(__name__)
+
+
+def endpoint_app(control: ControlPlane, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    """The function that serves an endpoint."""
+
+    async def serve(request: Request) -> Response:
+        began_s = time.monotonic()
+        try:
+            response = await _serve(control, endpoint, request)
+        except Problem as problem:
+            response = problem.response()
+        except OperationError as error:
+            response = Problem(error.status, error.slug, str(error)).response()
+        except DatabaseAway as error:
+            response = Problem(503, "unavailable", str(error)).response()
+        except ClientDisconnect:
+            response = Response(status_code=499)  # nobody reads it
+        except Exception:
+            number = secrets.token_hex(4)
+            _log.exception("%s %s failed (error %s)", endpoint.method, endpoint.path, number)
+            text = f"A fault of this program; the backend's log tells more under error {number}."
+            response = Problem(500, "internal", text).response()
+        control.metrics.count_call(endpoint, response.status_code, time.monotonic() - began_s)
+        return response
+
+    return serve
+
+
+async def _serve(control: ControlPlane, endpoint: Endpoint, request: Request) -> Response:
+    actor = NOBODY if endpoint.access is Access.OPEN else await authenticate(control, request)
+    if endpoint.access is Access.OPERATOR and actor.role is not Role.OPERATOR:
+        text = "Read-only: ask for the operator role."
+        await control.operations.refused(actor, endpoint.name, request.url.path, text)
+        raise Problem(403, "not-allowed", text)
+    call = Call(
+        control=control,
+        actor=actor,
+        path=_validated(endpoint.path_model, dict(request.path_params), "path"),
+        query=_validated(endpoint.query_model, _query(request), "query"),
+        body=await _body(endpoint, request),
+        headers=_headers(endpoint, request),
+    )
+    result = await endpoint.handler(call)
+    answer = result if isinstance(result, Answer) else Answer(result, endpoint.status)
+    body = answer.body if isinstance(answer.body, bytes) else to_json(answer.body)
+    headers = {"Cache-Control": "no-store", **answer.headers}
+    return Response(body, answer.status, headers, answer.media_type)
+
+
+async def authenticate(control: ControlPlane, request: Request) -> Actor:
+    """Who asks. Raises Problem 401 for no or a wrong token, 400 for an impossible person."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise _unauthenticated("Give a token: Authorization: Bearer …; the operator's is in run/operator.token.")
+    known = await control.tokens.find(token.strip())
+    if known is None:
+        raise _unauthenticated("This token is not known to this cluster, or was withdrawn.")
+    return _actor(known, request)
+
+
+def _actor(known: KnownToken, request: Request) -> Actor:
+    if known.role is not TokenRole.APP:
+        return Actor(known.name, Role(known.role.value))
+    name, role = request.headers.get("x-ebbline-actor"), request.headers.get("x-ebbline-role")
+    if name is None and role is None:
+        return Actor(known.name, Role.VIEWER)  # the dashboard for nobody: it may look
+    if not name or len(name) > ACTOR_CHARS_MAX or not name.isprintable():
+        raise Problem(400, "bad-actor", "X-Ebbline-Actor names a person with 1 to 100 printable characters.")
+    if role not in tuple(Role):
+        raise Problem(400, "bad-actor", "X-Ebbline-Role is viewer or operator.")
+    return Actor(name, Role(role))
+
+
+def _unauthenticated(text: str) -> Problem:
+    return Problem(401, "unauthenticated", text, headers={"WWW-Authenticate": 'Bearer realm="ebbline"'})
+
+
+def _query(request: Request) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in request.query_params:
+        values = request.query_params.getlist(name)
+        if len(values) > 1:
+            raise Problem(422, "invalid-input", f"The query names {name[:60]} more than once.")
+        found[name] = values[0]
+    return found
+
+
+def _validated(model: type[BaseModel] | None, values: dict[str, Any], where: str) -> Any:
+    if model is None:
+        if values and where == "query":
+            raise Problem(422, "invalid-input", f"This call takes no query; {next(iter(values))[:60]} was given.")
+        return None
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise invalid(error, where) from error
+
+
+async def _body(endpoint: Endpoint, request: Request) -> Any:
+    if endpoint.body_model is None:
+        return None
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    data = await request.body()
+    if media_type != "application/json" and data:
+        raise Problem(415, "wrong-media-type", "Send the body as application/json.")
+    try:
+        return endpoint.body_model.model_validate_json(data or b"{}")
+    except ValidationError as error:
+        raise invalid(error, "body") from error
+
+
+def _headers(endpoint: Endpoint, request: Request) -> dict[str, str]:
+    found = {}
+    for name in endpoint.header_names:
+        value = request.headers.get(name, "").strip()
+        if not value:
+            raise Problem(400, "missing-header", f"Give the header {name}.")
+        found[name] = value
+    return found

@@ -1,0 +1,137 @@
+"""The table: every endpoint of the API. Routes, `/openapi.json` and the authorisation tests are made from it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from backend.control.http import plans, reads, schemas, system
+from backend.control.http.call import Access, Endpoint
+
+ENDPOINTS: Final = (
+    Endpoint("GET", "/healthz", "health", "Is the process up?", Access.OPEN, system.healthz, schemas.HealthAnswer),
+    Endpoint(
+        "GET",
+        "/readyz",
+        "ready",
+        "Does the cluster answer, does the database take writes?",
+        Access.OPEN,
+        system.readyz,
+        schemas.ReadyAnswer,
+    ),
+    Endpoint(
+        "GET", "/metrics", "metrics", "Prometheus metrics", Access.OPEN, system.metrics, str, media_type="text/plain"
+    ),
+    Endpoint("GET", "/openapi.json", "openapi", "This document", Access.OPEN, system.openapi, dict[str, Any]),
+    Endpoint(
+        "GET",
+        "/v1/cluster",
+        "cluster",
+        "The cluster, its totals and the processes around it",
+        Access.VIEWER,
+        reads.cluster,
+        schemas.ClusterAnswer,
+    ),
+    Endpoint(
+        "GET", "/v1/brokers", "brokers", "All registered brokers", Access.VIEWER, reads.brokers, schemas.BrokersAnswer
+    ),
+    Endpoint(
+        "GET",
+        "/v1/partitions",
+        "partitions",
+        "Partitions with their leaders' offsets",
+        Access.VIEWER,
+        reads.list_partitions,
+        schemas.PartitionsAnswer,
+        query_model=schemas.PartitionsQuery,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/partitions/{topic}/{partition}",
+        "partition",
+        "One partition with replicas and remote segments",
+        Access.VIEWER,
+        reads.partition,
+        schemas.PartitionAnswer,
+        path_model=schemas.PartitionPath,
+        problems=(404,),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/config",
+        "config",
+        "Settings in effect and where they come from",
+        Access.VIEWER,
+        reads.configs,
+        schemas.ConfigAnswer,
+        query_model=schemas.ConfigQuery,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/plans",
+        "create plan",
+        "Plan a change (or only try: dry_run); changes nothing",
+        Access.VIEWER,
+        plans.create,
+        schemas.PlanAnswer | schemas.DryRunAnswer,
+        status=201,
+        body_model=schemas.PlanBody,
+        problems=(403,),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/plans",
+        "plans",
+        "Plans, newest first",
+        Access.VIEWER,
+        plans.list_plans,
+        schemas.PlansAnswer,
+        query_model=schemas.PlansQuery,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/plans/{plan_id}",
+        "plan",
+        "One plan as it is now",
+        Access.VIEWER,
+        plans.get,
+        schemas.PlanAnswer,
+        path_model=schemas.PlanPath,
+        problems=(404,),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/plans/{plan_id}/execute",
+        "execute plan",
+        "Execute a checked plan, once per Idempotency-Key",
+        Access.OPERATOR,
+        plans.execute,
+        schemas.PlanAnswer,
+        path_model=schemas.PlanPath,
+        body_model=schemas.ExecuteBody,
+        header_names=(plans.IDEMPOTENCY_KEY,),
+        problems=(400, 404, 409),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/plans/{plan_id}/revert",
+        "revert plan",
+        "Plan the way back",
+        Access.OPERATOR,
+        plans.revert,
+        schemas.PlanAnswer,
+        status=201,
+        path_model=schemas.PlanPath,
+        body_model=schemas.RevertBody,
+        problems=(404, 409),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/audit",
+        "audit",
+        "Who did what, refusals included",
+        Access.VIEWER,
+        reads.audit_entries,
+        schemas.AuditAnswer,
+        query_model=schemas.AuditQuery,
+    ),
+)

@@ -1,0 +1,97 @@
+"""`/openapi.json`, made from the table of endpoints and the pydantic models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic import BaseModel, TypeAdapter
+
+from backend.control.http.call import Access, Endpoint
+from backend.control.http.problems import MEDIA_TYPE
+from backend.control.http.schemas import ProblemAnswer
+
+_REF: Final = "#/components/schemas/{model}"
+Json = dict[str, Any]
+
+
+def document(endpoints: Iterable[Endpoint], version: str) -> Json:
+    """The whole API as OpenAPI 3.1."""
+    schemas: Json = {}
+    paths: Json = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "ebbline control API", "version": version},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(endpoint: Endpoint, schemas: Json) -> Json:
+    found: Json = {
+        "operationId": endpoint.name.replace(" ", "_"),
+        "summary": endpoint.summary,
+        "description": (endpoint.handler.__doc__ or "").strip(),
+        "parameters": [*_parameters(endpoint, schemas)],
+        "responses": _responses(endpoint, schemas),
+        "security": [] if endpoint.access is Access.OPEN else [{"token": []}],
+        "x-role": endpoint.access.value,
+    }
+    if endpoint.body_model is not None:
+        schema = _schema(endpoint.body_model, schemas)
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return found
+
+
+def _responses(endpoint: Endpoint, schemas: Json) -> Json:
+    success = {
+        "description": "Success",
+        "content": {endpoint.media_type: {"schema": _schema(endpoint.answers, schemas)}},
+    }
+    found: Json = {str(endpoint.status): success}
+    if endpoint.name == "create plan":
+        found["200"] = success  # a dry run
+    if endpoint.name == "execute plan":
+        found["202"] = success  # still running
+    if endpoint.name == "ready":
+        found["503"] = success
+    statuses = {413, 421, 429, 500, *endpoint.problems}
+    if endpoint.access is not Access.OPEN:
+        statuses |= {400, 401, 503}
+    if endpoint.access is Access.OPERATOR:
+        statuses.add(403)
+    if endpoint.body_model is not None:
+        statuses.add(415)
+    statuses.add(422)
+    problem = _schema(ProblemAnswer, schemas)
+    for status in sorted(statuses):
+        found.setdefault(str(status), {"description": "Problem", "content": {MEDIA_TYPE: {"schema": problem}}})
+    return found
+
+
+def _parameters(endpoint: Endpoint, schemas: Json) -> Iterable[Json]:
+    for place, model in (("path", endpoint.path_model), ("query", endpoint.query_model)):
+        if model is None:
+            continue
+        schema = model.model_json_schema(ref_template=_REF)
+        schemas.update(schema.pop("$defs", {}))
+        required = set(schema.get("required", ()))
+        for name, property_ in schema.get("properties", {}).items():
+            yield {"name": name, "in": place, "required": place == "path" or name in required, "schema": property_}
+    for name in endpoint.header_names:
+        yield {"name": name, "in": "header", "required": True, "schema": {"type": "string", "maxLength": 128}}
+
+
+def _schema(kind: Any, schemas: Json) -> Json:
+    """A reference to the model, whose definition goes to the components."""
+    schema = TypeAdapter(kind).json_schema(ref_template=_REF)
+    schemas.update(schema.pop("$defs", {}))
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        schemas[kind.__name__] = schema
+        return {"$ref": _REF.format(model=kind.__name__)}
+    return schema

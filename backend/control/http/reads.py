@@ -1,0 +1,118 @@
+"""Handlers that answer from the database: the API shows what the pages show, and never asks a broker."""
+
+from __future__ import annotations
+
+from backend.control.clock import now_ms
+from backend.control.http.call import Call
+from backend.control.http.problems import Problem
+from backend.control.http.schemas import (
+    AuditAnswer,
+    AuditQuery,
+    BrokersAnswer,
+    ClusterAnswer,
+    ConfigAnswer,
+    ConfigQuery,
+    PartitionAnswer,
+    PartitionPath,
+    PartitionsAnswer,
+    PartitionsQuery,
+    ProcessAnswer,
+)
+from backend.store.queries import audit, config, health, overview, partitions
+
+
+async def cluster(call: Call) -> ClusterAnswer:
+    """Who the cluster is, whether it answers, how fresh everything is."""
+    settings, state, at_ms = call.control.settings, call.control.observer.state, now_ms()
+    cluster_id = settings.cluster_id
+    rows = await call.control.database.read(
+        lambda c: (
+            health.clusters(c),
+            health.processes(c, cluster_id, at_ms),
+            health.data_version(c, cluster_id),
+            overview.history(c, cluster_id, at_ms - 60_000, 60),
+        )
+    )
+    known, processes, data_version, history = rows
+    return ClusterAnswer(
+        cluster_id=cluster_id,
+        name=settings.cluster_name,
+        kind=settings.cluster_kind,
+        answers=state.cluster_answers,
+        away_since_ms=state.away_since_ms,
+        away_reason=state.away_reason,
+        now_ms=at_ms,
+        data_version=data_version,
+        cluster=next((row for row in known if row.cluster_id == cluster_id), None),
+        totals=history[-1] if history else None,
+        processes=[
+            ProcessAnswer(
+                process=p.process,
+                state=p.state,
+                message=p.message,
+                updated_ms=p.updated_ms,
+                age_ms=p.age_ms,
+                stale=p.stale,
+                alive=p.alive,
+                detail=p.detail,
+            )
+            for p in processes.values()
+        ],
+    )
+
+
+async def brokers(call: Call) -> BrokersAnswer:
+    """All registered brokers."""
+    cluster_id = call.control.settings.cluster_id
+    return BrokersAnswer(items=await call.control.database.read(lambda c: overview.brokers(c, cluster_id)))
+
+
+async def list_partitions(call: Call) -> PartitionsAnswer:
+    """Partitions by name, with the offsets of their leaders."""
+    query: PartitionsQuery = call.query
+    cluster_id = call.control.settings.cluster_id
+    rows = await call.control.database.read(lambda c: partitions.partitions(c, cluster_id, tiered_only=query.tiered))
+    if query.topic is not None:
+        rows = [row for row in rows if row.topic == query.topic]
+    return PartitionsAnswer(total=len(rows), items=rows[query.offset : query.offset + query.limit])
+
+
+async def partition(call: Call) -> PartitionAnswer:
+    """One partition with its replicas and the segments of the ledger."""
+    path: PartitionPath = call.path
+    cluster_id = call.control.settings.cluster_id
+    row, replicas, segments = await call.control.database.read(
+        lambda c: (
+            partitions.partition(c, cluster_id, path.topic, path.partition),
+            partitions.replicas(c, cluster_id, path.topic, path.partition),
+            partitions.segments(c, cluster_id, path.topic, path.partition),
+        )
+    )
+    if row is None:
+        raise Problem(404, "not-found", f"There is no partition {path.topic}-{path.partition}, or it was not seen yet.")
+    own = [segment for segment in segments if segment.topic_id == row.topic_id]
+    return PartitionAnswer(partition=row, replicas=replicas, segments=own)
+
+
+async def configs(call: Call) -> ConfigAnswer:
+    """Settings in effect with where they come from."""
+    query: ConfigQuery = call.query
+    cluster_id = call.control.settings.cluster_id
+    names = None if query.name is None else [query.name]
+    return ConfigAnswer(
+        items=await call.control.database.read(
+            lambda c: config.config_values(c, cluster_id, query.resource_type, names=names, resource=query.resource)
+        )
+    )
+
+
+async def audit_entries(call: Call) -> AuditAnswer:
+    """Who did what, refusals included."""
+    query: AuditQuery = call.query
+    cluster_id = call.control.settings.cluster_id
+    actions = None if query.action is None else [query.action]
+    return AuditAnswer(
+        items=await call.control.database.read(
+            lambda c: audit.entries(c, cluster_id, before_id=query.before_id, actions=actions, limit=query.limit)
+        )
+    )

@@ -1,0 +1,177 @@
+"""Bodies, queries and answers of the API, as pydantic models; rows of the store are answered as they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from backend.store.queries.audit import AuditRow, OperationRow
+from backend.store.queries.config import ConfigRow
+from backend.store.queries.health import ClusterRow
+from backend.store.queries.overview import BrokerRow, ClusterSample
+from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
+
+Text = Annotated[str, StringConstraints(max_length=500)]
+TopicName = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
+# Row numbers are 64-bit in both databases; what does not fit is no number of ours.
+RowId = Annotated[int, Field(ge=1, le=2**63 - 1)]
+
+
+class Strict(BaseModel):
+    """Unknown names are refused, so that a misspelt one is not silently ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PartitionPath(Strict):
+    topic: TopicName
+    partition: Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class PlanPath(Strict):
+    plan_id: RowId
+
+
+class PartitionsQuery(Strict):
+    """`tiered=false` lists all partitions."""
+
+    tiered: bool = True
+    topic: TopicName | None = None
+    limit: Annotated[int, Field(ge=1, le=20_000)] = 1_000
+    offset: Annotated[int, Field(ge=0, le=20_000)] = 0
+
+
+class ConfigQuery(Strict):
+    """`resource` is a broker id or a topic; the empty string is the brokers' cluster default."""
+
+    resource_type: Literal["broker", "topic"] = "broker"
+    resource: Annotated[str, StringConstraints(max_length=249)] | None = None
+    name: Annotated[str, StringConstraints(min_length=1, max_length=249)] | None = None
+
+
+class AuditQuery(Strict):
+    """Newest first; `before_id` continues below the last row."""
+
+    before_id: RowId | None = None
+    action: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+class PlansQuery(Strict):
+    kind: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    state: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+class PlanBody(Strict):
+    """A change to plan. `dry_run` stores nothing, so a viewer may ask for it."""
+
+    kind: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    inputs: dict[str, Any]
+    reason: Text | None = None
+    dry_run: bool = False
+
+
+class ExecuteBody(Strict):
+    """`confirm` is the cluster's name as a person typed it."""
+
+    confirm: Annotated[str, StringConstraints(max_length=200)]
+    reason: Text
+    wait_ms: Annotated[int, Field(ge=0, le=30_000)] = 10_000
+
+
+class RevertBody(Strict):
+    reason: Text | None = None
+
+
+class ProcessAnswer(BaseModel):
+    process: str
+    state: str
+    message: str | None
+    updated_ms: int
+    age_ms: int
+    stale: bool
+    alive: bool
+    detail: dict[str, Any] | None
+
+
+class ClusterAnswer(BaseModel):
+    """The cluster as it was last seen. `cluster` is null before the first sample."""
+
+    cluster_id: str
+    name: str
+    kind: str
+    answers: bool
+    away_since_ms: int | None
+    away_reason: str | None
+    now_ms: int
+    data_version: int
+    cluster: ClusterRow | None
+    totals: ClusterSample | None
+    processes: list[ProcessAnswer]
+
+
+class BrokersAnswer(BaseModel):
+    items: list[BrokerRow]
+
+
+class PartitionsAnswer(BaseModel):
+    total: int
+    items: list[PartitionRow]
+
+
+class PartitionAnswer(BaseModel):
+    partition: PartitionRow
+    replicas: list[ReplicaRow]
+    segments: list[SegmentRow]
+
+
+class ConfigAnswer(BaseModel):
+    items: list[ConfigRow]
+
+
+class PlanAnswer(BaseModel):
+    plan: OperationRow
+
+
+class DryRunAnswer(BaseModel):
+    """What a plan would be. Nothing has been changed, nothing was stored."""
+
+    kind: str
+    refused: bool
+    snapshot: dict[str, Any]
+    diff: dict[str, Any]
+    checks: list[dict[str, Any]]
+    cli: list[str]
+    estimate: dict[str, Any] | None
+
+
+class PlansAnswer(BaseModel):
+    items: list[OperationRow]
+
+
+class AuditAnswer(BaseModel):
+    items: list[AuditRow]
+
+
+class HealthAnswer(BaseModel):
+    status: Literal["up"]
+    pid: int
+    started_ms: int
+
+
+class ReadyAnswer(BaseModel):
+    """Each check with null when it passes, else with one sentence."""
+
+    ready: bool
+    checks: dict[str, str | None]
+
+
+class ProblemAnswer(BaseModel):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str

@@ -1,0 +1,166 @@
+"""Composition root of the control plane: gateway, observer, operations and API of one cluster, in one event loop.
+
+It shares the loop with the engine in an embedded cluster and sees it only through the Kafka protocol: everything slow
+(the database) runs on threads, everything long (a round of samples) awaits between requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from backend.control.clock import now_ms
+from backend.control.database import Database, DatabaseAway
+from backend.control.gateway.client import Gateway, parse_bootstrap
+from backend.control.http.app import create_app
+from backend.control.http.endpoints import ENDPOINTS
+from backend.control.http.metrics import Metrics, Source
+from backend.control.http.openapi import document
+from backend.control.http.readiness import Readiness
+from backend.control.http.server import ApiServer, ApiServerError
+from backend.control.http.tokens import Tokens
+from backend.control.observer.cluster_rows import Watched
+from backend.control.observer.observer import Observer
+from backend.control.operations.kinds import Site
+from backend.control.operations.service import Operations
+from backend.control.settings import ControlSettings
+from backend.control.tasks import keep_running
+from backend.store import writes
+from backend.store.engine import StoreError
+from backend.store.migrate import require_current
+
+VERSION: Final = "0.1.0"
+HEARTBEAT_INTERVAL_MS: Final = 5_000
+_log = logging.getLogger(__name__)
+
+
+class ControlError(Exception):
+    """The control plane cannot start. The message is one sentence for people."""
+
+
+class ControlPlane:
+    """One cluster's control plane. Make it, `start` it and `stop` it on the same event loop.
+
+    `registries` gives the metric sources of the brokers in this process; `more_checks` adds to `/readyz`.
+    """
+
+    def __init__(
+        self,
+        settings: ControlSettings,
+        *,
+        registries: Callable[[], Iterable[Source]] | None = None,
+        more_checks: Callable[[], Mapping[str, str | None]] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.started_ms = now_ms()
+        self._registries = registries
+        self._more_checks = more_checks
+        self._tasks: list[asyncio.Task[None]] = []
+        self._server: ApiServer | None = None
+
+    async def start(self) -> None:
+        """Checks the database, begins to watch, serves the API. The cluster may come later.
+
+        Raises ControlError with one sentence; nothing is left running then.
+        """
+        try:
+            await asyncio.to_thread(require_current, self.settings.database_url)
+            self._build()
+        except StoreError as error:
+            raise ControlError(str(error)) from error
+        try:
+            await self.tokens.prepare(self.settings.run_dir)
+            self._server = ApiServer(create_app(self), self.settings.api_host, self.settings.api_port)
+            await self._server.start()
+        except (ApiServerError, StoreError) as error:
+            await self.stop()
+            raise ControlError(str(error)) from error
+        except OSError as error:
+            await self.stop()
+            raise ControlError(f"The folder {self.settings.run_dir} cannot be written: {error.strerror}.") from error
+        self._tasks = [
+            asyncio.create_task(keep_running("observer", self.observer.run), name="control-observer"),
+            asyncio.create_task(keep_running("heartbeat", self._beat), name="control-heartbeat"),
+            asyncio.create_task(keep_running("recovery", self._recover), name="control-recovery"),
+        ]
+        _log.info("The control API listens on %s:%d", self.settings.api_host, self.port)
+
+    def _build(self) -> None:
+        settings = self.settings
+        self.database = Database(settings.database_url)
+        self.gateway = Gateway(parse_bootstrap(settings.bootstrap_servers))
+        watched = Watched(
+            settings.cluster_id,
+            settings.cluster_name,
+            settings.cluster_kind,
+            settings.bootstrap_servers,
+            settings.sample_interval_ms,
+        )
+        self.observer = Observer(watched, self.gateway, self.database, pid=os.getpid(), started_ms=self.started_ms)
+        site = Site(
+            self.gateway,
+            self.database,
+            settings.cluster_id,
+            settings.cluster_name,
+            embedded=settings.cluster_kind == "embedded",
+        )
+        self.operations = Operations(site, after_change=self.observer.look_again)
+        self.tokens = Tokens(self.database, settings.cluster_id)
+        self.metrics = Metrics(self.observer, self._registries)
+        self.readiness = Readiness(self.observer, self.database, self._more_checks)
+        self.openapi = document(ENDPOINTS, VERSION)
+
+    @property
+    def port(self) -> int:
+        """Where the API listens: the setting, or the free port that was found for 0."""
+        return self._server.port if self._server is not None else self.settings.api_port
+
+    async def stop(self) -> None:
+        """Stops serving, lets plans in progress go on for a moment, stores what was seen, closes everything."""
+        if self._server is not None:
+            await self._server.stop()
+        await self.operations.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await self.observer.stop()
+            await self._say("stopped", "The backend was stopped.")
+        self._tasks = []
+        await self.gateway.close()
+        await self.database.close()
+
+    async def _beat(self) -> None:
+        while True:
+            away = self.observer.state.away_reason
+            await self._say("running", None if away is None else f"The cluster does not answer. {away}")
+            await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1000)
+
+    async def _say(self, state: str, message: str | None) -> None:
+        try:
+            await self.database.write(
+                lambda c: writes.heartbeat(
+                    c,
+                    self.settings.cluster_id,
+                    "backend",
+                    pid=os.getpid(),
+                    started_ms=self.started_ms,
+                    now_ms=now_ms(),
+                    interval_ms=HEARTBEAT_INTERVAL_MS,
+                    state=state,
+                    message=message,
+                )
+            )
+        except DatabaseAway as error:
+            _log.debug("no sign of life was stored: %s", error)
+
+    async def _recover(self) -> None:
+        """Once the cluster answers: plans that a process before left in the middle."""
+        while not self.observer.state.cluster_answers:
+            await asyncio.sleep(0.5)
+        recovered = await self.operations.recover(self.started_ms)
+        if recovered:
+            _log.warning("%d plans of an earlier run were looked after", recovered)
