@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from backend.control.lab.demo import DemoWorkload
-from backend.control.plane import ControlPlane, ControlSettings
+from backend.control.plane import ControlError, ControlPlane
+from backend.control.settings import ControlSettings
 from backend.data_folder import DataFolder
-from backend.engine.broker.refusals import REFUSALS, sentence
+from backend.engine.broker.node import StartRefused
 from backend.engine.cluster import Cluster, ClusterLayout
+from backend.engine.metrics.collector import BrokerCollector
 from backend.engine_profile import embedded_settings
 from backend.settings import Settings
 
@@ -51,10 +53,14 @@ async def run(settings: Settings, environment: Mapping[str, str]) -> int:
     cluster = Cluster(cluster_layout(settings, environment))
     try:
         await cluster.start()
-    except REFUSALS as error:
-        _log.error("The embedded cluster did not start: %s", sentence(error))
+    except StartRefused as error:
+        _log.error("%s", error)
         return EXIT_FAILED
-    plane = ControlPlane(ControlSettings.from_environment(environment))
+    plane = ControlPlane(
+        # Everything comes from the environment; pydantic checks it.
+        ControlSettings(),  # type: ignore[call-arg]
+        registries=lambda: [BrokerCollector(broker.services.metrics) for broker in cluster.brokers.values()],
+    )
     demo: DemoWorkload | None = None
     try:
         await plane.start()
@@ -64,13 +70,28 @@ async def run(settings: Settings, environment: Mapping[str, str]) -> int:
         _log.info(
             "Backend serves brokers at %s and the control API at %s", settings.bootstrap_servers, settings.api_url
         )
-        await stop.wait()
+        return await _until_stopped(stop, cluster)
+    except ControlError as error:
+        _log.error("%s", error)
+        return EXIT_FAILED
     finally:
         _log.info("Backend stops")
         if demo is not None:
             await asyncio.to_thread(demo.stop)
         await plane.stop()
         await cluster.stop()
+
+
+async def _until_stopped(stop: asyncio.Event, cluster: Cluster) -> int:
+    """Waits for a signal, or for a node that cannot go on: then the supervisor starts the process anew."""
+    failures = [broker.failed for broker in cluster.brokers.values()]
+    for failure in failures:
+        failure.add_done_callback(lambda _: stop.set())
+    await stop.wait()
+    for failure in failures:
+        if failure.done():
+            _log.error("A node cannot go on: %s", failure.result())
+            return EXIT_FAILED
     return EXIT_OK
 
 

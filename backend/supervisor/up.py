@@ -8,6 +8,7 @@ A stop goes the other way.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -50,7 +51,8 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
         check_ports(settings)
         check_database(settings.database)
         if settings.pipeline:
-            java.find_java_home(folder.root)
+            # Last of the checks: it may write a launcher script below the data folder.
+            java.find_java(folder.root / "spark" / "java", os.environ)
         folder.lock()
         migrate.upgrade(settings.database)
         if identity is None:

