@@ -89,6 +89,8 @@ class Partition:
         self.waiting_produces: OrderedDict[tuple[WaitingProduce, int], int] = OrderedDict()
         self.waiting_deletes: dict[WaitingDelete, None] = {}
         self._host = host
+        # Why this broker hosts the partition no longer.
+        self._gone: ErrorCode | None = None
 
     def __str__(self) -> str:
         return str(self.topic_id_partition.topic_partition)
@@ -167,7 +169,9 @@ class Partition:
     # Checks
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Fences requests made under another leader epoch; -1 is not checked."""
+        """Fences requests made under another leader epoch (-1: any), and all once the partition is gone from here."""
+        if self._gone is not None:
+            raise KafkaError(self._gone, f"broker {self._host.node_id} hosts {self} no longer")
         if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
@@ -184,7 +188,7 @@ class Partition:
         """Raises NOT_LEADER_OR_FOLLOWER unless this broker leads."""
         if not self.is_leader:
             raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                self._gone or ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {self._host.node_id} does not lead {self}; ask broker {self.leader}",
             )
 
@@ -458,8 +462,9 @@ class Partition:
         for delete in list(self.waiting_deletes):
             delete.poke(self)
 
-    def close(self) -> None:
-        """The broker hosts this partition no longer; its log is the caller's to close or delete."""
+    def close(self, gone: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """The broker hosts this partition no longer: `gone` to whoever still asks. The log is the caller's to close."""
+        self._gone = gone
         self.role = "follower"
         self.leader = NO_LEADER
         self.followers = {}

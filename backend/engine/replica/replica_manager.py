@@ -154,8 +154,9 @@ class ReplicaManager:
     def find(self, topic: str, index: int) -> Partition | ErrorCode:
         """As :meth:`partition`, with the error as a value."""
         found = self._partitions.get((topic, index))
-        if found is not None:
-            return found
+        return self._why_absent(topic, index) if found is None else found
+
+    def _why_absent(self, topic: str, index: int) -> ErrorCode:
         if (topic, index) in self._broken:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self.image.partition(topic, index) is not None:
@@ -283,12 +284,12 @@ class ReplicaManager:
         tiered = []
         for tip in tips:
             key = (tip.topic, tip.partition)
-            partition = self._partitions_by_id.pop((tip.topic_id, tip.partition), None)
+            partition = self._partitions_by_id.get((tip.topic_id, tip.partition))
             self._broken.pop(key, None)
             if partition is not None:
                 if partition.log.remote_enabled and self.remote_logs is not None:
                     tiered.append((tip, delete_remote and partition.is_leader))
-                self._drop(partition)
+                self._drop(partition, self._why_absent(tip.topic, tip.partition))
             log = self.log_manager.get(tip.topic_partition)
             if log is None or log.topic_id_partition.topic_id == tip.topic_id:
                 self.log_manager.async_delete(tip.topic_partition)
@@ -307,13 +308,14 @@ class ReplicaManager:
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    def _drop(self, partition: Partition) -> None:
+    def _drop(self, partition: Partition, gone: ErrorCode) -> None:
         tip = partition.topic_id_partition
         self._fetchers.unfollow(tip)
         key = (tip.topic, tip.partition)
         if self._partitions.get(key) is partition:
             del self._partitions[key]
-        partition.close()
+        self._partitions_by_id.pop((tip.topic_id, tip.partition), None)
+        partition.close(gone)
 
     def _delete_strays(self) -> None:
         """At start: logs whose topic or replica went away while this broker was down."""
@@ -354,7 +356,7 @@ class ReplicaManager:
             new_epoch = partition.become_leader(assigned.registration)
         except KafkaError as error:
             self._broken[(tip.topic, tip.partition)] = error.message
-            self._drop(partition)
+            self._drop(partition, ErrorCode.KAFKA_STORAGE_ERROR)
             return
         if new_epoch:
             _log.info(

@@ -1,0 +1,415 @@
+"""Brokers' replica layers joined without sockets: real logs on disk, real handlers, real controller commands.
+
+A request goes through the codec both ways, so what a peer gets is what it would get from a wire. `stop` of a node makes
+it unreachable; `Nodes.apply` publishes what a controller command changed to every node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeVar, cast
+
+from backend.engine.apis import (
+    delete_records,
+    fetch,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
+from backend.engine.apis.context import RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.common.event_sink import NullEventSink
+from backend.engine.controller.commands.alter_partition import alter_partition
+from backend.engine.controller.commands.brokers import fence_broker
+from backend.engine.controller.commands.outcome import Outcome
+from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
+from backend.engine.log.config import LogManagerConfig
+from backend.engine.log.log_manager import LogManager
+from backend.engine.metrics import BrokerMetrics
+from backend.engine.ports import Ports, system_ports
+from backend.engine.replica.partition import Partition
+from backend.engine.replica.remote_logs import RemoteLogs
+from backend.engine.replica.replica_manager import ReplicaManager
+from backend.protocol import codec
+from backend.protocol import messages as m
+from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.frames import RequestHeader
+from backend.protocol.messages import Message
+from tests.unit.engine.controller.clusters import CLUSTER_ID, Play, broker_config
+
+R = TypeVar("R")
+M = TypeVar("M", bound=Message)
+
+HANDLERS: dict[int, Callable[..., Any]] = {
+    api.key: api.handler
+    for module in (produce, fetch, list_offsets, offset_for_leader_epoch, delete_records)
+    for api in module.APIS
+}
+
+
+def through_codec(message: M, version: int) -> M:
+    """What the other side decodes."""
+    decoded, _ = codec.decode(type(message), version, bytearray(codec.encode(message, version)))
+    return decoded
+
+
+class Metadata:
+    """The image a node has."""
+
+    def __init__(self) -> None:
+        self.image: MetadataImage = EMPTY_IMAGE
+
+
+class Events(NullEventSink):
+    """Keeps what was reported."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+
+    def emit(self, type: str, *, topic: str, topic_id: bytes, partition: int, **detail: Any) -> None:
+        self.seen.append((type, {"topic": topic, "partition": partition, **detail}))
+
+    def phases(self, topic: str) -> list[str]:
+        return [seen["phase"] for kind, seen in self.seen if kind == "phase" and seen["topic"] == topic]
+
+
+class _Peer:
+    """The way to a node."""
+
+    def __init__(self, nodes: Nodes, sender: int, node: int) -> None:
+        self._nodes, self._sender, self._node = nodes, sender, node
+        self._running: set[asyncio.Task[Message]] = set()
+
+    async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
+        target = self._nodes.nodes.get(self._node)
+        if target is None or not target.up or (self._sender, self._node) in self._nodes.cut:
+            await asyncio.sleep(0)
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"node {self._node} is down")
+        asked: asyncio.Task[Message] = asyncio.ensure_future(target.ask(request, version))
+        self._running.add(asked)
+        target.serving.add(asked)
+        try:
+            return await asked
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"node {self._node} went away") from None
+        finally:
+            self._running.discard(asked)
+            target.serving.discard(asked)
+
+    def close(self) -> None:
+        for asked in self._running:
+            asked.cancel()
+
+
+class Node:
+    """One broker's replica layer."""
+
+    def __init__(self, nodes: Nodes, node_id: int, settings: dict[str, str], remote: RemoteLogs | None) -> None:
+        self.nodes = nodes
+        self.id = node_id
+        self.up = False
+        self.ports: Ports = system_ports()
+        self.events = Events()
+        self.metadata = Metadata()
+        self.serving: set[asyncio.Task[Message]] = set()
+        self.config = broker_config(
+            **{"node_id": str(node_id), "replica_fetch_backoff_ms": "50", "replica_lag_time_max_ms": "2000", **settings}
+        )
+        self.logs = LogManager(self.ports, LogManagerConfig.of(self.config), [str(nodes.folder / str(node_id))])
+        self.replicas = ReplicaManager(
+            node_id=node_id,
+            config=self.config,
+            ports=self.ports,
+            log_manager=self.logs,
+            controller_channel=nodes,
+            connect_to_leader=lambda host, port: _Peer(nodes, node_id, port - 19091),
+            events=self.events,
+            metrics=BrokerMetrics(node_id),
+            remote_logs=remote,
+        )
+        none = cast(Any, None)
+        self.services = Services(
+            node_id=node_id, cluster_id=CLUSTER_ID, config=self.config, ports=self.ports,
+            metadata=cast(Any, self.metadata), log_manager=self.logs, replica_manager=self.replicas,
+            group_coordinator=none, producer_ids=none, controller_channel=nodes, events=self.events,
+            metrics=BrokerMetrics(node_id), remote_log_manager=none, controller=None, apis=none,
+        )  # fmt: skip
+
+    async def start(self) -> None:
+        self.logs.open_dirs(CLUSTER_ID, self.id)
+        await self.logs.load_all()
+        self.replicas.start()
+        self.up = True
+
+    async def stop(self) -> None:
+        self.up = False
+        for asked in list(self.serving):
+            asked.cancel()
+        await self.replicas.shutdown()
+        await self.logs.shutdown()
+        self.ports.workers.close()
+
+    def publish(self, image: MetadataImage) -> None:
+        old, self.metadata.image = self.metadata.image, image
+        self.replicas.on_metadata(old, image)
+
+    async def ask(self, request: Message, version: int, *, client_id: str = "test") -> Any:
+        """The answer a client would decode."""
+        header = RequestHeader(request.API_KEY, version, 1, client_id)
+        context = RequestContext(header, 1, "127.0.0.1", "PLAINTEXT", "broker")
+        answer = HANDLERS[request.API_KEY](self.services, context, through_codec(request, version))
+        if answer is not None and not isinstance(answer, Message):
+            answer = await answer
+        return None if answer is None else through_codec(answer, version)
+
+    def partition(self, topic: str, index: int = 0) -> Partition:
+        return self.replicas.partition(topic, index)
+
+    def offsets(self, topic: str, index: int = 0) -> tuple[int, int, int, int]:
+        """(log start, local start, high watermark, log end)."""
+        log = self.partition(topic, index).log
+        return log.log_start_offset, log.local_log_start_offset, log.high_watermark, log.log_end_offset
+
+    def values(self, topic: str, index: int = 0) -> list[tuple[int, bytes | None]]:
+        """(offset, value) of every local record."""
+        log = self.partition(topic, index).log
+        offset = max(log.local_log_start_offset, log.log_start_offset)
+        found: list[tuple[int, bytes | None]] = []
+        while offset < log.log_end_offset:
+            info = log.read(offset, 1 << 20, up_to_offset=log.log_end_offset, min_one_message=True)
+            if not info.records:
+                break
+            for position, header in iter_batches(info.records):
+                for record in iter_records(info.records, position):
+                    if record.offset >= offset:
+                        found.append((record.offset, record.value))
+                offset = header.next_offset
+        return found
+
+
+class Nodes:
+    """Several nodes and the controller they share; also their controller channel."""
+
+    def __init__(
+        self,
+        folder: Path,
+        count: int = 3,
+        remote: Callable[[int], RemoteLogs] | None = None,
+        **settings: str,
+    ) -> None:
+        self.folder = folder
+        self.play = Play(broker_config(**settings))
+        self.settings = settings
+        self.remote = remote
+        # (sender, receiver) pairs that cannot talk.
+        self.cut: set[tuple[int, int]] = set()
+        self.controller_errors: list[ErrorCode] = []
+        self.nodes: dict[int, Node] = {node: self._node(node) for node in range(1, count + 1)}
+
+    def _node(self, node: int) -> Node:
+        return Node(self, node, self.settings, self.remote(node) if self.remote else None)
+
+    async def __aenter__(self) -> Self:
+        for node in self.nodes.values():
+            await node.start()
+        self.play.start_brokers(*self.nodes)
+        self.publish()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in self.nodes.values():
+            if node.up:
+                await node.stop()
+
+    def __getitem__(self, node: int) -> Node:
+        return self.nodes[node]
+
+    def publish(self, *only: int) -> None:
+        """Every node that is up gets the present image."""
+        for node in self.nodes.values():
+            if node.up and node.metadata.image is not self.play.image and (not only or node.id in only):
+                node.publish(self.play.image)
+
+    def apply(self, command: Callable[[MetadataImage], Outcome[R]]) -> R:
+        response = self.play.do(command)
+        self.publish()
+        return response
+
+    def create(self, topic: str, *assignments: Sequence[int], **settings: str) -> bytes:
+        """The id of a topic with these replicas."""
+        created = self.play.create(topic, assignments, **settings)
+        assert created.error_code == 0, created
+        self.publish()
+        return bytes(created.topic_id)
+
+    def config(self, resource_type: int, name: str, **settings: str) -> None:
+        """Sets dynamic configuration."""
+        from backend.engine.controller.commands.configs import incremental_alter_configs
+
+        resource = m.IncrementalAlterConfigsRequest.Resources
+        request = m.IncrementalAlterConfigsRequest(
+            resources=[
+                resource(
+                    resource_type=resource_type,
+                    resource_name=name,
+                    configs=[
+                        resource.Configs(name=key.replace("_", "."), config_operation=0, value=value)
+                        for key, value in settings.items()
+                    ],
+                )
+            ]
+        )
+        response = self.apply(partial(incremental_alter_configs, request=request, config=self.play.config))
+        assert all(one.error_code == 0 for one in response.responses), response
+
+    async def stop(self, node: int) -> None:
+        """The node goes away and the controller fences it."""
+        await self.nodes[node].stop()
+        self.apply(partial(fence_broker, broker_id=node, config=self.play.config))
+
+    async def restart(self, node: int) -> None:
+        """A stopped node comes back with what is on its disk."""
+        self.nodes[node] = self._node(node)
+        await self.nodes[node].start()
+        self.play.register(node, incarnation=self.play.image.brokers[node].epoch + 2)
+        self.publish()
+        self.play.heartbeat(node)
+        self.publish()
+
+    async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
+        """The controller's side of AlterPartition."""
+        assert isinstance(request, m.AlterPartitionRequest)
+        await asyncio.sleep(0)
+        if self.controller_errors:
+            code = self.controller_errors.pop(0)
+            if code is ErrorCode.NETWORK_EXCEPTION:
+                raise KafkaError(code)
+            return m.AlterPartitionResponse(error_code=code)
+        try:
+            response = self.play.do(
+                partial(
+                    alter_partition,
+                    request=through_codec(request, version),
+                    config=self.play.config,
+                    version=version,
+                )
+            )
+        except KafkaError as error:
+            return m.AlterPartitionResponse(error_code=error.code)
+        asyncio.get_running_loop().call_soon(self.publish)
+        return through_codec(response, version)
+
+    # Clients
+
+    async def produce(
+        self,
+        node: int,
+        topic: str,
+        *values: bytes,
+        acks: int = -1,
+        index: int = 0,
+        timeout_ms: int = 5000,
+        **batch: Any,
+    ) -> m.ProduceResponse.Responses.PartitionResponses:
+        """One batch; the answer of its partition."""
+        records = build_batch([RecordData(1_700_000_000_000, None, value) for value in values], **batch)
+        return await self.produce_raw(node, topic, records, acks=acks, index=index, timeout_ms=timeout_ms)
+
+    async def produce_raw(
+        self, node: int, topic: str, records: Any, *, acks: int = -1, index: int = 0, timeout_ms: int = 5000,
+        version: int = 12,
+    ) -> m.ProduceResponse.Responses.PartitionResponses:  # fmt: skip
+        data = m.ProduceRequest.TopicData
+        request = m.ProduceRequest(
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[data(name=topic, partition_data=[data.PartitionData(index=index, records=records)])],
+        )
+        answer: m.ProduceResponse | None = await self.nodes[node].ask(request, version)
+        if answer is None:
+            return m.ProduceResponse.Responses.PartitionResponses()
+        return answer.responses[0].partition_responses[0]
+
+    async def fetch(
+        self, node: int, topic: str, offset: int, *, index: int = 0, version: int = 12, replica_id: int = -1,
+        wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20, current_epoch: int = -1,
+        last_epoch: int = -1, isolation: int = 0, partition_max_bytes: int = 1 << 20,
+    ) -> m.FetchResponse.Responses.Partitions:  # fmt: skip
+        fetch_request = m.FetchRequest
+        topic_id = self.play.image.topic_ids.get(topic, bytes(16))
+        request = fetch_request(
+            replica_id=replica_id,
+            max_wait_ms=wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation,
+            replica_state=fetch_request.ReplicaState(replica_id=replica_id, replica_epoch=-1),
+            topics=[
+                fetch_request.Topics(
+                    topic=topic,
+                    topic_id=topic_id,
+                    partitions=[
+                        fetch_request.Topics.Partitions(
+                            partition=index,
+                            fetch_offset=offset,
+                            partition_max_bytes=partition_max_bytes,
+                            current_leader_epoch=current_epoch,
+                            last_fetched_epoch=last_epoch,
+                        )
+                    ],
+                )
+            ],
+        )
+        answer: m.FetchResponse = await self.nodes[node].ask(request, version)
+        assert answer.error_code == 0, answer
+        return answer.responses[0].partitions[0]
+
+    async def list_offset(
+        self, node: int, topic: str, timestamp: int, *, index: int = 0, version: int = 11, replica_id: int = -1,
+        isolation: int = 0, current_epoch: int = -1,
+    ) -> m.ListOffsetsResponse.Topics.Partitions:  # fmt: skip
+        topics = m.ListOffsetsRequest.Topics
+        request = m.ListOffsetsRequest(
+            replica_id=replica_id,
+            isolation_level=isolation,
+            topics=[
+                topics(
+                    name=topic,
+                    partitions=[
+                        topics.Partitions(
+                            partition_index=index, timestamp=timestamp, current_leader_epoch=current_epoch
+                        )
+                    ],
+                )
+            ],
+        )
+        answer: m.ListOffsetsResponse = await self.nodes[node].ask(request, version)
+        return answer.topics[0].partitions[0]
+
+    # Waiting
+
+    async def until(self, what: str, question: Callable[[], bool], timeout_s: float = 10.0) -> None:
+        """Waits until something is so; fails with `what` when it never is."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while not question():
+            assert loop.time() < end, f"{what} did not happen within {timeout_s} s"
+            await asyncio.sleep(0.002)
+
+    async def in_sync(self, topic: str, *members: int, index: int = 0) -> None:
+        """Waits until the ISR is exactly these."""
+        await self.until(
+            f"ISR {members} of {topic}-{index}", lambda: set(self.play.partition(topic, index).isr) == set(members)
+        )
+
+
+def play(scenario: Callable[..., Any], *args: Any, **settings: Any) -> None:
+    """Runs one scenario on a loop of its own."""
+    asyncio.run(scenario(*args, **settings))

@@ -1,0 +1,326 @@
+"""Replication between brokers: appends reach the followers, acknowledgement, elections, truncation, deletion."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from backend.protocol.errors import ErrorCode
+from backend.tiering.phases import FollowerPhase
+from tests.unit.engine.replica.nodes import Nodes, play
+
+
+def test_an_acknowledged_record_is_on_every_in_sync_replica(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.create("orders", [1, 2, 3])
+            for number in range(5):
+                row = await nodes.produce(1, "orders", b"v%d" % number)
+                assert (row.error_code, row.base_offset) == (0, number)
+                assert all(nodes[node].offsets("orders")[3] == number + 1 for node in (1, 2, 3))
+            await nodes.until(
+                "the high watermark everywhere", lambda: all(nodes[n].offsets("orders")[2] == 5 for n in (1, 2, 3))
+            )
+            expected = [(number, b"v%d" % number) for number in range(5)]
+            assert all(nodes[node].values("orders") == expected for node in (1, 2, 3))
+
+    play(run)
+
+
+def test_followers_learn_the_high_watermark_without_another_append(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_fetch_wait_max_ms="20000") as nodes:
+            nodes.create("orders", [1, 2])
+            await nodes.produce(1, "orders", b"a")
+            await nodes.until("high watermark 1 on the follower", lambda: nodes[2].offsets("orders")[2] == 1, 5)
+
+    play(run)
+
+
+def test_a_new_partition_is_followed_at_once_while_a_fetch_waits(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_fetch_wait_max_ms="20000") as nodes:
+            nodes.create("first", [1, 2])
+            await nodes.produce(1, "first", b"a")
+            await asyncio.sleep(0.1)
+            nodes.create("second", [1, 2])
+            row = await nodes.produce(1, "second", b"b", timeout_ms=5000)
+            assert row.error_code == 0
+            assert (await nodes.produce(1, "first", b"c", timeout_ms=5000)).error_code == 0
+
+    play(run)
+
+
+def test_acks_1_and_0_do_not_wait_for_followers(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.cut = {(2, 1)}
+            nodes.create("orders", [1, 2])
+            assert (await nodes.produce(1, "orders", b"a", acks=1)).base_offset == 0
+            await nodes.produce(1, "orders", b"b", acks=0)
+            assert nodes[1].offsets("orders") == (0, 0, 0, 2)
+
+    play(run)
+
+
+def test_an_unacknowledged_append_times_out_and_keeps_its_offset(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.cut = {(2, 1)}
+            nodes.create("orders", [1, 2])
+            row = await nodes.produce(1, "orders", b"a", timeout_ms=30)
+            assert (row.error_code, row.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+
+    play(run)
+
+
+def test_too_small_an_isr_refuses_and_a_shrunk_one_says_so_afterwards(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_lag_time_max_ms="300") as nodes:
+            nodes.create("orders", [1, 2, 3], min_insync_replicas="2")
+            await nodes.produce(1, "orders", b"a")
+            nodes.cut = {(2, 1), (3, 1)}
+            waiting = asyncio.ensure_future(nodes.produce(1, "orders", b"b"))
+            await nodes.in_sync("orders", 1)
+            row = await nodes.produce(1, "orders", b"c")
+            assert (row.error_code, row.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+            # Below min ISR the high watermark stands still, so what was appended is not acknowledged either.
+            assert nodes[1].offsets("orders")[2:] == (1, 2)
+            nodes.cut = set()
+            await nodes.in_sync("orders", 1, 2, 3)
+            assert (await waiting).error_code == 0
+
+    play(run)
+
+
+def test_a_follower_that_catches_up_comes_back_into_the_isr(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_lag_time_max_ms="300") as nodes:
+            nodes.create("orders", [1, 2])
+            nodes.cut = {(2, 1)}
+            await nodes.produce(1, "orders", b"a", acks=1)
+            await nodes.in_sync("orders", 1)
+            await nodes.until("acknowledged alone", lambda: nodes[1].offsets("orders")[2] == 1)
+            nodes.cut = set()
+            await nodes.in_sync("orders", 1, 2)
+            await nodes.until("IN_SYNC", lambda: "IN_SYNC" in nodes[2].events.phases("orders"))
+            assert FollowerPhase.DELAYED in nodes[2].events.phases("orders")
+
+    play(run)
+
+
+def test_isr_changes_survive_a_controller_that_does_not_answer(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_lag_time_max_ms="300") as nodes:
+            nodes.create("orders", [1, 2])
+            nodes.controller_errors = [
+                ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH,
+            ]  # fmt: skip
+            nodes.cut = {(2, 1)}
+            await nodes.produce(1, "orders", b"a", acks=1)
+            await nodes.in_sync("orders", 1)
+            assert nodes.controller_errors == []
+
+    play(run)
+
+
+def test_the_next_leader_has_every_acknowledged_record_and_the_old_one_drops_the_rest(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.create("orders", [1, 2, 3])
+            for number in range(3):
+                await nodes.produce(1, "orders", b"kept%d" % number)
+            # The old leader writes two records that no follower gets.
+            nodes.cut = {(2, 1), (3, 1)}
+            await asyncio.sleep(0.01)
+            await nodes[1].replicas.shutdown()
+            log = nodes[1].partition("orders").log
+            from backend.protocol.batch import RecordData, build_batch
+
+            lost = build_batch([RecordData(0, None, b"lost0"), RecordData(0, None, b"lost1")])
+            log.append_as_leader(memoryview(lost), 0, now_ms=0)
+            assert log.log_end_offset == 5
+            nodes[1].up = False
+            await nodes[1].logs.shutdown()
+            from backend.engine.controller.commands.brokers import fence_broker
+
+            nodes.apply(partial(fence_broker, broker_id=1, config=nodes.play.config))
+            assert nodes.play.partition("orders").leader == 2
+            nodes.cut = set()
+            await nodes.in_sync("orders", 2, 3)
+            assert (await nodes.produce(2, "orders", b"new")).base_offset == 3
+            await nodes.restart(1)
+            await nodes.in_sync("orders", 1, 2, 3)
+            expected = [(0, b"kept0"), (1, b"kept1"), (2, b"kept2"), (3, b"new")]
+            assert nodes[1].values("orders") == expected
+            assert nodes[2].values("orders") == expected
+            assert FollowerPhase.TRUNCATING in nodes[1].events.phases("orders")
+            assert nodes[1].partition("orders").log.leader_epochs.entries == ((0, 0), (1, 3))
+
+    play(run)
+
+
+def test_a_restarted_broker_continues_with_its_log(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.create("orders", [1, 2, 3])
+            await nodes.produce(1, "orders", b"a")
+            await nodes.stop(3)
+            await nodes.in_sync("orders", 1, 2)
+            await nodes.produce(1, "orders", b"b")
+            await nodes.restart(3)
+            await nodes.in_sync("orders", 1, 2, 3)
+            assert nodes[3].values("orders") == [(0, b"a"), (1, b"b")]
+
+    play(run)
+
+
+def test_requests_made_of_the_wrong_broker_or_epoch_are_refused(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.create("orders", [1, 2])
+            assert (await nodes.produce(2, "orders", b"a")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (await nodes.produce(3, "orders", b"a")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (await nodes.produce(1, "nothing", b"a")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert (await nodes.fetch(1, "orders", 0, current_epoch=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+            await nodes.produce(1, "orders", b"a")
+            await nodes.stop(1)
+            await nodes.until("leadership of 2", lambda: nodes[2].partition("orders").is_leader)
+            row = await nodes.fetch(2, "orders", 0, current_epoch=0, version=16)
+            assert row.error_code == ErrorCode.FENCED_LEADER_EPOCH
+            assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 1)
+
+    play(run)
+
+
+def test_a_deleted_topic_leaves_and_its_name_can_be_used_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        from backend.engine.controller.commands.topics import delete_topics
+        from backend.protocol import messages as m
+
+        async with Nodes(tmp_path) as nodes:
+            nodes.create("orders", [1, 2])
+            await nodes.produce(1, "orders", b"old")
+            waiting = asyncio.ensure_future(nodes.fetch(1, "orders", 1, wait_ms=20_000))
+            await asyncio.sleep(0.01)
+            request = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.Topics(name="orders")])
+            nodes.play.do(partial(delete_topics, request=request, config=nodes.play.config, version=6))
+            nodes.publish()
+            assert (await waiting).error_code != 0
+            assert (await nodes.produce(1, "orders", b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            nodes.create("orders", [1, 2])
+            assert (await nodes.produce(1, "orders", b"new")).base_offset == 0
+            assert nodes[2].values("orders") == [(0, b"new")]
+
+    play(run)
+
+
+def test_a_topic_deleted_while_a_broker_was_down_is_removed_when_it_returns(tmp_path: Path) -> None:
+    async def run() -> None:
+        from backend.engine.controller.commands.topics import delete_topics
+        from backend.protocol import messages as m
+
+        async with Nodes(tmp_path) as nodes:
+            nodes.create("orders", [1, 2])
+            nodes.create("other", [1, 2])
+            await nodes.produce(1, "orders", b"old")
+            await nodes.stop(2)
+            request = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.Topics(name="orders")])
+            nodes.play.do(partial(delete_topics, request=request, config=nodes.play.config, version=6))
+            nodes.create("orders", [2, 1])
+            await nodes.restart(2)
+            assert nodes[2].offsets("orders") == (0, 0, 0, 0)
+            await nodes.in_sync("other", 1, 2)
+
+    play(run)
+
+
+def test_delete_records_raises_log_start_everywhere_before_it_is_answered(tmp_path: Path) -> None:
+    async def run() -> None:
+        from backend.protocol import messages as m
+
+        async with Nodes(tmp_path, replica_fetch_wait_max_ms="20000") as nodes:
+            nodes.create("orders", [1, 2, 3])
+            for number in range(4):
+                await nodes.produce(1, "orders", b"%d" % number)
+
+            async def delete(offset: int, node: int = 1, timeout_ms: int = 5000) -> tuple[int, int]:
+                topics = m.DeleteRecordsRequest.Topics
+                parts = [topics.Partitions(partition_index=0, offset=offset)]
+                request = m.DeleteRecordsRequest(
+                    topics=[topics(name="orders", partitions=parts)], timeout_ms=timeout_ms
+                )
+                answer = await nodes[node].ask(request, 2)
+                row = answer.topics[0].partitions[0]
+                return row.error_code, row.low_watermark
+
+            assert await delete(3) == (0, 3)
+            assert [nodes[node].offsets("orders")[0] for node in (1, 2, 3)] == [3, 3, 3]
+            assert await delete(-1) == (0, 4)
+            assert await delete(-2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+            assert await delete(5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+            assert await delete(1, node=2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            await nodes.produce(1, "orders", b"last")
+            nodes.cut = {(3, 1)}
+            assert await delete(5, timeout_ms=700) == (ErrorCode.REQUEST_TIMED_OUT, 4)
+
+    play(run)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_consumer_that_waits_is_answered_when_it_may_see_the_record(tmp_path: Path, acks: int) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.create("orders", [1, 2])
+            waiting = asyncio.ensure_future(nodes.fetch(1, "orders", 0, wait_ms=20_000))
+            await asyncio.sleep(0.02)
+            assert not waiting.done()
+            await nodes.produce(1, "orders", b"a", acks=acks)
+            row = await waiting
+            assert (row.error_code, row.high_watermark, bool(row.records)) == (0, 1, True)
+
+    play(run)
+
+
+def test_a_consumer_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, count=1) as nodes:
+            nodes.create("orders", [1])
+            waiting = asyncio.ensure_future(nodes.fetch(1, "orders", 0, wait_ms=20_000, min_bytes=200))
+            await nodes.produce(1, "orders", b"x" * 50)
+            await asyncio.sleep(0.02)
+            assert not waiting.done()
+            await nodes.produce(1, "orders", b"x" * 50)
+            assert len((await waiting).records or b"") >= 200
+            late = await nodes.fetch(1, "orders", 0, wait_ms=30, min_bytes=100_000)
+            assert len(late.records or b"") >= 200
+
+    play(run)
+
+
+def test_followers_wait_for_nothing_when_the_isr_is_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, count=1) as nodes:
+            nodes.create("orders", [1])
+            assert (await nodes.produce(1, "orders", b"a")).error_code == 0
+            assert nodes[1].offsets("orders") == (0, 0, 1, 1)
+
+    play(run)
+
+
+def test_unknown_replica_ids_are_told_apart_by_the_epoch_they_know(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.create("orders", [1, 2])
+            row = await nodes.fetch(1, "orders", 0, replica_id=3, current_epoch=0)
+            assert row.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+            row = await nodes.fetch(1, "orders", 0, replica_id=3)
+            assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (await nodes.fetch(2, "orders", 0, replica_id=3)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (await nodes.fetch(2, "orders", 0, version=11)).error_code == 0
+            assert (await nodes.fetch(2, "orders", 0, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(run)
