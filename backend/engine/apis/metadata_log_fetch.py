@@ -27,8 +27,10 @@ async def fetch_metadata_log(services: Services, context: RequestContext, reques
     view = LogView(log.leader_id, log.epoch, log.start_offset, log.end_offset, log.high_watermark)
     answer = decide(asked, view, log.end_offset_for_epoch)
     if not answer.error_code and not is_diverging(answer):
+        replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
+        controller.fetched_up_to(replica_id, asked.fetch_offset)
         log.observers.note(
-            request.replica_state.replica_id if version >= 15 else request.replica_id,
+            replica_id,
             bytes(asked.replica_directory_id),
             asked.fetch_offset,
             log.high_watermark,

@@ -193,6 +193,10 @@ class Controller:
 
         return await self.submit("heartbeat", command)
 
+    def fetched_up_to(self, broker_id: int, fetch_offset: int) -> None:
+        """A broker asks for metadata from this offset on: brokers apply what they have before they fetch more."""
+        self._sessions.caught_up_to(broker_id, fetch_offset - 1)
+
     async def _run(self) -> None:
         try:
             while True:

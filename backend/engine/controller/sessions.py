@@ -52,7 +52,7 @@ class Sessions:
         """The broker has applied the metadata up to this offset."""
         session = self._sessions.get(broker_id)
         if session is not None:
-            session.metadata_offset = metadata_offset
+            session.metadata_offset = max(session.metadata_offset, metadata_offset)
 
     def shutting_down_at(self, broker_id: int, offset: int) -> None:
         """The last offset that concerned the broker's controlled shutdown."""

@@ -161,7 +161,8 @@ def next_state(
             return BrokerState.CONTROLLED_SHUTDOWN if leads_any(image, broker.id) else BrokerState.SHUTDOWN_NOW
         return BrokerState.UNFENCED
     lowest = progress.lowest_active_offset
-    others_know = lowest is None or progress.controlled_shutdown_offset < lowest
+    # Kafka wants a later offset, which its periodic NoOpRecord brings; reaching it is what counts.
+    others_know = lowest is None or progress.controlled_shutdown_offset <= lowest
     if leads_any(image, broker.id) or not others_know:
         return BrokerState.CONTROLLED_SHUTDOWN
     return BrokerState.SHUTDOWN_NOW
