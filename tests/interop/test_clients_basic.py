@@ -109,7 +109,7 @@ def test_a_group_resumes_where_it_committed(cluster: EngineCluster) -> None:
             if message is not None:
                 assert message.error() is None, message.error()
                 found.append(message.value())
-                consumer.commit(message, asynchronous=False)
+                consumer.commit(message=message, asynchronous=False)
         consumer.close()
         return found
 

@@ -34,6 +34,7 @@ ZSTD: Final = 4
 # Byte 22 of a batch is the low byte of its attributes; its last three bits name the codec.
 _ATTRIBUTES_AT: Final = 22
 _CODEC_MASK: Final = 7
+_TRANSACTIONAL_MASK: Final = 0x10
 # Kafka's admin client may write to internal topics (AdminUtils.ADMIN_CLIENT_ID).
 ADMIN_CLIENT_ID: Final = "__admin_client"
 ALL: Final = -1
@@ -52,6 +53,8 @@ def produce(
     required: Required = []
     response = m.ProduceResponse()
     refused = False
+    if request.transactional_id is None and _has_transactional_records(request):
+        return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     for topic in request.topic_data:
         name = topic.name if version < TOPIC_IDS_SINCE else _topic_name(services, topic.topic_id)
         answers = m.ProduceResponse.Responses(topic_id=topic.topic_id, name=topic.name)
@@ -75,6 +78,33 @@ def produce(
     if not required:
         return response
     return _acknowledged(services, request, response, rows, required)
+
+
+def _has_transactional_records(request: m.ProduceRequest) -> bool:
+    """RequestUtils.hasTransactionalRecords of Kafka; control batches of clients are caught here too."""
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            records = part.records
+            if (
+                isinstance(records, (bytes, bytearray, memoryview))
+                and len(records) > _ATTRIBUTES_AT
+                and records[_ATTRIBUTES_AT] & _TRANSACTIONAL_MASK
+            ):
+                return True
+    return False
+
+
+def _refuse_all(request: m.ProduceRequest, code: ErrorCode) -> m.ProduceResponse | None:
+    """Every partition with the error, nothing appended."""
+    if request.acks == 0:
+        raise NoAnswer("a request sent with acks=0 was refused")
+    response = m.ProduceResponse()
+    for topic in request.topic_data:
+        rows = [_Row(index=part.index, error_code=code, base_offset=-1) for part in topic.partition_data]
+        response.responses.append(
+            m.ProduceResponse.Responses(topic_id=topic.topic_id, name=topic.name, partition_responses=rows)
+        )
+    return response
 
 
 def _acknowledged(
