@@ -14,7 +14,8 @@ from aiokafka import TopicPartition as AioTopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin import NewTopic as AioNewTopic
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 from kafka.admin import NewTopic as PythonNewTopic
@@ -108,7 +109,7 @@ def test_a_group_resumes_where_it_committed(cluster: EngineCluster) -> None:
             message = consumer.poll(1.0)
             if message is not None:
                 assert message.error() is None, message.error()
-                found.append(message.value())
+                found.append(message.value() or b"")
                 consumer.commit(message=message, asynchronous=False)
         consumer.close()
         return found
