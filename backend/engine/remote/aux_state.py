@@ -43,7 +43,7 @@ async def _read(tier: Tier, partition: TopicIdPartition, epoch: int, offset: int
     segment = tier.metadata.lookup(partition, epoch, offset)
     if segment is None:
         raise RemoteStorageError(
-            f"No remote segment of {partition} holds offset {offset} of leader epoch {epoch}; the leader must copy it first"
+            f"No remote segment of {partition} holds offset {offset} of epoch {epoch}; the leader must copy it first"
         )
     storage = tier.storage
     epochs, snapshot = await tasks.gather(

@@ -9,7 +9,7 @@ and look-ups by time share the reader pool, whose queue is bounded.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from backend.engine.log.errors import OffsetOutOfRange
@@ -155,12 +155,18 @@ class RemoteLogManager:
         self._ending: set[_Loop] = set()
 
     async def start(self) -> None:
-        """Takes over the index files of an earlier run."""
+        """Takes over the index files of an earlier run and begins to read metadata; call it once the broker serves."""
         await self._tier.indexes.load()
+        self._tier.metadata.start()
 
     # Roles
 
-    def on_leadership_change(self, leaders: Iterable[PartitionView], followers: Iterable[PartitionView]) -> None:
+    def on_leadership_change(
+        self,
+        leaders: Iterable[PartitionView],
+        followers: Iterable[PartitionView],
+        topic_ids: Mapping[str, bytes] | None = None,
+    ) -> None:
         """These partitions are led or followed by this broker now. Repeating it is harmless; call it too when a topic's
         settings change. Partitions that are not tiered are ignored.
         """
@@ -201,12 +207,12 @@ class RemoteLogManager:
         await loop.stopped()
         self._ending.discard(loop)
 
-    async def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, delete_remote: bool) -> None:
+    async def stop_partitions(self, tips: Iterable[TopicIdPartition], *, delete_remote: bool) -> None:
         """This broker does not host the partitions any more. With `delete_remote` (their topic is deleted and this
         broker led them, or tiering was switched off with that wish) their remote data goes first; what cannot be
         deleted is logged.
         """
-        stopped = list(partitions)
+        stopped = list(tips)
         ending: list[_Loop] = []
         for partition in stopped:
             _, loops = self._hosted.pop(partition, (False, []))
@@ -287,10 +293,10 @@ class RemoteLogManager:
         meters.mark(partition.topic, "remotefetchbytes", len(found.records))
         return found
 
-    async def offset_for_timestamp(self, log: UnifiedLog, timestamp_ms: int) -> TimestampedOffset | None:
+    async def offset_for_timestamp(self, log: UnifiedLog, timestamp: int) -> TimestampedOffset | None:
         """The first record with at least this timestamp, in either tier. Raises KafkaError like :meth:`read`."""
         return await self._on_reader(
-            log.topic_id_partition, lambda: rlm_timestamp.offset_for_timestamp(self._tier, log, timestamp_ms)
+            log.topic_id_partition, lambda: rlm_timestamp.offset_for_timestamp(self._tier, log, timestamp)
         )
 
     async def _on_reader(self, partition: TopicIdPartition, work: Callable[[], Awaitable[T]]) -> T:
@@ -306,12 +312,12 @@ class RemoteLogManager:
             # None of the storage's errors has a code of its own in Kafka's protocol.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
-    async def aux_state(self, partition: TopicIdPartition, epoch: int, offset: int) -> AuxState:
+    async def aux_state(self, tip: TopicIdPartition, epoch: int, offset: int) -> AuxState:
         """What a follower needs to start behind the segment with this record.
 
         See :func:`backend.engine.remote.aux_state.read_aux_state` for the errors.
         """
-        return await read_aux_state(self._tier, partition, epoch, offset)
+        return await read_aux_state(self._tier, tip, epoch, offset)
 
     async def close(self) -> None:
         """Ends all tasks, the metadata manager and the storage."""

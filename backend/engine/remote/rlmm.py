@@ -36,6 +36,10 @@ class RemoteLogMetadataManager(Protocol):
     KafkaError(REPLICA_NOT_AVAILABLE) while its cache is still catching up.
     """
 
+    def start(self) -> None:
+        """Begins to work; the broker serves requests from now on."""
+        ...
+
     async def add_segment(self, metadata: SegmentMetadata) -> None:
         """Records that a copy starts (COPY_SEGMENT_STARTED, else ValueError). RemoteStorageError when it fails."""
         ...
@@ -268,7 +272,16 @@ class TopicBasedRemoteLogMetadataManager:
         return self._consumer is not None and self._consumer.is_ready(partition)
 
     async def wait_ready(self, partition: TopicIdPartition, timeout_ms: float) -> bool:
-        return self._consumer is not None and await self._consumer.wait_ready(partition, timeout_ms)
+        deadline_ms = self._ports.clock.monotonic_ms() + timeout_ms
+        if not self._initialized.is_set():
+            try:
+                await tasks.wait_for(self._initialized.wait(), timeout_ms)
+            except tasks.Timeout:
+                return False
+        consumer = self._consumer
+        return consumer is not None and await consumer.wait_ready(
+            partition, max(0.0, deadline_ms - self._ports.clock.monotonic_ms())
+        )
 
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]

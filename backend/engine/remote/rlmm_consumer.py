@@ -106,8 +106,8 @@ class MetadataConsumer:
     async def wait_ready(self, partition: TopicIdPartition, timeout_ms: float) -> bool:
         """Whether the partition's cache has caught up, after waiting for it."""
         hosted = self._hosted.get(partition)
-        if hosted is None:
-            return False
+        if hosted is None or hosted.ready.is_set():
+            return hosted is not None
         try:
             await tasks.wait_for(hosted.ready.wait(), timeout_ms)
         except tasks.Timeout:

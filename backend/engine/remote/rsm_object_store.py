@@ -202,6 +202,8 @@ class ObjectStoreRemoteStorageManager:
             yield
             succeeded = True
         except _NOT_FOUND as error:
+            if type is EventType.COPY_SEGMENT:
+                raise RemoteStorageError(f"{_subject(type, metadata)}: a local file is gone: {error}") from error
             raise RemoteResourceNotFound(f"{_subject(type, metadata)}: the object is missing: {error}") from error
         except _PERMANENT as error:
             raise RemoteStorageError(f"{_subject(type, metadata)} was refused: {error}") from error

@@ -19,9 +19,7 @@ LINEAGE: tuple[EpochEntry, ...] = ((7, 51), (9, 100))
         (((8, 60), (9, 100)), Reason.EPOCH_UNKNOWN),
     ],
 )
-def test_segment_up_to_150_against_a_chain_of_epochs_7_and_9(
-    epochs: tuple[EpochEntry, ...], reason: Reason
-) -> None:
+def test_segment_up_to_150_against_a_chain_of_epochs_7_and_9(epochs: tuple[EpochEntry, ...], reason: Reason) -> None:
     assert segment_lineage(epochs, 150, LINEAGE, 210).reason is reason
 
 

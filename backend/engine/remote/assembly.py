@@ -1,0 +1,99 @@
+"""A broker's remote log manager from its settings: storage, metadata manager, index cache and pools, connected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from backend.engine.common.event_sink import EventSink
+from backend.engine.config import BrokerConfig
+from backend.engine.metrics import BrokerMetrics
+from backend.engine.ports import Ports, Workers
+from backend.engine.remote.index_cache import RemoteIndexCache
+from backend.engine.remote.metadata_topic import MetadataTopic
+from backend.engine.remote.meters import RemoteMeters
+from backend.engine.remote.rlm import RemoteLogManager
+from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
+from backend.engine.remote.rsm_object_store import open_storage
+from backend.engine.remote.tier import Tier
+
+# Kafka's names of what is built in, so that a broker's properties need no change.
+STORAGE_CLASSES: Final = frozenset({"org.apache.kafka.server.log.remote.storage.LocalTieredStorage"})
+METADATA_CLASSES: Final = frozenset(
+    {"org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"}
+)
+
+
+def open_remote_log_manager(
+    *,
+    broker_id: int,
+    log_dir: str,
+    config: Callable[[], BrokerConfig],
+    ports: Ports,
+    workers: Workers,
+    topic: MetadataTopic,
+    events: EventSink,
+    metrics: BrokerMetrics,
+    on_fatal: Callable[[str], None],
+) -> RemoteLogManager:
+    """The manager of one broker, not started yet.
+
+    `log_dir` is the first log dir (the index cache lives there), `workers` threads for storage calls that may take
+    seconds. `on_fatal` is told why the broker must not go on. ValueError says which setting is wrong.
+    """
+    settings = config()
+    _check_class(
+        settings.remote_log_storage_manager_class_name, STORAGE_CLASSES, "remote.log.storage.manager.class.name"
+    )
+    _check_class(
+        settings.remote_log_metadata_manager_class_name, METADATA_CLASSES, "remote.log.metadata.manager.class.name"
+    )
+    storage = open_storage(settings.prefixed(settings.remote_log_storage_manager_impl_prefix), broker_id=broker_id)
+    rlmm_settings = RlmmSettings.parse(
+        settings.prefixed(settings.remote_log_metadata_manager_impl_prefix), settings.remote_log_metadata_overlap
+    )
+    meters = RemoteMeters()
+    meters.register(metrics)
+    tier = Tier(
+        broker_id=broker_id,
+        ports=ports,
+        workers=workers,
+        config=config,
+        storage=storage,
+        metadata=TopicBasedRemoteLogMetadataManager(topic, rlmm_settings, ports, events, on_fatal=on_fatal),
+        indexes=RemoteIndexCache(
+            storage,
+            ports,
+            log_dir,
+            bytes_max=settings.remote_log_index_file_cache_total_size_bytes,
+            ttl_ms=settings.remote_log_index_file_cache_ttl_ms,
+        ),
+        events=events,
+        meters=meters,
+    )
+    manager = RemoteLogManager(tier)
+    _register_pools(manager, metrics)
+    return manager
+
+
+def _check_class(name: str | None, known: frozenset[str], setting: str) -> None:
+    if name and name not in known:
+        raise ValueError(f"{setting} is {name}, which is not known here; use {' or '.join(sorted(known))}")
+
+
+def _register_pools(manager: RemoteLogManager, metrics: BrokerMetrics) -> None:
+    metrics.add_gauge(
+        "kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize",
+        "remote reads that wait for a reader",
+        lambda: float(manager.reader_queue_size),
+    )
+    metrics.add_gauge(
+        "kafka_log_remote_remotestoragethreadpool_remotelogreaderavgidlepercent",
+        "part of the reader pool that is idle",
+        lambda: manager.reader_idle_fraction,
+    )
+    metrics.add_gauge(
+        "kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent",
+        "part of the copier pool that is idle",
+        lambda: manager.copier_idle_fraction,
+    )

@@ -1,0 +1,95 @@
+"""The metadata topic as lists in memory, for tests of what reads and writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from backend.engine.ports import tasks
+from backend.engine.remote.metadata_topic import FetchedPartition, MetadataRecord, MetadataTopicSettings
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import OffsetRange
+
+
+class MemoryTopicLog:
+    """The topic's partitions; shared by the clients of one test cluster."""
+
+    def __init__(self) -> None:
+        self.partitions: list[list[bytes | None]] = []
+        self.starts: list[int] = []
+        self.grown = tasks.Event()
+
+    def append(self, partition: int, value: bytes | None) -> int:
+        self.partitions[partition].append(value)
+        self.grown.set()
+        return self.starts[partition] + len(self.partitions[partition]) - 1
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """What retention does."""
+        del self.partitions[partition][: offset - self.starts[partition]]
+        self.starts[partition] = offset
+
+    def range(self, partition: int) -> OffsetRange:
+        start = self.starts[partition]
+        return OffsetRange(start, start + len(self.partitions[partition]))
+
+
+class MemoryMetadataTopic:
+    """One client of it. `failures` are raised by the next calls, one each."""
+
+    def __init__(self, log: MemoryTopicLog | None = None) -> None:
+        self.log = log or MemoryTopicLog()
+        self.failures: list[Exception] = []
+        self.records_max = 500
+        self.closed = False
+
+    def _maybe_fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+    async def ensure_created(self, settings: MetadataTopicSettings) -> int:
+        self._maybe_fail()
+        if not self.log.partitions:
+            self.log.partitions = [[] for _ in range(settings.partitions)]
+            self.log.starts = [0] * settings.partitions
+        return len(self.log.partitions)
+
+    async def produce(self, partition: int, value: bytes) -> int:
+        self._maybe_fail()
+        await tasks.sleep_ms(0)
+        return self.log.append(partition, value)
+
+    async def offsets(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
+        self._maybe_fail()
+        return {partition: self.log.range(partition) for partition in partitions}
+
+    async def fetch(self, positions: Mapping[int, int], *, max_wait_ms: int) -> Sequence[FetchedPartition]:
+        self._maybe_fail()
+        self.log.grown.clear()
+        fetched = self._read(positions)
+        if not fetched:
+            try:
+                await tasks.wait_for(self.log.grown.wait(), max_wait_ms)
+            except tasks.Timeout:
+                return []
+            fetched = self._read(positions)
+        return fetched
+
+    def _read(self, positions: Mapping[int, int]) -> list[FetchedPartition]:
+        fetched: list[FetchedPartition] = []
+        for partition, position in positions.items():
+            held = self.log.range(partition)
+            if not held.start <= position <= held.end:
+                fetched.append(FetchedPartition(partition, position, error=ErrorCode.OFFSET_OUT_OF_RANGE))
+            elif position < held.end:
+                end = min(held.end, position + self.records_max)
+                values = self.log.partitions[partition][position - held.start : end - held.start]
+                records = [MetadataRecord(position + at, 0, value) for at, value in enumerate(values)]
+                fetched.append(FetchedPartition(partition, end, records))
+        return fetched
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def unavailable() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader is elsewhere")
