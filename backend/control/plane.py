@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from pydantic import ValidationError
+
 from backend.control.clock import now_ms
 from backend.control.database import Database, DatabaseAway
 from backend.control.gateway.client import Gateway, parse_bootstrap
@@ -41,6 +43,16 @@ class ControlError(Exception):
     """The control plane cannot start. The message is one sentence for people."""
 
 
+def settings_from_environment() -> ControlSettings:
+    """The settings in ``EBBLINE_*``. Raises ControlError with one sentence when one is missing or not usable."""
+    try:
+        return ControlSettings()  # type: ignore[call-arg]  # the fields come from the environment
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = "EBBLINE_" + "_".join(str(part) for part in first["loc"]).upper()
+        raise ControlError(f"{name} is not usable: {first['msg'].removeprefix('Value error, ')}.") from error
+
+
 class ControlPlane:
     """One cluster's control plane. Make it, `start` it and `stop` it on the same event loop.
 
@@ -60,6 +72,7 @@ class ControlPlane:
         self._more_checks = more_checks
         self._tasks: list[asyncio.Task[None]] = []
         self._server: ApiServer | None = None
+        self._built = False
 
     async def start(self) -> None:
         """Checks the database, begins to watch, serves the API. The cluster may come later.
@@ -112,6 +125,7 @@ class ControlPlane:
         self.metrics = Metrics(self.observer, self._registries)
         self.readiness = Readiness(self.observer, self.database, self._more_checks)
         self.openapi = document(ENDPOINTS, VERSION)
+        self._built = True
 
     @property
     def port(self) -> int:
@@ -119,7 +133,13 @@ class ControlPlane:
         return self._server.port if self._server is not None else self.settings.api_port
 
     async def stop(self) -> None:
-        """Stops serving, lets plans in progress go on for a moment, stores what was seen, closes everything."""
+        """Stops serving, lets plans in progress go on for a moment, stores what was seen, closes everything.
+
+        Does nothing when there is nothing to stop: before a start, after a failed one, or the second time.
+        """
+        if not self._built:
+            return
+        self._built = False
         if self._server is not None:
             await self._server.stop()
         await self.operations.close()

@@ -1,0 +1,77 @@
+"""The three meanings of -1 from ListOffsets -6, against what a real Kafka answered in 22 states."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.control.observer.pending import Pending, PendingReason, earliest_pending
+from tests.unit.control.kafka_answers import fixture, leader_offsets
+
+NOT_TIERED = {"plain"}
+SWITCHED_OFF = "remote storage switched off with remote.log.delete.on.disable=true"
+ALL_COPIED = {
+    "tiered topic, empty",
+    "everything tiered (local.retention.ms=1): LEO 14",
+    "right after moving leadership",
+}
+
+
+def read(answers: dict[int, int], *, tiered: bool = True, highest_copied: int | None = None) -> Pending:
+    return earliest_pending(
+        tiered=tiered,
+        answer=answers[-6],
+        log_start=answers[-2],
+        local_start=answers[-4],
+        latest_tiered=answers[-5],
+        log_end=answers[-1],
+        highest_copied=highest_copied,
+    )
+
+
+@pytest.mark.parametrize(("state", "topic", "answers"), list(leader_offsets()), ids=lambda v: str(v)[:40])
+def test_every_state_that_kafka_was_seen_in_is_explained(state: str, topic: str, answers: dict[int, int]) -> None:
+    tiered = topic not in NOT_TIERED and state != SWITCHED_OFF
+    found = read(answers, tiered=tiered)
+    if not tiered:
+        assert found == Pending(None, PendingReason.NOT_TIERED)
+    elif answers[-6] >= 0:
+        assert found == Pending(answers[-6], None)
+    else:
+        assert found == Pending(answers[-1], PendingReason.ALL_COPIED)
+
+
+def test_the_states_in_which_kafka_answers_minus_one_are_those_we_think() -> None:
+    silent = {state for state, topic, answers in leader_offsets() if topic not in NOT_TIERED and answers[-6] == -1}
+    assert silent >= ALL_COPIED
+
+
+@pytest.mark.parametrize("topic", ["solo-a", "solo-b"])
+def test_a_restarted_leader_does_not_know_although_the_ledger_does(topic: str) -> None:
+    first, later = (
+        {int(k): o for k, _, o, _ in answers} for _, answers in fixture()["after_restart"]["sequence"][topic]
+    )
+    assert read(first, highest_copied=5) == Pending(None, PendingReason.LEADER_DOES_NOT_KNOW)
+    assert read(later, highest_copied=5) == Pending(6, None)
+
+
+def test_without_a_ledger_a_restarted_leader_with_all_data_local_is_believed() -> None:
+    first = {int(k): o for k, _, o, _ in fixture()["after_restart"]["sequence"]["solo-a"][0][1]}
+    assert read(first) == Pending(0, None)
+
+
+def test_a_copy_below_the_log_start_is_no_reason_to_doubt_the_leader() -> None:
+    answers = {-1: 20, -2: 10, -4: 10, -5: -1, -6: 10}
+    assert read(answers, highest_copied=9) == Pending(10, None)
+
+
+def test_answers_that_contradict_each_other_are_called_changing() -> None:
+    assert read({-1: 20, -2: 0, -4: 0, -5: 5, -6: -1}).reason is PendingReason.CHANGING
+
+
+def test_everything_deleted_leaves_nothing_to_copy() -> None:
+    assert read({-1: 7, -2: 7, -4: 7, -5: -1, -6: -1}) == Pending(7, PendingReason.ALL_COPIED)
+
+
+def test_an_answer_that_did_not_come_is_not_known() -> None:
+    found = earliest_pending(tiered=True, answer=None, log_start=0, local_start=0, latest_tiered=-1, log_end=5)
+    assert found == Pending(None, None)
