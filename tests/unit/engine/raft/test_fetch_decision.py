@@ -1,0 +1,103 @@
+"""What the metadata log's leader answers a Fetch: the cases of a real Apache Kafka's controller."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.engine.raft.fetch import LogView, asked_partition, decide, is_diverging, response_of
+from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+
+VIEW = LogView(leader_id=1, epoch=4, start_offset=0, end_offset=100, high_watermark=90)
+EPOCH_STARTS = {1: 0, 2: 30, 4: 60}
+
+
+def end_offset_for_epoch(epoch: int) -> tuple[int, int]:
+    known = [one for one in EPOCH_STARTS if one <= epoch]
+    if not known or epoch > max(EPOCH_STARTS):
+        return -1, -1
+    found = max(known)
+    return found, min((start for one, start in EPOCH_STARTS.items() if one > found), default=VIEW.end_offset)
+
+
+def asked(**fields: int) -> m.FetchRequest.Topics.Partitions:
+    wanted = {"current_leader_epoch": 4, "fetch_offset": 70, "last_fetched_epoch": 4} | fields
+    return m.FetchRequest.Topics.Partitions(partition=0, **wanted)  # type: ignore[arg-type]  # numbers by name
+
+
+def request(topic_id: bytes = TOPIC_ID, topic: str = "", cluster_id: str | None = "c", **fields: int) -> m.FetchRequest:
+    return m.FetchRequest(
+        max_wait_ms=fields.pop("max_wait_ms", 500),
+        cluster_id=cluster_id,
+        topics=[m.FetchRequest.Topics(topic_id=topic_id, topic=topic, partitions=[asked(**fields)])],
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"current_leader_epoch": 3}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"current_leader_epoch": 0}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"current_leader_epoch": 5}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_another_epoch_learns_the_leader(fields: dict[str, int], code: ErrorCode) -> None:
+    answer = decide(asked(**fields), VIEW, end_offset_for_epoch)
+    assert (answer.error_code, answer.high_watermark, answer.log_start_offset) == (code, -1, 0)
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "diverging"),
+    [
+        (0, 0, None),
+        (0, 9, None),
+        (70, 4, None),
+        (100, 4, None),
+        (10, 1, None),
+        (30, 1, None),
+        (31, 1, (1, 30)),
+        (40, 3, (2, 60)),
+        (5000, 4, (4, 100)),
+        (80, 9, (4, 100)),
+        (5, 0, (0, 0)),
+    ],
+)
+def test_a_log_that_parted_from_the_leaders_is_told_where(
+    offset: int, epoch: int, diverging: tuple[int, int] | None
+) -> None:
+    answer = decide(asked(fetch_offset=offset, last_fetched_epoch=epoch), VIEW, end_offset_for_epoch)
+    assert answer.error_code == 0
+    assert answer.high_watermark == 90
+    assert is_diverging(answer) == (diverging is not None)
+    if diverging is not None:
+        assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == diverging
+
+
+@pytest.mark.parametrize(
+    ("asking", "version", "code"),
+    [
+        (request(cluster_id="other"), 18, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (request(topic_id=bytes(15) + b"\x09"), 18, ErrorCode.INVALID_REQUEST),
+        (request(topic="orders"), 12, ErrorCode.INVALID_REQUEST),
+        (request(fetch_offset=-1), 18, ErrorCode.INVALID_REQUEST),
+        (request(last_fetched_epoch=-1), 18, ErrorCode.INVALID_REQUEST),
+        (request(max_wait_ms=-1), 18, ErrorCode.INVALID_REQUEST),
+        (m.FetchRequest(cluster_id=None), 18, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_requests_for_anything_else_are_refused_as_a_whole(
+    asking: m.FetchRequest, version: int, code: ErrorCode
+) -> None:
+    assert asked_partition(asking, version, "c") is code
+
+
+def test_the_topic_goes_by_name_or_id_with_the_version() -> None:
+    assert not isinstance(asked_partition(request(), 18, "c"), ErrorCode)
+    assert not isinstance(asked_partition(request(cluster_id=None), 18, "c"), ErrorCode)
+    assert not isinstance(asked_partition(request(topic=TOPIC), 12, "c"), ErrorCode)
+    answer = decide(asked(), VIEW, end_offset_for_epoch)
+    endpoint = m.FetchResponse.NodeEndpoints(node_id=1, host="h", port=1)
+    assert response_of(answer, 18, endpoint).responses[0].topic_id == TOPIC_ID
+    assert response_of(answer, 12, endpoint).responses[0].topic == TOPIC

@@ -1,0 +1,184 @@
+"""The metadata log on disk: Kafka's files, epochs, what a crash may take."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.engine.config import BrokerConfig
+from backend.engine.log.errors import CorruptLog
+from backend.engine.ports import Ports, system_ports
+from backend.engine.raft.metadata_log import MetadataLog, decode_batches, open_metadata_log
+from backend.engine.raft.quorum_state import (
+    BadQuorumState,
+    QuorumState,
+    decode_quorum_state,
+    encode_quorum_state,
+)
+from backend.protocol import messages as m
+from backend.protocol.errors import DecodeError
+from tests.unit.protocol.kafka_fixtures import ROOT as KAFKA
+
+FEATURE = m.FeatureLevelRecord(name="metadata.version", feature_level=30)
+
+
+def run(test: Callable[[Ports], Coroutine[Any, Any, None]]) -> None:
+    async def with_ports() -> None:
+        ports = system_ports()
+        try:
+            await asyncio.wait_for(test(ports), 30)
+        finally:
+            ports.workers.close()
+
+    asyncio.run(with_ports())
+
+
+def config_of(folder: Path, **properties: str) -> BrokerConfig:
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    return BrokerConfig.parse({"node.id": "1", "log.dirs": str(folder), **given})
+
+
+async def opened(ports: Ports, folder: Path, **properties: str) -> MetadataLog:
+    folder.mkdir(exist_ok=True)
+    return await open_metadata_log(ports, config_of(folder, **properties))
+
+
+def test_each_start_is_a_new_epoch_that_begins_with_a_leader_change(tmp_path: Path) -> None:
+    async def play(ports: Ports) -> None:
+        for epoch in (1, 2, 3):
+            log = await opened(ports, tmp_path)
+            await log.begin_epoch(1000)
+            assert (log.epoch, log.leader_id, log.voters) == (epoch, 1, (1,))
+            log.append([FEATURE, FEATURE], 1001)
+            await log.flush()
+            log.close()
+        log = await opened(ports, tmp_path)
+        batches = list(log.stored_batches())
+        assert [(batch.base_offset, batch.last_offset, batch.epoch) for batch in batches] == [
+            (0, 0, 1), (1, 2, 1), (3, 3, 2), (4, 5, 2), (6, 6, 3), (7, 8, 3),
+        ]  # fmt: skip
+        assert [len(batch.records) for batch in batches] == [0, 2, 0, 2, 0, 2]
+        assert batches[1].records == (FEATURE, FEATURE)
+        assert log.end_offset_for_epoch(2) == (2, 6)
+        log.close()
+
+    run(play)
+    state = json.loads((tmp_path / "__cluster_metadata-0" / "quorum-state").read_bytes())
+    assert (state["leaderId"], state["leaderEpoch"], state["currentVoters"]) == (1, 3, [{"voterId": 1}])
+
+
+def test_nothing_is_visible_before_it_is_flushed(tmp_path: Path) -> None:
+    async def play(ports: Ports) -> None:
+        log = await opened(ports, tmp_path)
+        await log.begin_epoch(1000)
+        assert log.high_watermark == log.end_offset == 1
+        log.append([FEATURE], 1000)
+        assert (log.high_watermark, log.end_offset) == (1, 2)
+        assert log.read(1, 1000) == b""
+        waiting = asyncio.ensure_future(log.wait_above(1, 10_000))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await log.flush()
+        await waiting
+        assert [batch.records for batch in decode_batches(log.read(1, 1000))] == [(FEATURE,)]
+        await log.wait_above(1, 10_000)
+        await log.wait_above(2, 1)
+        log.close()
+
+    run(play)
+
+
+def test_a_tail_that_was_cut_off_is_dropped_and_the_rest_stays(tmp_path: Path) -> None:
+    file = tmp_path / "__cluster_metadata-0" / "00000000000000000000.log"
+
+    async def write(ports: Ports) -> None:
+        log = await opened(ports, tmp_path)
+        await log.begin_epoch(1000)
+        for _ in range(3):
+            log.append([FEATURE], 1000)
+        await log.flush()
+        log.abandon()
+
+    async def read(ports: Ports) -> None:
+        log = await opened(ports, tmp_path)
+        assert log.end_offset == 3
+        assert sum(len(batch.records) for batch in log.stored_batches()) == 2
+        log.close()
+
+    run(write)
+    with file.open("r+b") as log_file:
+        log_file.truncate(file.stat().st_size - 5)
+    run(read)
+
+
+def test_damage_before_the_tail_is_never_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / "__cluster_metadata-0" / "00000000000000000000.log"
+
+    async def write(ports: Ports) -> None:
+        log = await opened(ports, tmp_path)
+        await log.begin_epoch(1000)
+        for _ in range(3):
+            log.append([FEATURE], 1000)
+        await log.flush()
+        log.close()
+
+    async def read(ports: Ports) -> None:
+        with pytest.raises(CorruptLog):
+            list((await opened(ports, tmp_path)).stored_batches())
+
+    run(write)
+    data = bytearray(file.read_bytes())
+    data[170] ^= 0xFF
+    file.write_bytes(data)
+    run(read)
+
+
+def test_many_segments_are_replayed_in_order(tmp_path: Path) -> None:
+    async def play(ports: Ports) -> None:
+        log = await opened(ports, tmp_path, metadata_log_segment_bytes="300")
+        await log.begin_epoch(1000)
+        for level in range(1, 30):
+            log.append([m.FeatureLevelRecord(name="f", feature_level=level)], 1000)
+            if level % 7 == 0:
+                await log.flush()
+        await log.flush()
+        log.close()
+        assert len(list((tmp_path / "__cluster_metadata-0").glob("*.log"))) > 5
+        log = await opened(ports, tmp_path, metadata_log_segment_bytes="300")
+        levels = [getattr(record, "feature_level", 0) for b in log.stored_batches() for record in b.records]
+        assert levels == list(range(1, 30))
+        log.close()
+
+    run(play)
+
+
+def test_a_checkpoint_of_apache_kafka_decodes_as_batches() -> None:
+    data = (KAFKA / "kraft" / "00000000000000000776-0000000002.checkpoint").read_bytes()
+    batches = list(decode_batches(data))
+    assert [len(batch.records) for batch in batches] == [0, 93, 0]
+    damaged = bytearray(data)
+    damaged[200] ^= 1
+    with pytest.raises(DecodeError):
+        list(decode_batches(damaged))
+
+
+def test_the_quorum_state_file_is_kafkas() -> None:
+    written = (KAFKA / "kraft" / "quorum-state").read_bytes()
+    state = decode_quorum_state(written)
+    assert state == QuorumState(leader_id=1, leader_epoch=4, voted_id=-1, voters=(1,))
+    assert encode_quorum_state(state) == written
+    newer = b'{"leaderId":2,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+    assert decode_quorum_state(newer) == QuorumState(leader_id=2, leader_epoch=7)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b"\xff", b'{"data_version":9,"leaderId":1}', b'{"data_version":0}']
+)
+def test_other_quorum_state_files_are_refused(data: bytes) -> None:
+    with pytest.raises(BadQuorumState):
+        decode_quorum_state(data)
