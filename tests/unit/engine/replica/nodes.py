@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
+import pytest
+
 from backend.engine.apis import (
     delete_records,
     fetch,
@@ -25,13 +27,15 @@ from backend.engine.common.event_sink import NullEventSink
 from backend.engine.controller.commands.alter_partition import alter_partition
 from backend.engine.controller.commands.brokers import fence_broker
 from backend.engine.controller.commands.outcome import Outcome
+from backend.engine.controller.commands.reassignment import alter_partition_reassignments
 from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
 from backend.engine.log.config import LogManagerConfig
 from backend.engine.log.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Ports, system_ports
+from backend.engine.remote.assembly import open_remote_log_manager
+from backend.engine.remote.rlm import RemoteLogManager
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.remote_logs import RemoteLogs
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol import codec
 from backend.protocol import messages as m
@@ -39,6 +43,7 @@ from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_r
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
+from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog
 from tests.unit.engine.controller.clusters import CLUSTER_ID, Play, broker_config
 
 R = TypeVar("R")
@@ -48,6 +53,21 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     api.key: api.handler
     for module in (produce, fetch, list_offsets, offset_for_leader_epoch, delete_records)
     for api in module.APIS
+}
+
+
+TIERED = {
+    "remote_log_storage_system_enable": "true",
+    "remote_log_manager_task_interval_ms": "20",
+    "remote_log_manager_task_retry_backoff_ms": "10",
+    "rlmm_config_remote_log_metadata_topic_num_partitions": "3",
+}
+# A segment holds two one-record batches, as in the fixtures; it goes local once it is tiered and `retain` is called.
+SMALL_SEGMENTS = {
+    "segment_index_bytes": "24",
+    "index_interval_bytes": "1",
+    "remote_storage_enable": "true",
+    "retention_ms": "-1",
 }
 
 
@@ -111,7 +131,7 @@ class _Peer:
 class Node:
     """One broker's replica layer."""
 
-    def __init__(self, nodes: Nodes, node_id: int, settings: dict[str, str], remote: RemoteLogs | None) -> None:
+    def __init__(self, nodes: Nodes, node_id: int, settings: dict[str, str], *, tiered: bool) -> None:
         self.nodes = nodes
         self.id = node_id
         self.up = False
@@ -132,8 +152,9 @@ class Node:
             connect_to_leader=lambda host, port: _Peer(nodes, node_id, port - 19091),
             events=self.events,
             metrics=BrokerMetrics(node_id),
-            remote_logs=remote,
         )
+        self.remote: RemoteLogManager | None = self._remote_log_manager() if tiered else None
+        self.replicas.remote_logs = self.remote
         none = cast(Any, None)
         self.services = Services(
             node_id=node_id, cluster_id=CLUSTER_ID, config=self.config, ports=self.ports,
@@ -142,9 +163,26 @@ class Node:
             metrics=BrokerMetrics(node_id), remote_log_manager=none, controller=None, apis=none,
         )  # fmt: skip
 
+    def _remote_log_manager(self) -> RemoteLogManager:
+        folder = self.nodes.folder / str(self.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        return open_remote_log_manager(
+            broker_id=self.id,
+            log_dir=str(folder),
+            config=lambda: self.replicas.config,
+            ports=self.ports,
+            workers=self.ports.workers,
+            topic=MemoryMetadataTopic(self.nodes.metadata_topic),
+            events=self.events,
+            metrics=BrokerMetrics(self.id),
+            on_fatal=pytest.fail,
+        )
+
     async def start(self) -> None:
         self.logs.open_dirs(CLUSTER_ID, self.id)
         await self.logs.load_all()
+        if self.remote is not None:
+            await self.remote.start()
         self.replicas.start()
         self.up = True
 
@@ -153,6 +191,8 @@ class Node:
         for asked in list(self.serving):
             asked.cancel()
         await self.replicas.shutdown()
+        if self.remote is not None:
+            await self.remote.close()
         await self.logs.shutdown()
         self.ports.workers.close()
 
@@ -201,20 +241,24 @@ class Nodes:
         self,
         folder: Path,
         count: int = 3,
-        remote: Callable[[int], RemoteLogs] | None = None,
+        *,
+        tiered: bool = False,
         **settings: str,
     ) -> None:
         self.folder = folder
+        self.tiered = tiered
+        self.metadata_topic = MemoryTopicLog()
+        if tiered:
+            settings = {**TIERED, "rsm_config_dir": str(folder / "remote"), **settings}
         self.play = Play(broker_config(**settings))
         self.settings = settings
-        self.remote = remote
         # (sender, receiver) pairs that cannot talk.
         self.cut: set[tuple[int, int]] = set()
         self.controller_errors: list[ErrorCode] = []
         self.nodes: dict[int, Node] = {node: self._node(node) for node in range(1, count + 1)}
 
     def _node(self, node: int) -> Node:
-        return Node(self, node, self.settings, self.remote(node) if self.remote else None)
+        return Node(self, node, self.settings, tiered=self.tiered)
 
     async def __aenter__(self) -> Self:
         for node in self.nodes.values():
@@ -392,6 +436,25 @@ class Nodes:
         )
         answer: m.ListOffsetsResponse = await self.nodes[node].ask(request, version)
         return answer.topics[0].partitions[0]
+
+    async def tiered_up_to(self, node: int, topic: str, last_offset: int, index: int = 0) -> None:
+        """Waits until a replica knows that everything up to the offset is in the remote tier."""
+        log = self.nodes[node].partition(topic, index).log
+        await self.until(f"{topic} tiered up to {last_offset}", lambda: log.highest_remote_offset >= last_offset)
+
+    async def retain(self, *nodes: int) -> None:
+        """One pass of local retention."""
+        for node in nodes or tuple(self.nodes):
+            await self.nodes[node].logs.apply_retention()
+
+    async def reassign(self, topic: str, *replicas: int, index: int = 0) -> None:
+        """Begins to move a partition."""
+        topics = m.AlterPartitionReassignmentsRequest.Topics
+        part = topics.Partitions(partition_index=index, replicas=list(replicas))
+        request = m.AlterPartitionReassignmentsRequest(topics=[topics(name=topic, partitions=[part])])
+        answer = self.apply(partial(alter_partition_reassignments, request=request, config=self.play.config))
+        row = answer.responses[0].partitions[0]
+        assert row.error_code == 0, row
 
     # Waiting
 
