@@ -1,0 +1,349 @@
+"""What consumers get from the remote tier, compared with what a real Kafka answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.engine.log.errors import OffsetOutOfRange
+from backend.engine.log.loader import LoadOptions, open_log
+from backend.engine.log.timestamps import TimestampedOffset
+from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.ports.disk import OsDisk
+from backend.engine.ports.random import SystemRandom
+from backend.engine.remote.rlm_copy import CopyTask
+from backend.engine.remote.rlm_read import read
+from backend.engine.remote.rsm import RemoteStorageError, RemoteStorageNotReady
+from backend.engine.remote.rsm_object_store import EventType
+from backend.protocol.batch import RecordData, build_batch, iter_batches
+from backend.protocol.control_records import end_txn_marker
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, decode
+from backend.tiering.ids import TopicIdPartition, uuid_bytes
+from tests.unit.engine.log.logs import FIXTURES, NOW_MS, TIP, append, batch, open_test_log, replicate
+from tests.unit.engine.remote.tiers import TIERED, Broker, View, golden_tiered_log, tier_broker
+
+
+def play(folder: Path, scene: Callable[[Broker, UnifiedLog], Awaitable[None]], log: UnifiedLog | None = None) -> None:
+    """Copies the golden log (or another) and deletes what is copied from the local disk."""
+
+    async def run() -> None:
+        played = log or golden_tiered_log(folder)
+        async with tier_broker(folder) as broker:
+            await CopyTask(View(played), broker.tier).run()
+            played.delete_old_segments(NOW_MS)
+            broker.storage.history.clear()
+            await scene(broker, played)
+
+    asyncio.run(run())
+
+
+def offsets(records: bytes) -> list[int]:
+    return [header.base_offset for _, header in iter_batches(records)]
+
+
+async def fetch(broker: Broker, log: UnifiedLog, offset: int, max_bytes: int, **how: bool) -> bytes:
+    found = await read(
+        broker.tier, log, offset, max_bytes, min_one_message=how.get("min_one", True), read_committed=False
+    )
+    assert found.aborted is None
+    return found.records
+
+
+def test_every_offset_is_read_from_its_segment_with_one_call_to_the_storage(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        assert (log.log_start_offset, log.local_log_start_offset) == (0, 6)
+        for offset in range(6):
+            broker.storage.history.clear()
+            records = await fetch(broker, log, offset, 10_000)
+            assert offsets(records) == list(range(offset, 3 if offset < 3 else 6))
+            assert len(broker.history(EventType.FETCH_SEGMENT)) == 1
+        assert len(broker.tier.indexes) == 2
+
+    play(tmp_path, scene)
+
+
+def test_a_small_budget_cuts_the_last_batch_and_one_message_comes_whole(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        records = await fetch(broker, log, 3, 100)
+        assert (len(records), offsets(records)) == (100, [3])
+        records = await fetch(broker, log, 4, 10)
+        assert (len(records), offsets(records)) == (72, [4])
+        assert await fetch(broker, log, 4, 10, min_one=False) == b""
+        assert await fetch(broker, log, 4, 0, min_one=False) == b""
+
+    play(tmp_path, scene)
+
+
+def test_a_batch_larger_than_everything_asked_for_is_fetched_whole(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        records = await fetch(broker, log, 1, 200)
+        assert (offsets(records), len(records)) == ([1], log_bytes)
+
+    log = open_test_log(tmp_path, TIERED, remote=True)
+    append(log, 0)
+    big = build_batch([RecordData(NOW_MS, None, bytes(50_000))])
+    log_bytes = len(big)
+    log.append_as_leader(memoryview(big), 0, now_ms=NOW_MS)
+    append(log, 2)
+    log.roll()
+    append(log, 3)
+    replicate(log)
+    play(tmp_path, scene, log)
+
+
+def test_offsets_that_no_segment_holds_are_out_of_range(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        for offset in (6, 7, 100):
+            with pytest.raises(OffsetOutOfRange):
+                await fetch(broker, log, offset, 100)
+
+    play(tmp_path, scene)
+
+
+def test_a_gap_at_the_end_of_a_segment_leads_to_the_next_one(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        first = next(segment for segment in broker.metadata.segments(TIP) if segment.start_offset == 0)
+        path = tmp_path / "remote" / "kafka-tiered-storage"
+        [log_file] = path.rglob("00000000000000000000-*.log")
+        # As compaction would have left it: the last batch is gone, the range of the segment is not.
+        log_file.write_bytes(log_file.read_bytes()[:144])
+        shorter = first._replace(segment_size_bytes=144)
+
+        class Shortened:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(broker.metadata, name)
+
+            def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
+                found = broker.metadata.lookup(partition, epoch, offset)
+                return shorter if found == first else found
+
+        broker.tier.metadata = Shortened()
+        assert offsets(await fetch(broker, log, 2, 1000)) == [3, 4, 5]
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("suffix", ["log", "index", "timeindex"])
+def test_a_missing_object_fails_that_read_and_the_next_works_again(tmp_path: Path, suffix: str) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        folder = tmp_path / "remote" / "kafka-tiered-storage"
+        [lost] = folder.rglob(f"00000000000000000003-*.{suffix}")
+        kept = lost.rename(lost.with_suffix(".away"))
+        with pytest.raises(RemoteStorageError, match="missing"):
+            await fetch(broker, log, 4, 1000)
+        assert offsets(await fetch(broker, log, 0, 1000)) == [0, 1, 2]
+        with pytest.raises(KafkaError) as caught:
+            await broker.manager.read(log, 4, 1000, min_one_message=True, read_committed=False)
+        assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert broker.tier.meters.all_topics.remotefetcherrors == 1
+        kept.rename(lost)
+        assert offsets(await fetch(broker, log, 4, 1000)) == [4, 5]
+
+    play(tmp_path, scene)
+
+
+def test_bytes_that_are_no_batch_fail_the_read(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        [log_file] = (tmp_path / "remote" / "kafka-tiered-storage").rglob("00000000000000000000-*.log")
+        log_file.write_bytes(bytes(216))
+        with pytest.raises(RemoteStorageError, match="has no batch at byte"):
+            await fetch(broker, log, 1, 1000)
+
+    play(tmp_path, scene)
+
+
+def test_the_manager_counts_reads_and_passes_out_of_range_on(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        found = await broker.manager.read(log, 0, 1000, min_one_message=True, read_committed=True)
+        assert (len(found.records), found.aborted) == (216, ())
+        with pytest.raises(OffsetOutOfRange):
+            await broker.manager.read(log, 7, 1000, min_one_message=True, read_committed=False)
+        meters = broker.tier.meters.topics["orders"]
+        assert (meters.remotefetchrequests, meters.remotefetchbytes, meters.remotefetcherrors) == (2, 216, 0)
+
+    play(tmp_path, scene)
+
+
+# Aborted transactions
+
+
+def committed_log(folder: Path) -> UnifiedLog:
+    """Producer 55 writes 1 and 3 in a transaction, aborted at 5; the marker is two segments after its first record."""
+    log = open_test_log(folder, TIERED, remote=True)
+    append(log, 0)
+    for sequence, index in enumerate((1, 3)):
+        data = batch(index, producer_id=55, producer_epoch=0, base_sequence=sequence, transactional=True)
+        log.append_as_leader(memoryview(data), 0, now_ms=NOW_MS)
+        log.roll()
+        append(log, index + 1)
+    marker = end_txn_marker(commit=False, producer_id=55, producer_epoch=0, coordinator_epoch=1, timestamp_ms=NOW_MS)
+    log.append_as_leader(memoryview(marker), 0, now_ms=NOW_MS, origin="coordinator")
+    log.roll()
+    append(log, 6)
+    replicate(log)
+    return log
+
+
+def test_an_abort_whose_marker_lies_in_a_later_segment_is_found(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        assert log.local_log_start_offset == 6
+        for offset in (1, 2, 3):
+            found = await broker.manager.read(log, offset, 1000, min_one_message=True, read_committed=True)
+            assert found.aborted is not None
+            assert [(txn.producer_id, txn.first_offset) for txn in found.aborted] == [(55, 1)]
+        found = await broker.manager.read(log, 0, 76, min_one_message=True, read_committed=True)
+        assert offsets(found.records) == [0]
+
+    play(tmp_path, scene, committed_log(tmp_path))
+
+
+def test_an_abort_whose_marker_is_still_local_is_found(tmp_path: Path) -> None:
+    log = committed_log(tmp_path)
+
+    async def run() -> None:
+        async with tier_broker(tmp_path) as broker:
+            log.config = replace(TIERED, local_retention_bytes=-2)
+            await CopyTask(View(log), broker.tier).run()
+            hidden = [segment for segment in broker.metadata.segments(TIP) if not segment.txn_index_empty]
+            assert [segment.start_offset for segment in hidden] == [4]
+            await broker.metadata.update_segment(
+                SegmentUpdate(TIP, hidden[0].segment_id, 1, 0, None, hidden[0].state.DELETE_SEGMENT_STARTED)
+            )
+            found = await broker.manager.read(log, 1, 1000, min_one_message=True, read_committed=True)
+            assert found.aborted is not None
+            assert [(txn.producer_id, txn.first_offset) for txn in found.aborted] == [(55, 1)]
+
+    asyncio.run(run())
+
+
+# A real Kafka's remote folder, metadata records and log
+
+
+def fixture_events(topic: str) -> list[SegmentMetadata | SegmentUpdate]:
+    rows = [json.loads(line) for line in (FIXTURES / "metadata-records.jsonl").read_text().splitlines()]
+    events = [decode(bytes.fromhex(row["value"])) for row in sorted(rows, key=lambda row: row["offset"])]
+    chosen = [event for event in events if isinstance(event, SegmentMetadata | SegmentUpdate)]
+    return [event for event in chosen if event.topic_id_partition == fixture_partition(topic)]
+
+
+def fixture_partition(topic: str) -> TopicIdPartition:
+    ids = {"clicks": "tJxDSksNS32XLjttHlbz0g", "orders": "MwPmeDmPS_Om7dV7MbfDQg"}
+    return TopicIdPartition(topic, uuid_bytes(ids[topic]), 0)
+
+
+def play_fixture(folder: Path, topic: str, scene: Callable[[Broker, UnifiedLog], Awaitable[None]]) -> None:
+    """A broker of ours in front of what Kafka left behind."""
+
+    async def run() -> None:
+        partition = fixture_partition(topic)
+        shutil.copytree(FIXTURES / "remote", folder / "remote")
+        shutil.copytree(FIXTURES / "logdirs" / "broker-1" / f"{topic}-0", folder / f"{topic}-0")
+        options = LoadOptions(clean_shutdown=True, remote_system_enabled=True)
+        log = open_log(OsDisk(), SystemRandom(1), str(folder / f"{topic}-0"), partition, TIERED, options, now_ms=NOW_MS)
+        async with tier_broker(folder, partitions=(partition,)) as broker:
+            for event in fixture_events(topic):
+                if isinstance(event, SegmentMetadata):
+                    await broker.metadata.add_segment(event)
+                else:
+                    await broker.metadata.update_segment(event)
+            await scene(broker, log)
+
+    asyncio.run(run())
+
+
+READ_COMMITTED: Mapping[str, Any] = json.loads((FIXTURES / "read-committed.json").read_text())
+
+
+def test_read_committed_answers_are_kafkas_for_every_offset(tmp_path: Path) -> None:
+    # The folder was copied before the segment of 33 to 37 went out.
+    remote = [row for row in READ_COMMITTED["fetches"] if row["served_from"] == "remote" and row["offset"] < 33]
+    assert len(remote) == 33
+
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        for row in remote:
+            found = await broker.manager.read(
+                log, row["offset"], READ_COMMITTED["max_bytes"], min_one_message=True, read_committed=True
+            )
+            batches = [
+                [header.base_offset, header.last_offset, header.producer_id, header.attributes]
+                for _, header in iter_batches(found.records)
+            ]
+            assert batches == row["batches"], row["offset"]
+            assert found.aborted is not None
+            aborted = [{"producer_id": txn.producer_id, "first_offset": txn.first_offset} for txn in found.aborted]
+            assert aborted == row["aborted"], row["offset"]
+
+    play_fixture(tmp_path, "clicks", scene)
+
+
+# Look-ups by time
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [
+        (0, (0, 0)),
+        (NOW_MS, (0, 0)),
+        (NOW_MS + 1, (1, 0)),
+        (NOW_MS + 3, (3, 1)),
+        (NOW_MS + 5, (5, 2)),
+        (NOW_MS + 7, (7, 3)),
+    ],
+)
+def test_a_timestamp_is_found_in_whichever_tier_has_it(
+    tmp_path: Path, timestamp: int, expected: tuple[int, int]
+) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        found = await broker.manager.offset_for_timestamp(log, timestamp)
+        assert found == TimestampedOffset(NOW_MS + expected[0], *expected)
+
+    play(tmp_path, scene)
+
+
+def test_a_timestamp_past_all_records_is_not_found_and_log_start_bounds_the_rest(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        assert await broker.manager.offset_for_timestamp(log, NOW_MS + 8) is None
+        log.maybe_increment_log_start_offset(4)
+        assert await broker.manager.offset_for_timestamp(log, 0) == TimestampedOffset(NOW_MS + 4, 4, 1)
+
+    play(tmp_path, scene)
+
+
+# What a follower rebuilds
+
+
+def test_a_follower_gets_the_state_behind_the_segment(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        state = await broker.manager.aux_state(TIP, 2, 5)
+        assert (state.next_offset, state.leader_epochs) == (6, ((0, 0), (1, 3), (2, 5)))
+        assert len(state.producer_snapshot) == 56
+        state = await broker.manager.aux_state(TIP, 0, 2)
+        assert (state.next_offset, state.leader_epochs, len(state.producer_snapshot)) == (3, ((0, 0),), 10)
+        with pytest.raises(RemoteStorageError, match="must copy it first"):
+            await broker.manager.aux_state(TIP, 3, 7)
+        other = TopicIdPartition("orders", TIP.topic_id, 1)
+        with pytest.raises(RemoteStorageNotReady):
+            await broker.manager.aux_state(other, 0, 0)
+        meters = broker.tier.meters.all_topics
+        assert (meters.buildremotelogauxstaterequests, meters.buildremotelogauxstateerrors) == (4, 1)
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("suffix", ["leader_epoch_checkpoint", "snapshot"])
+def test_a_missing_index_fails_the_build(tmp_path: Path, suffix: str) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        [lost] = (tmp_path / "remote" / "kafka-tiered-storage").rglob(f"00000000000000000003-*.{suffix}")
+        lost.unlink()
+        with pytest.raises(RemoteStorageError, match="missing"):
+            await broker.manager.aux_state(TIP, 2, 5)
+
+    play(tmp_path, scene)
