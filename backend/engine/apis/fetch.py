@@ -95,7 +95,7 @@ def _respond(
     response = m.FetchResponse(session_id=session_id, responses=_topics(pairs))
     _count(services, params, pairs)
     if version >= LEADER_HINT_SINCE:
-        _hint_leaders(services, context, pairs, response)
+        _hint_leaders(services, context, params, pairs, response)
     return response
 
 
@@ -144,6 +144,7 @@ def _count(services: Services, params: FetchParams, pairs: Sequence[tuple[Entry,
 def _hint_leaders(
     services: Services,
     context: RequestContext,
+    params: FetchParams,
     pairs: Sequence[tuple[Entry, FetchData]],
     response: m.FetchResponse,
 ) -> None:
@@ -161,7 +162,8 @@ def _hint_leaders(
         rows[(entry.topic_id, entry.index)].current_leader = _Row.CurrentLeader(
             leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
         )
-        if hint.host is not None:
+        # A follower has every broker's address from metadata.
+        if hint.host is not None and not params.from_follower:
             nodes[hint.leader_id] = m.FetchResponse.NodeEndpoints(
                 node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack
             )
