@@ -6,6 +6,7 @@ from typing import Final
 
 from backend.engine.apis.context import CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.controller.driver import Controller
 from backend.engine.raft.fetch import LogView, asked_partition, decide, is_diverging, response_of
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -40,15 +41,14 @@ async def fetch_metadata_log(services: Services, context: RequestContext, reques
         answer.high_watermark = log.high_watermark
         if log.high_watermark > asked.fetch_offset:
             answer.records = log.read(asked.fetch_offset, min(request.max_bytes, ANSWER_BYTES_MAX))
-    return response_of(answer, version, _endpoint(services, context))
+    return response_of(answer, version, _endpoint(controller, context))
 
 
-def _endpoint(services: Services, context: RequestContext) -> m.FetchResponse.NodeEndpoints:
-    assert services.controller is not None
-    leader = services.controller.image.controllers.get(services.controller.log.leader_id)
+def _endpoint(controller: Controller, context: RequestContext) -> m.FetchResponse.NodeEndpoints:
+    leader = controller.image.controllers.get(controller.log.leader_id)
     endpoint = next((one for one in leader.endpoints if one.name == context.listener_name), None) if leader else None
     return m.FetchResponse.NodeEndpoints(
-        node_id=services.controller.log.leader_id,
+        node_id=controller.log.leader_id,
         host=endpoint.host if endpoint else "",
         port=endpoint.port if endpoint else 0,
         rack=None,

@@ -69,6 +69,7 @@ class Controller:
         self._queue: deque[_Waiting] = deque()
         self._wake = tasks.Event()
         self._running: list[tasks.Task[None]] = []
+        self._stopped = False
         self._failure: BaseException | None = None
 
     @property
@@ -145,6 +146,7 @@ class Controller:
 
     async def stop(self) -> None:
         """Refuses what still waits and ends; the log is left flushed."""
+        self._stopped = True
         for task in self._running:
             await tasks.cancel(task)
         self._running.clear()
@@ -154,6 +156,8 @@ class Controller:
         """The command's response once its records are committed; KafkaError when the whole command is refused."""
         if self._failure is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller has failed: {self._failure}")
+        if self._stopped:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down")
         if len(self._queue) >= QUEUED_COMMANDS_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"The controller has {QUEUED_COMMANDS_MAX} requests waiting; try again"
@@ -213,44 +217,49 @@ class Controller:
             self._refuse_all(f"The controller has failed: {error}")
 
     async def _commit_some(self) -> None:
-        answers: list[tuple[_Waiting, Any, BaseException | None]] = []
-        appended = False
+        taken: list[_Waiting] = []
+        answers: list[tuple[Any, BaseException | None]] = []
         try:
-            while self._queue and len(answers) < COMMANDS_PER_FLUSH_MAX:
+            while self._queue and len(taken) < COMMANDS_PER_FLUSH_MAX:
                 waiting = self._queue.popleft()
                 if waiting.answer.done():
                     # Whoever asked has gone away; nothing was promised.
                     continue
+                taken.append(waiting)
                 answers.append(self._carry_out(waiting))
-                appended = appended or self._newest is not self._committed
-            if appended:
+            if self._newest is not self._committed:
                 await self._metadata_log.flush()
                 self._committed = self._newest
                 self._sessions.update(self._committed, self._ports.clock.monotonic_ms())
         except OSError as error:
-            for waiting, _, _ in answers:
+            for waiting in taken:
                 _answer(waiting, None, KafkaError(ErrorCode.NOT_CONTROLLER, f"The metadata log failed: {error}"))
             raise
-        for waiting, response, refusal in answers:
+        except tasks.Cancelled:
+            # What was appended may or may not survive: the next start will know.
+            for waiting in taken:
+                _answer(waiting, None, KafkaError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down"))
+            raise
+        for waiting, (response, refusal) in zip(taken, answers, strict=True):
             _answer(waiting, response, refusal)
 
-    def _carry_out(self, waiting: _Waiting) -> tuple[_Waiting, Any, BaseException | None]:
+    def _carry_out(self, waiting: _Waiting) -> tuple[Any, BaseException | None]:
         log = self._metadata_log
         try:
             outcome = waiting.command(self._newest)
             if not outcome.records:
-                return waiting, outcome.response, None
+                return outcome.response, None
             # Before anything is written: records that do not fit the image would poison the log for good.
             last_offset = log.end_offset + len(outcome.records) - 1
             image = apply_records(self._newest, outcome.records, last_offset, log.epoch)
         except KafkaError as refusal:
-            return waiting, None, refusal
+            return None, refusal
         except Exception as bug:
             _log.exception("Controller %d could not carry out %s", self._config.id, waiting.name)
-            return waiting, None, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{waiting.name} failed: {bug}")
+            return None, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{waiting.name} failed: {bug}")
         log.append(outcome.records, self._ports.clock.time_ms())
         self._newest = image
-        return waiting, outcome.response, None
+        return outcome.response, None
 
     def _refuse_all(self, message: str) -> None:
         while self._queue:

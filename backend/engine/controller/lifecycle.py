@@ -52,6 +52,7 @@ class BrokerLifecycle:
         self._fenced = True
         self._leaving = False
         self._offline_log_dirs: list[bytes] = []
+        self._told: ErrorCode | None = None
         self._wake = tasks.Event()
         self._registered: tasks.Future[int] = tasks.future()
         self._unfenced: tasks.Future[None] = tasks.future()
@@ -201,7 +202,7 @@ class BrokerLifecycle:
                 request, HEARTBEAT_VERSION, timeout_ms=self._config.broker_session_timeout_ms
             )
         except KafkaError as error:
-            _log.warning("Broker %d got no answer to its heartbeat: %s", self._config.id, error)
+            self._tell_once(error)
             return
         if not isinstance(response, m.BrokerHeartbeatResponse):
             raise TypeError(f"a BrokerHeartbeat was answered by {type(response).__name__}")
@@ -210,11 +211,18 @@ class BrokerLifecycle:
             await self._register()
             return
         if response.error_code:
-            _log.warning("Broker %d: heartbeat refused: %s", self._config.id, error_for(response.error_code))
+            self._tell_once(error_for(response.error_code))
             if response.error_code in _LOST_REGISTRATION:
                 self._may_go.set()
             return
+        self._told = None
         self._note(response)
+
+    def _tell_once(self, error: KafkaError) -> None:
+        """A controller that is away for long fills no log."""
+        if error.code is not self._told:
+            self._told = error.code
+            _log.warning("Broker %d: the controller has not taken a heartbeat, trying on: %s", self._config.id, error)
 
     def _note(self, response: m.BrokerHeartbeatResponse) -> None:
         if response.is_fenced != self._fenced:

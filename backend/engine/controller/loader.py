@@ -88,6 +88,10 @@ class MetadataLoader:
                            self._node_id, self._image.offset + 1, error)  # fmt: skip
                 self._start_over()
                 await tasks.sleep_ms(REFUSED_PAUSE_MS)
+            except Exception:
+                # A broker that no longer follows would serve stale leaders for ever while its heartbeats go on.
+                _log.exception("Broker %d could not follow the metadata, trying on", self._node_id)
+                await tasks.sleep_ms(REFUSED_PAUSE_MS)
 
     def _start_over(self) -> None:
         self._image = replace(EMPTY_IMAGE, cluster_id=self._cluster_id)

@@ -1,0 +1,184 @@
+"""A controller on a real metadata log, and broker halves (loader, lifecycle) that reach it through its API handlers.
+
+The channel carries encoded requests to the handlers of the controller's listener and encoded answers back, as the
+network would, but in the same task, so that tests decide what happens when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+from backend.engine.apis.context import RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.apis.table import api_table
+from backend.engine.common.event_sink import NullEventSink
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.driver import Controller
+from backend.engine.controller.image import ControllerRegistration, Endpoint, SupportedFeature
+from backend.engine.controller.lifecycle import BrokerLifecycle
+from backend.engine.controller.loader import MetadataLoader
+from backend.engine.controller.metadata_cache import MetadataCache
+from backend.engine.metrics import BrokerMetrics
+from backend.engine.net.server_connection import error_answer
+from backend.engine.ports import Ports, system_ports
+from backend.engine.raft.metadata_log import open_metadata_log
+from backend.protocol import codec
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.frames import RequestHeader, request_class, response_class
+from backend.protocol.messages import Message
+from tests.unit.engine.controller.clusters import CLUSTER_ID, uuid_of
+
+FEATURES: Final = (SupportedFeature("metadata.version", 7, 30),)
+FAST: Final = {"broker.heartbeat.interval.ms": "50", "broker.session.timeout.ms": "400"}
+
+
+def config_of(folder: Path, node_id: int, **properties: str) -> BrokerConfig:
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    return BrokerConfig.parse({**FAST, "node.id": str(node_id), "log.dirs": str(folder), **given})
+
+
+class ControllerNode:
+    """The controller role of node 1."""
+
+    def __init__(self, ports: Ports, folder: Path, **properties: str) -> None:
+        self.ports = ports
+        self.config = config_of(folder, 1, **properties)
+        absent: Any = None
+        self.services = Services(
+            node_id=1,
+            cluster_id=CLUSTER_ID,
+            config=self.config,
+            ports=ports,
+            metadata=MetadataCache(),
+            log_manager=absent,
+            replica_manager=absent,
+            group_coordinator=absent,
+            producer_ids=absent,
+            controller_channel=absent,
+            events=NullEventSink(),
+            metrics=BrokerMetrics(1),
+            remote_log_manager=None,
+            controller=None,
+            apis=api_table(),
+        )
+
+    @property
+    def controller(self) -> Controller:
+        assert self.services.controller is not None
+        return self.services.controller
+
+    async def start(self) -> None:
+        log = await open_metadata_log(self.ports, self.config)
+        endpoints = (Endpoint("CONTROLLER", "127.0.0.1", 19192),)
+        registration = ControllerRegistration(1, self.ports.random.uuid(), endpoints, FEATURES)
+        self.services.controller = Controller(
+            self.ports, self.config, log, cluster_id=CLUSTER_ID, registration=registration
+        )
+        await self.controller.start()
+
+    async def stop(self) -> None:
+        controller = self.controller
+        self.services.controller = None
+        await controller.stop()
+        controller.log.close()
+
+
+class HandlerChannel:
+    """A way to the controller; `broken` makes every request fail as a lost connection would."""
+
+    def __init__(self, node: ControllerNode) -> None:
+        self._node = node
+        self.broken = False
+
+    async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
+        if self.broken or self._node.services.controller is None:
+            await asyncio.sleep(0.001)
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "The connection broke")
+        api = self._node.services.apis.served("controller")[request.API_KEY]
+        received, _ = codec.decode(request_class(request.API_KEY), version, bytearray(codec.encode(request, version)))
+        context = RequestContext(
+            RequestHeader(request.API_KEY, version, 1, "test"), 1, "127.0.0.1", "CONTROLLER", "controller"
+        )
+        try:
+            outcome = api.handler(self._node.services, context, received)
+            answer = outcome if isinstance(outcome, Message) else await cast(Awaitable[Message], outcome)
+        except KafkaError as error:
+            refused = error_answer(api, received, version, error.code, error.message)
+            assert refused is not None
+            answer = refused
+        made, _ = codec.decode(response_class(request.API_KEY), version, codec.encode(answer, version))
+        return made
+
+
+class BrokerHalf:
+    """A broker without data: it follows the metadata and keeps itself registered."""
+
+    def __init__(self, node: ControllerNode, broker_id: int, folder: Path, **properties: str) -> None:
+        self.id = broker_id
+        self.cache = MetadataCache()
+        self.metadata_channel = HandlerChannel(node)
+        self.lifecycle_channel = HandlerChannel(node)
+        self.loader = MetadataLoader(self.metadata_channel, self.cache, node_id=broker_id, cluster_id=CLUSTER_ID)
+        self.lifecycle = BrokerLifecycle(
+            node.ports,
+            config_of(folder, broker_id, **properties),
+            self.lifecycle_channel,
+            cluster_id=CLUSTER_ID,
+            endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 19091 + broker_id)],
+            log_dirs=[uuid_of(5000 + broker_id)],
+            features=FEATURES,
+            applied_offset=lambda: self.cache.applied_offset,
+        )
+
+    async def start(self) -> int:
+        self.loader.start()
+        epoch = await self.lifecycle.start()
+        await self.lifecycle.unfence()
+        return epoch
+
+    async def stop(self) -> None:
+        await self.lifecycle.stop()
+        await self.loader.stop()
+
+
+@asynccontextmanager
+async def cluster(
+    folder: Path, brokers: int = 0, **properties: str
+) -> AsyncIterator[tuple[ControllerNode, list[BrokerHalf]]]:
+    """A started controller and brokers."""
+    folder.mkdir(exist_ok=True)
+    ports = system_ports()
+    node = ControllerNode(ports, folder, **properties)
+    halves: list[BrokerHalf] = []
+    try:
+        await node.start()
+        for broker_id in range(1, brokers + 1):
+            half = BrokerHalf(node, broker_id, folder, **properties)
+            halves.append(half)
+            await half.start()
+        yield node, halves
+    finally:
+        for half in halves:
+            await half.stop()
+        if node.services.controller is not None:
+            await node.stop()
+        ports.workers.close()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Runs one test's coroutine on a fresh loop, within a time that only a hang reaches."""
+
+    async def bounded() -> None:
+        await asyncio.wait_for(test(), 30)
+
+    asyncio.run(bounded())
+
+
+async def until(question: Callable[[], bool]) -> None:
+    """Waits until it is so; `run` bounds the time."""
+    while not question():
+        await asyncio.sleep(0.002)
