@@ -6,18 +6,23 @@ Also what `ebbline broker` runs: one node from a file with Kafka's property name
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from backend.engine.broker import Broker
-from backend.engine.config import BrokerConfig
+from backend.engine.broker import Broker, StartRefused
+from backend.engine.config import BrokerConfig, ConfigError, parse_properties
 from backend.engine.ports import tasks
+from backend.engine.ports.disk import OsDisk
+from backend.engine.ports.program import run_until_signalled
 
 LOOPBACK: Final = "127.0.0.1"
 NODES_MAX: Final = 9
 # Leaders move off a broker before it stops, so brokers stop one after the other; the controller's node comes last.
 CONTROLLER_NODE: Final = 1
+EXIT_REFUSED: Final = 1
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _log = logging.getLogger(__name__)
 
@@ -109,3 +114,37 @@ class Cluster:
             except Exception as error:
                 # The other nodes still have to be stopped in order.
                 _log.error("Broker %d did not stop cleanly: %s", node_id, error, exc_info=error)
+
+
+def run_broker(properties_path: str) -> int:
+    """`ebbline broker`: one node from a properties file until SIGTERM or SIGINT; its exit code.
+
+    A node that cannot start, or cannot go on, says why in one line on stderr and gives 1.
+    """
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+
+    async def program(ended: tasks.Event) -> int:
+        try:
+            broker = Broker(BrokerConfig.parse(read_properties(properties_path)))
+            await broker.start()
+        except (ConfigError, StartRefused) as error:
+            sys.stderr.write(f"ebbline: {error}\n")
+            return EXIT_REFUSED
+        stop = tasks.spawn(ended.wait(), name="wait for a signal")
+        await tasks.first([stop, broker.failed])
+        await tasks.cancel(stop)
+        await broker.stop()
+        if not broker.failed.done():
+            return 0
+        sys.stderr.write(f"ebbline: Node {broker.node_id} cannot go on: {broker.failed.result()}\n")
+        return EXIT_REFUSED
+
+    return run_until_signalled(program)
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """A properties file's content. Raises ConfigError when it cannot be read."""
+    try:
+        return parse_properties(OsDisk().read(path).decode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The settings file {path} cannot be read: {error}") from error

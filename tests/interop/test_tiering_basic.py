@@ -65,7 +65,7 @@ def read_numbers(bootstrap: str, topic: str) -> list[int]:
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "cold", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    found = []
+    found: list[int] = []
     deadline = time.monotonic() + 60
     while len(found) < RECORDS and time.monotonic() < deadline:
         message = consumer.poll(0.5)

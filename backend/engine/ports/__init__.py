@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from backend.engine.ports.clock import Clock, SystemClock
 from backend.engine.ports.disk import Disk, OsDisk
 from backend.engine.ports.network import Network, SocketNetwork
+from backend.engine.ports.program import raise_file_limit
 from backend.engine.ports.random import Random, SystemRandom
 from backend.engine.ports.workers import ThreadWorkers, Workers
 
@@ -28,6 +29,7 @@ class Ports:
 
 def system_ports() -> Ports:
     """Ports of the real machine. Call on the thread that runs the event loop."""
+    raise_file_limit()
     return Ports(
         clock=SystemClock(),
         random=SystemRandom(),

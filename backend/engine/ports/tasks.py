@@ -73,7 +73,7 @@ def shield(awaitable: Awaitable[T]) -> asyncio.Future[T]:
     return asyncio.shield(awaitable)
 
 
-async def first(running: Iterable[asyncio.Future[T]]) -> None:
+async def first(running: Iterable[asyncio.Future[Any]]) -> None:
     """Returns once one of them is done; none is cancelled, also when the caller is."""
     await asyncio.wait(list(running), return_when=asyncio.FIRST_COMPLETED)
 

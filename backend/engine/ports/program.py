@@ -1,0 +1,37 @@
+"""The process itself: its event loop, the signals that end it, its file limit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import signal
+from collections.abc import Awaitable, Callable
+
+_log = logging.getLogger(__name__)
+
+
+def raise_file_limit() -> int:
+    """Lets this process open as many files as it may (a partition needs three or more); returns how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard or soft == resource.RLIM_INFINITY:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        _log.warning("The limit of open files stays at %d: %s", soft, error)
+        return soft
+    return hard
+
+
+def run_until_signalled(program: Callable[[asyncio.Event], Awaitable[int]]) -> int:
+    """Runs a program on a fresh event loop; SIGTERM and SIGINT set the event it is given. Returns its exit code."""
+
+    async def main() -> int:
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for one in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(one, ended.set)
+        return await program(ended)
+
+    return asyncio.run(main())
