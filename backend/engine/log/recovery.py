@@ -117,7 +117,8 @@ def recover_segment(
     entries: list[BatchEntry] = []
     try:
         for _position, header, data in valid_batches(segment, 0, size_bytes, segment.base_offset):
-            if header.leader_epoch >= 0 and header.leader_epoch != epochs.latest_epoch:
+            # Only what the checkpoint has missed: an epoch that it knows may have begun in an earlier segment.
+            if header.leader_epoch > (-1 if epochs.latest_epoch is None else epochs.latest_epoch):
                 epochs.assign(header.leader_epoch, header.base_offset)
             if header.has_producer and header.last_offset >= producers.map_end_offset:
                 feed_producers(producers, header, data, 0, segment)

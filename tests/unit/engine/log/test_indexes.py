@@ -87,13 +87,13 @@ def test_an_epoch_replaces_those_at_or_past_it() -> None:
     epochs = cache((0, 0), (2, 5))
     assert not epochs.assign(2, 7)
     assert epochs.assign(3, 9)
-    assert epochs.entries == ((0, 0), (2, 5), (3, 9))
+    assert list(epochs.entries) == [(0, 0), (2, 5), (3, 9)]
     assert epochs.assign(4, 9)
-    assert epochs.entries == ((0, 0), (2, 5), (4, 9))
+    assert list(epochs.entries) == [(0, 0), (2, 5), (4, 9)]
     assert epochs.assign(1, 11)
-    assert epochs.entries == ((0, 0), (1, 11))
+    assert list(epochs.entries) == [(0, 0), (1, 11)]
     assert epochs.assign(1, 10)
-    assert epochs.entries == ((0, 0), (1, 10))
+    assert list(epochs.entries) == [(0, 0), (1, 10)]
 
 
 def test_the_checkpoint_is_saved_at_every_change_and_only_then() -> None:

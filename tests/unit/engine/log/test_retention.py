@@ -65,12 +65,12 @@ def test_segments_below_log_start_go_on_every_topic(tmp_path: Path) -> None:
 
 def test_snapshots_go_with_their_segments(tmp_path: Path) -> None:
     log = filled(tmp_path, replace(TWO_PER_SEGMENT, retention_bytes=2 * SEGMENT))
-    assert log.producer_state.snapshots == (2, 4, 6)
+    assert list(log.producer_state.snapshots) == [2, 4, 6]
     log.delete_old_segments(NOW_MS)
-    assert log.producer_state.snapshots == (2, 4, 6)
+    assert list(log.producer_state.snapshots) == [2, 4, 6]
     log.config = replace(TWO_PER_SEGMENT, retention_bytes=0)
     log.delete_old_segments(NOW_MS)
-    assert log.producer_state.snapshots == (7,)
+    assert list(log.producer_state.snapshots) == [7]
 
 
 def test_a_tiered_segment_stays_until_it_is_in_the_remote_tier(tmp_path: Path) -> None:
