@@ -16,7 +16,7 @@ from backend.engine.ports import tasks
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation, failed
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.purgatory import Purgatory, WaitingFetch, knows_less
+from backend.engine.replica.purgatory import Purgatory, WaitingFetch
 from backend.engine.replica.remote_logs import RemoteLogs
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -68,11 +68,7 @@ class FetchReads:
             if data.error is not _NONE or data.diverging is not None:
                 return False
             size += len(data.records)
-        if size >= params.min_bytes:
-            return False
-        return not params.from_follower or not any(
-            isinstance(item, Partition) and knows_less(item, params, spec) for item, spec in wanted
-        )
+        return size < params.min_bytes
 
     def _answer(
         self,

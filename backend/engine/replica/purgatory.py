@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from backend.engine.ports import tasks
 from backend.engine.replica.deadlines import Deadlines
 from backend.engine.replica.fetch_data import UNKNOWN_HIGH_WATERMARK, FetchParams, FetchSpec
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 # A connection has at most 32 requests underway (pipelined produce), nearly all connections one: this is some 10,000
 # connections, at under 1 kB each some 20 MB. A fetch beyond it is answered at once, an acks=all produce is refused.
 WAITING_MAX: Final = 20_000
+# How long news of the high watermark alone may wait for records to travel with: on a busy partition this halves the
+# number of fetches, on a quiet one nobody notices.
+HIGH_WATERMARK_LINGER_MS: Final = 5.0
 
 
 class Waiting(Protocol):
@@ -34,6 +38,7 @@ class Purgatory:
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
+        self._stale: dict[WaitingFetch, None] = {}
         self.count = 0
 
     @property
@@ -49,6 +54,17 @@ class Purgatory:
         """The request has its answer."""
         self.count -= 1
         self._deadlines.remove(waiting, due)
+
+    def tell_soon(self, fetch: WaitingFetch) -> None:
+        """A follower's fetch would learn a newer high watermark and nothing else: answers it shortly if still so."""
+        if not self._stale:
+            tasks.call_later(HIGH_WATERMARK_LINGER_MS, self._tell)
+        self._stale[fetch] = None
+
+    def _tell(self) -> None:
+        stale, self._stale = self._stale, {}
+        for fetch in stale:
+            fetch.complete_if_stale()
 
 
 class WaitingFetch:
@@ -71,19 +87,28 @@ class WaitingFetch:
         for partition in parts:
             partition.waiting_fetches[self] = None
         self._due = purgatory.enter(self, params.max_wait_ms)
+        if any(knows_less(partition, params, spec) for partition, spec in parts.items()):
+            purgatory.tell_soon(self)
 
     def poke(self, partition: Partition) -> None:
         """The partition has changed."""
-        if not self._done and self._may_answer(partition):
+        if self._done:
+            return
+        if self._may_answer(partition):
+            self.complete()
+        elif knows_less(partition, self._params, self._parts[partition]):
+            self._purgatory.tell_soon(self)
+
+    def complete_if_stale(self) -> None:
+        """Answers a follower that still knows less than an empty answer would tell."""
+        if not self._done and any(knows_less(one, self._params, spec) for one, spec in self._parts.items()):
             self.complete()
 
     def _may_answer(self, partition: Partition) -> bool:
         spec = self._parts[partition]
         end = partition.fetchable_end(self._params.isolation)
-        if end < spec.fetch_offset or knows_less(partition, self._params, spec):
-            return True
-        if end == spec.fetch_offset:
-            return False
+        if end <= spec.fetch_offset:
+            return end < spec.fetch_offset
         if self._params.min_bytes <= 1:
             return True
         readable = 0
@@ -108,7 +133,7 @@ class WaitingFetch:
 
 
 def knows_less(partition: Partition, params: FetchParams, spec: FetchSpec) -> bool:
-    """Whether a follower at our end would learn a newer high watermark or log start from an empty answer at once."""
+    """Whether a follower at our end would learn a newer high watermark or log start from an empty answer."""
     if not params.from_follower:
         return False
     # A follower's high watermark cannot pass its log end, which is the offset it asks for, nor its log start the
