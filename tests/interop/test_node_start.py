@@ -1,0 +1,165 @@
+"""Starts that must be refused, in one line and without traces; and a broker as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from backend.engine.broker import Broker, StartRefused
+from backend.engine.cluster import ClusterLayout
+from backend.engine.config import BrokerConfig, format_properties
+from tests.engine_cluster import CLUSTER_ID, free_ports, layout
+
+OTHER_CLUSTER = "BBBBBBBBBBBBBBBBBBBBBQ"
+
+
+def refused(made: ClusterLayout, **changes: str) -> str:
+    """Why node 1 does not start."""
+    properties = made.properties(1) | {name.replace("_", "."): value for name, value in changes.items()}
+
+    async def start() -> str:
+        with pytest.raises(StartRefused) as raised:
+            await Broker(BrokerConfig.parse(properties)).start()
+        return str(raised.value)
+
+    return asyncio.run(start())
+
+
+def run_once(made: ClusterLayout) -> None:
+    async def play() -> None:
+        broker = Broker(BrokerConfig.parse(made.properties(1)))
+        await broker.start()
+        await broker.stop()
+
+    asyncio.run(play())
+
+
+def test_a_taken_port_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+
+    async def play() -> str:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", made.ports[1])
+        async with server:
+            with pytest.raises(StartRefused) as raised:
+                await Broker(BrokerConfig.parse(made.properties(1))).start()
+            return str(raised.value)
+
+    message = asyncio.run(play())
+    assert message == (
+        f"Node 1 cannot start: 127.0.0.1:{made.ports[1]} is in use by another process;"
+        " stop that one or choose another port."
+    )
+    assert list(tmp_path.iterdir()) == []
+    run_once(made)
+
+
+def test_a_taken_metrics_port_is_named_too(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+    (port,) = free_ports(1)
+
+    async def play() -> str:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", port)
+        async with server:
+            properties = made.properties(1) | {"ebbline.metrics.listener": f"127.0.0.1:{port}"}
+            with pytest.raises(StartRefused) as raised:
+                await Broker(BrokerConfig.parse(properties)).start()
+            return str(raised.value)
+
+    assert f"127.0.0.1:{port} is in use" in asyncio.run(play())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+    run_once(made)
+    message = refused(made, ebbline_cluster_id=OTHER_CLUSTER)
+    assert f"belongs to cluster {CLUSTER_ID}, not {OTHER_CLUSTER}" in message
+    assert "\n" not in message
+
+
+def test_the_folder_of_another_node_is_refused(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+    run_once(made)
+    assert "belongs to node 1, not 4" in refused(made, node_id="4")
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+    run_once(made)
+    path = Path(made.log_dirs[1]) / "meta.properties"
+    path.write_text(path.read_text().replace("version=1", "version=2"))
+    assert "has format version 2, but this program knows version 1" in refused(made)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+    (tmp_path / "brokers").write_text("a file where a folder should be")
+    assert "cannot be" in refused(made)
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+    other = free_ports(2)
+
+    async def play() -> str:
+        broker = Broker(BrokerConfig.parse(made.properties(1)))
+        await broker.start()
+        try:
+            changed = made.properties(1) | {
+                "listeners": f"PLAINTEXT://127.0.0.1:{other[0]},CONTROLLER://127.0.0.1:{other[1]}",
+                "controller.quorum.voters": f"1@127.0.0.1:{other[1]}",
+            }
+            with pytest.raises(StartRefused) as raised:
+                await Broker(BrokerConfig.parse(changed)).start()
+            return str(raised.value)
+        finally:
+            await broker.stop()
+
+    assert "is in use by another process" in asyncio.run(play())
+
+
+def test_settings_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+    assert "open to the network" in refused(made, listeners="PLAINTEXT://0.0.0.0:0,CONTROLLER://127.0.0.1:0")
+
+
+def test_a_broker_runs_as_a_process_and_ends_on_a_signal(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1)
+    settings = tmp_path / "server.properties"
+    properties = made.properties(1)
+    del properties["ebbline.cluster.id"]
+    settings.write_text(format_properties(properties))
+    program = f"import sys; from backend.engine.cluster import run_broker; sys.exit(run_broker({str(settings)!r}))"
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    try:
+        admin = AdminClient({"bootstrap.servers": made.bootstrap_servers, "socket.timeout.ms": 20_000})
+        found = admin.list_topics(timeout=30)
+        assert list(found.brokers) == [1]
+        second = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert second.returncode == 1
+        lines = [line for line in second.stderr.splitlines() if line.startswith("ebbline: ")]
+        assert len(lines) == 1
+        assert "is in use by another process" in lines[0]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert (Path(made.log_dirs[1]) / ".kafka_cleanshutdown").exists()
+
+
+def test_a_settings_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    program = (
+        f"import sys; from backend.engine.cluster import run_broker; sys.exit(run_broker({str(tmp_path / 'no')!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "cannot be read" in done.stderr
