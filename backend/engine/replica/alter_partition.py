@@ -9,7 +9,8 @@ from typing import Final
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.ports import tasks
-from backend.engine.replica.partition import IsrProposal, Partition
+from backend.engine.replica.leader_replicas import IsrProposal
+from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
 from backend.protocol.errors import NONE, ErrorCode, KafkaError, error_code
 

@@ -146,9 +146,13 @@ def _last_fetchable(partition: Partition, query: Query) -> int:
 
 def _check_high_watermark_is_current(partition: Partition, query: Query) -> None:
     """After an election the high watermark may be older than what consumers of the last leader have seen."""
-    if query.replica_id == CONSUMER and partition.is_leader and partition.epoch_start_offset > partition.high_watermark:
+    if (
+        query.replica_id == CONSUMER
+        and partition.is_leader
+        and partition.followers.epoch_start_offset > partition.high_watermark
+    ):
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE,
             f"{partition} has a new leader whose high watermark {partition.high_watermark} has not reached the start"
-            f" {partition.epoch_start_offset} of its epoch yet",
+            f" {partition.followers.epoch_start_offset} of its epoch yet",
         )

@@ -1,73 +1,29 @@
-"""One partition on one broker: its log, its role, and as leader the state of its followers.
+"""One partition on one broker: its log, its role, and the requests that wait for it.
 
-The decisions are `partition_state`'s; here they are carried out on the log, and the requests that wait for the outcome
-are poked. Everything runs on the loop's thread. Facts: Kafka's `Partition`.
+As leader it knows its followers (`leader_replicas`); what follows from a decision is carried out on the log, and
+waiting requests are poked. Everything runs on the loop's thread. Facts: Kafka's `Partition`.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
-from backend.engine.config import BrokerConfig
-from backend.engine.controller.image import NO_LEADER, MetadataImage, PartitionRegistration
+from backend.engine.controller.image import NO_LEADER, PartitionRegistration
 from backend.engine.log.errors import OffsetOutOfRange
 from backend.engine.log.unified_log import AppendInfo, Origin, UnifiedLog
-from backend.engine.ports import Clock
 from backend.engine.replica import partition_state
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation
 from backend.engine.replica.fetch_state import EpochEnd
-from backend.engine.replica.partition_state import AlterVerdict, IsrChange, IsrState, ReplicaState
+from backend.engine.replica.leader_replicas import Host, IsrProposal, LeaderReplicas
+from backend.engine.replica.partition_state import IsrState
 from backend.engine.replica.purgatory import WaitingDelete, WaitingFetch, WaitingProduce, settle_produces
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 
 Role = Literal["leader", "follower"]
 
-_log = logging.getLogger(__name__)
 NO_EPOCH: Final = -1
-
-
-class Host(Protocol):
-    """What a partition needs of its broker."""
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def config(self) -> BrokerConfig:
-        """Settings in force, dynamic ones included."""
-        ...
-
-    @property
-    def image(self) -> MetadataImage: ...
-
-    def wake(self, partition: Partition) -> None:
-        """Calls the partition's :meth:`Partition.settle_waiting` soon."""
-        ...
-
-    def propose_isr(self, proposal: IsrProposal) -> None:
-        """Sends an ISR change to the controller; the outcome comes to `Partition.isr_decided` or `isr_refused`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class IsrProposal:
-    """An ISR that a leader asks the controller for; `members` with the epochs of their brokers."""
-
-    partition: Partition
-    brokers: tuple[tuple[int, int], ...]
-    leader_epoch: int
-    partition_epoch: int
-
-    @property
-    def members(self) -> frozenset[int]:
-        return frozenset(broker for broker, _ in self.brokers)
 
 
 class Partition:
@@ -80,11 +36,8 @@ class Partition:
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
-        self.epoch_start_offset = 0
         self.replicas: tuple[int, ...] = ()
-        self.isr = IsrState(frozenset())
-        # As leader: every other replica.
-        self.followers: dict[int, ReplicaState] = {}
+        self.followers = LeaderReplicas(self, host)
         self.waiting_fetches: dict[WaitingFetch, None] = {}
         self.waiting_produces: OrderedDict[tuple[WaitingProduce, int], int] = OrderedDict()
         self.waiting_deletes: dict[WaitingDelete, None] = {}
@@ -125,19 +78,10 @@ class Partition:
         was_leader = self.is_leader
         new_epoch = registration.leader_epoch > self.leader_epoch
         self._take_over(registration, "leader")
-        now_ms = self._host.clock.monotonic_ms()
-        others = [replica for replica in self.replicas if replica != self._host.node_id]
-        if new_epoch or not was_leader:
-            self.epoch_start_offset = self.log.log_end_offset
-            self.log.assign_epoch_start_offset(self.leader_epoch, self.epoch_start_offset)
-            kept: dict[int, ReplicaState] = {}
-        else:
-            kept = self.followers
-        self.followers = {
-            replica: kept.get(replica)
-            or partition_state.new_leader_replica(in_isr=replica in self.isr.committed, now_ms=now_ms)
-            for replica in others
-        }
+        anew = new_epoch or not was_leader
+        if anew:
+            self.log.assign_epoch_start_offset(self.leader_epoch, self.log.log_end_offset)
+        self.followers.assign(registration, anew=anew)
         if new_epoch:
             self.end_waiting()
         # The ISR may have shrunk to this broker.
@@ -152,7 +96,7 @@ class Partition:
         new_epoch = registration.leader_epoch > self.leader_epoch
         was_leader = self.is_leader
         self._take_over(registration, "follower")
-        self.followers = {}
+        self.followers.release(registration)
         if was_leader or new_epoch:
             self.end_waiting()
         return new_epoch or was_leader
@@ -163,8 +107,6 @@ class Partition:
         self.leader_epoch = max(self.leader_epoch, registration.leader_epoch)
         self.partition_epoch = registration.partition_epoch
         self.replicas = registration.replicas
-        # A change in flight was made for an older partition epoch: the controller refuses it or has carried it out.
-        self.isr = IsrState(frozenset(registration.isr))
 
     # Checks
 
@@ -240,7 +182,7 @@ class Partition:
         self.check_epoch(spec.current_leader_epoch)
         if params.wants_leader:
             self.check_leader()
-        if params.from_follower and params.replica_id not in self.followers:
+        if params.from_follower and params.replica_id not in self.followers.states:
             raise self._not_a_replica(params.replica_id, spec)
         log = self.log
         data = FetchData(
@@ -281,126 +223,43 @@ class Partition:
 
     # Followers
 
+    @property
+    def isr(self) -> IsrState:
+        """Committed ISR and the change that is in flight."""
+        return self.followers.isr
+
     def follower_fetched(self, params: FetchParams, spec: FetchSpec) -> None:
         """A follower's read succeeded: what it asked for is where its log ends."""
-        replica = params.replica_id
-        before = self.followers[replica]
-        after = before.after_fetch(
-            fetch_offset=spec.fetch_offset,
-            log_start_offset=spec.log_start_offset,
-            leader_end_offset=self.log.log_end_offset,
-            now_ms=self._host.clock.monotonic_ms(),
-            broker_epoch=params.replica_epoch,
-        )
-        self.followers[replica] = after
-        if replica not in self.isr.committed:
-            self._maybe_expand_isr(replica, after)
+        before, after = self.followers.fetched(params.replica_id, params.replica_epoch, spec)
         moved = after.log_end_offset != before.log_end_offset and self._increment_high_watermark()
         if moved or (self.waiting_deletes and after.log_start_offset != before.log_start_offset):
             self._host.wake(self)
 
-    def is_eligible(self, replica: int) -> bool:
-        """Whether the controller would let the replica into the ISR: registered, not fenced, the same life as here."""
-        broker = self._host.image.brokers.get(replica)
-        if broker is None or not broker.active:
-            return False
-        known = self.followers[replica].broker_epoch if replica in self.followers else NO_EPOCH
-        return known in (NO_EPOCH, broker.epoch)
-
-    def _maybe_expand_isr(self, replica: int, state: ReplicaState) -> None:
-        if partition_state.can_join_isr(
-            replica=replica,
-            state=state,
-            isr=self.isr,
-            high_watermark=self.high_watermark,
-            epoch_start_offset=self.epoch_start_offset,
-            is_eligible=self.is_eligible,
-        ):
-            _log.info("%s asks to add broker %d to its ISR %s at offset %d", self, replica, sorted(self.isr.committed),
-                      state.log_end_offset)  # fmt: skip
-            self._propose(self.isr.expand(replica))
-
     def shrink_isr(self) -> None:
         """Asks to drop members that have been behind for replica.lag.time.max.ms."""
-        if not self.is_leader:
-            return
-        late = partition_state.late_replicas(
-            leader=self._host.node_id,
-            replicas=self.followers,
-            isr=self.isr,
-            leader_end_offset=self.log.log_end_offset,
-            now_ms=self._host.clock.monotonic_ms(),
-            lag_max_ms=self._host.config.replica_lag_time_max_ms,
-        )
-        if late:
-            ends = {replica: self.followers[replica].log_end_offset for replica in sorted(late & set(self.followers))}
-            _log.warning("%s asks to drop the late brokers %s (log ends %s, own %d) from its ISR", self, sorted(late),
-                         ends, self.log.log_end_offset)  # fmt: skip
-            self._propose(self.isr.shrink(late))
-
-    def _propose(self, isr: IsrState) -> None:
-        assert isr.proposed is not None
-        assert isr.change is not None
-        self.isr = isr
-        self._host.propose_isr(self._proposal(isr.proposed))
-
-    def _proposal(self, members: frozenset[int]) -> IsrProposal:
-        brokers = self._host.image.brokers
-        epochs = tuple((member, brokers[member].epoch if member in brokers else NO_EPOCH) for member in sorted(members))
-        return IsrProposal(self, epochs, self.leader_epoch, self.partition_epoch)
+        if self.is_leader:
+            self.followers.shrink()
 
     def isr_decided(self, *, leader_epoch: int, partition_epoch: int, isr: frozenset[int]) -> None:
         """The controller's answer to our proposal. One that metadata has overtaken already changes nothing."""
         if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch or not self.is_leader:
             return
         self.partition_epoch = partition_epoch
-        self.isr = IsrState(isr)
-        _log.info("%s has ISR %s since partition epoch %d", self, sorted(isr), partition_epoch)
+        self.followers.commit(isr)
         if self._increment_high_watermark() or self.waiting_produces:
             self._host.wake(self)
 
     def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
         """The controller refused our proposal; True when the same proposal should be sent again."""
-        if (
-            not self.is_leader
-            or proposal.partition_epoch != self.partition_epoch
-            or self.isr.proposed != proposal.members
-        ):
-            return False
-        verdict = partition_state.alter_verdict(error)
-        _log.log(
-            logging.DEBUG if verdict is AlterVerdict.RETRY else logging.INFO,
-            "%s could not change its ISR to %s: %s, so it will %s", self, sorted(proposal.members), error.name,
-            verdict.value,
-        )  # fmt: skip
-        if verdict is AlterVerdict.ROLL_BACK:
-            self.isr = self.isr.rolled_back()
-        return verdict is AlterVerdict.RETRY
-
-    @property
-    def pending_isr_change(self) -> IsrChange | None:
-        """The change that waits for the controller, for metrics and diagnostics."""
-        return self.isr.change
+        return self.is_leader and self.followers.refused(proposal, error)
 
     # High and low watermark
 
     def _increment_high_watermark(self) -> bool:
         if len(self.isr.committed) < self.min_isr:
             return False
-        log = self.log
-        candidate = log.log_end_offset
-        if self.followers:
-            candidate = partition_state.high_watermark_candidate(
-                leader_end_offset=candidate,
-                replicas=self.followers,
-                isr=self.isr,
-                is_eligible=self.is_eligible,
-                now_ms=self._host.clock.monotonic_ms(),
-                lag_max_ms=self._host.config.replica_lag_time_max_ms,
-            )
-        if candidate <= log.high_watermark:
-            return False
-        return log.maybe_increment_high_watermark(candidate)
+        candidate = self.followers.high_watermark_candidate()
+        return candidate > self.log.high_watermark and self.log.maybe_increment_high_watermark(candidate)
 
     def low_watermark(self) -> int:
         """The smallest log start among the leader and alive followers; raises NOT_LEADER_OR_FOLLOWER."""
@@ -411,12 +270,7 @@ class Partition:
         """As :meth:`low_watermark`, -1 on a follower."""
         if not self.is_leader:
             return -1
-        brokers = self._host.image.brokers
-        return partition_state.low_watermark(
-            log_start_offset=self.log_start_offset,
-            replicas=self.followers,
-            alive=lambda replica: replica in brokers and not brokers[replica].fenced,
-        )
+        return self.followers.low_watermark()
 
     def delete_records_before(self, offset: int) -> int:
         """Raises log start to the offset (-1: high watermark) and returns it; followers learn it when they fetch."""
@@ -467,5 +321,5 @@ class Partition:
         self._gone = gone
         self.role = "follower"
         self.leader = NO_LEADER
-        self.followers = {}
+        self.followers.states = {}
         self.end_waiting()

@@ -26,8 +26,9 @@ from backend.engine.replica.fetch_reads import FetchReads
 from backend.engine.replica.fetch_state import FetchState
 from backend.engine.replica.fetcher_manager import FetcherManager
 from backend.engine.replica.leader_endpoint import ConnectToLeader
+from backend.engine.replica.leader_replicas import IsrProposal
 from backend.engine.replica.metadata_changes import Assigned, is_ours, local_changes
-from backend.engine.replica.partition import IsrProposal, Partition
+from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import Purgatory, WaitingDelete, WaitingProduce
 from backend.engine.replica.remote_logs import RemoteLogs
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -361,7 +362,7 @@ class ReplicaManager:
         if new_epoch:
             _log.info(
                 "Broker %d leads %s from offset %d under leader epoch %d, ISR %s",
-                self.node_id, tip, partition.epoch_start_offset, partition.leader_epoch,
+                self.node_id, tip, partition.followers.epoch_start_offset, partition.leader_epoch,
                 sorted(partition.isr.committed),
             )  # fmt: skip
             self.events.emit(
