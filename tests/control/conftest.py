@@ -1,0 +1,15 @@
+"""One cluster with its control plane for the tests of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.control.site import ControlSite
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
+    with ControlSite(tmp_path_factory.mktemp("site")) as made:
+        yield made

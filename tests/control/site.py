@@ -1,0 +1,176 @@
+"""A control plane that watches a cluster of the engine, on the same event loop, as the backend process runs them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import httpx
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from backend.control.plane import ControlPlane
+from backend.control.settings import ControlSettings
+from backend.store import migrate
+from tests.engine_cluster import CLUSTER_ID, EngineCluster
+
+T = TypeVar("T")
+CLUSTER_NAME = "demo"
+FLAG = "follower.fetch.last.tiered.offset.enable"
+# Segments of 20 batches (25 kB at 10 records a batch), of which local retention keeps some that are copied already.
+TIERED = {
+    "remote.storage.enable": "true",
+    "segment.index.bytes": "240",
+    "index.interval.bytes": "1",
+    "local.retention.bytes": "60000",
+}
+
+
+class ControlSite:
+    """Cluster, database and control plane; a context manager."""
+
+    def __init__(self, folder: Path, *, brokers: int = 3, settings: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.cluster = EngineCluster(folder / "cluster", brokers=brokers, tiering=True, settings=settings)
+        self.database_url = f"sqlite:///{folder / 'ebbline.db'}"
+        self._keys = itertools.count(1)
+        self._clients: list[httpx.Client] = []
+
+    def __enter__(self) -> Self:
+        migrate.upgrade(self.database_url)
+        self.cluster.__enter__()
+        try:
+            self.start_plane()
+        except BaseException:
+            self.cluster.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._clients:
+            client.close()
+        try:
+            self.stop_plane()
+        finally:
+            self.cluster.__exit__()
+
+    def start_plane(self) -> None:
+        settings = ControlSettings(
+            data_dir=self.folder,
+            cluster_id=CLUSTER_ID,
+            cluster_name=CLUSTER_NAME,
+            bootstrap_servers=self.cluster.bootstrap,
+            database_url=self.database_url,
+            api_port=0,
+            sample_interval_ms=300,
+        )
+        self.plane = ControlPlane(settings, registries=self._registries)
+        self.cluster.call(self.plane.start())
+        self.operator = self.client(self.token("operator"))
+        self.wait_until("the API is ready", lambda: self.operator.get("/readyz").status_code == 200)
+
+    def stop_plane(self) -> None:
+        self.cluster.call(self.plane.stop())
+
+    def _registries(self) -> list[Any]:
+        return [broker.services.metrics for broker in self.cluster.cluster.brokers.values()]
+
+    def token(self, name: str) -> str:
+        return (self.folder / "run" / f"{name}.token").read_text().strip()
+
+    def client(self, token: str | None, **headers: str) -> httpx.Client:
+        """A caller of the API; without a token an anonymous one."""
+        given = headers if token is None else {"Authorization": f"Bearer {token}", **headers}
+        client = httpx.Client(base_url=f"http://127.0.0.1:{self.plane.port}", headers=given, timeout=60)
+        self._clients.append(client)
+        return client
+
+    def person(self, name: str, role: str) -> httpx.Client:
+        """The dashboard, acting for a person."""
+        return self.client(self.token("app"), **{"X-Ebbline-Actor": name, "X-Ebbline-Role": role})
+
+    def get(self, path: str) -> Any:
+        response = self.operator.get(path)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def plan(self, inputs: Mapping[str, object], *, kind: str = "toggle_bootstrap") -> dict[str, Any]:
+        response = self.operator.post("/v1/plans", json={"kind": kind, "inputs": dict(inputs)})
+        assert response.status_code == 201, response.text
+        plan: dict[str, Any] = response.json()["plan"]
+        return plan
+
+    def execute(
+        self,
+        plan_id: int,
+        *,
+        key: str | None = None,
+        confirm: str = CLUSTER_NAME,
+        reason: str = "a test",
+        client: httpx.Client | None = None,
+    ) -> httpx.Response:
+        return (client or self.operator).post(
+            f"/v1/plans/{plan_id}/execute",
+            json={"confirm": confirm, "reason": reason},
+            headers={"Idempotency-Key": key or f"key-{next(self._keys)}-{time.time_ns()}"},
+        )
+
+    def wait_until(self, what: str, question: Callable[[], T], timeout_s: float = 30.0) -> T:
+        """The first answer that is true; fails with `what` when there is none."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            answer = question()
+            if answer:
+                return answer
+            assert time.monotonic() < deadline_s, f"not within {timeout_s:.0f} s: {what}"
+            time.sleep(0.05)
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """Kept: the library ends the calls of a client that nobody holds."""
+        return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+
+    def create_topic(
+        self, name: str, *, partitions: int = 2, replicas: int = 3, config: Mapping[str, str] | None = None
+    ) -> None:
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
+        self.admin.create_topics([topic])[name].result(30)
+
+    def produce(self, topic: str, records: int, *, value_bytes: int = 100) -> None:
+        """Small batches, so that segments roll by their index."""
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all", "log_level": 0})
+        for number in range(records):
+            producer.produce(topic, value=b"v" * value_bytes, key=str(number).encode())
+            if number % 20 == 19:
+                producer.flush(30)
+        assert producer.flush(30) == 0
+
+    def partitions(self, topic: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self.get(f"/v1/partitions?tiered=false&topic={topic}")["items"]
+        return items
+
+    def wait_until_quiet(self, topic: str) -> None:
+        """Nothing left to upload or to delete locally, and the same facts in several rounds."""
+
+        def facts() -> list[tuple[Any, ...]]:
+            rows = self.partitions(topic)
+            replicas = [self.get(f"/v1/partitions/{topic}/{row['partition']}")["replicas"] for row in rows]
+            names = ("log_start_offset", "local_log_start_offset", "latest_tiered_offset", "log_end_offset")
+            return [tuple(part[name] for name in names) for part in [*rows, *itertools.chain(*replicas)]]
+
+        def settled() -> bool:
+            first = facts()
+            if not first or any(None in fact for fact in first):
+                return False
+            for _ in range(4):
+                time.sleep(0.5)
+                if facts() != first:
+                    return False
+            return True
+
+        self.wait_until(f"{topic} is quiet", settled, timeout_s=60)
