@@ -84,6 +84,10 @@ class Fetcher:
         follower = self._followers.get((tip.topic_id, tip.partition))
         return None if follower is None else follower.state
 
+    def max_lag(self) -> int:
+        """The largest known lag, in records."""
+        return max((follower.state.lag or 0 for follower in list(self._followers.values())), default=0)
+
     def add(self, partition: Partition) -> None:
         """Follows a partition from where its log stands, under its present leader epoch."""
         self.remove(partition.topic_id_partition)

@@ -62,6 +62,10 @@ class FetcherManager:
                 return state
         return None
 
+    def max_lag(self) -> int:
+        """The largest known lag of a followed partition, in records."""
+        return max((fetcher.max_lag() for fetcher in list(self._fetchers.values())), default=0)
+
     def reconnect(self, partitions: Iterable[Partition]) -> None:
         """Brokers registered anew: leaders that have moved or come back are fetched from where they are now."""
         for leader, fetcher in list(self._fetchers.items()):

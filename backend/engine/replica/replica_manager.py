@@ -31,6 +31,7 @@ from backend.engine.replica.metadata_changes import Assigned, is_ours, local_cha
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import Purgatory, WaitingDelete, WaitingProduce
 from backend.engine.replica.remote_logs import RemoteLogs
+from backend.engine.replica.replica_metrics import register_replica_metrics
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 
@@ -78,6 +79,9 @@ class ReplicaManager:
         self._to_wake: dict[Partition, None] = {}
         self._shrinking: tasks.Task[None] | None = None
         self._stopping: set[tasks.Task[None]] = set()
+        self.isr_expands = 0
+        self.isr_shrinks = 0
+        register_replica_metrics(self, metrics)
 
     # --- life
 
@@ -131,6 +135,10 @@ class ReplicaManager:
 
     def propose_isr(self, proposal: IsrProposal) -> None:
         """Sends an ISR change to the controller."""
+        if len(proposal.members) > len(proposal.partition.isr.committed):
+            self.isr_expands += 1
+        else:
+            self.isr_shrinks += 1
         self._alter_partition.submit(proposal)
 
     def replicated(self, topic: str, bytes_in: int) -> None:
@@ -180,6 +188,10 @@ class ReplicaManager:
     def fetch_state(self, tip: TopicIdPartition) -> FetchState | None:
         """Where a followed partition stands; None when it is not followed."""
         return self._fetchers.state_of(tip)
+
+    def max_lag(self) -> int:
+        """The largest known lag of a replica that follows, in records."""
+        return self._fetchers.max_lag()
 
     # --- appends and waiting for them
 
