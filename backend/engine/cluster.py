@@ -124,22 +124,32 @@ def run_broker(properties_path: str) -> int:
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
 
     async def program(ended: tasks.Event) -> int:
+        signalled = tasks.spawn(ended.wait(), name="wait for a signal")
         try:
-            broker = Broker(BrokerConfig.parse(read_properties(properties_path)))
-            await broker.start()
+            return await _run(properties_path, signalled)
         except (ConfigError, StartRefused) as error:
             sys.stderr.write(f"ebbline: {error}\n")
             return EXIT_REFUSED
-        stop = tasks.spawn(ended.wait(), name="wait for a signal")
-        await tasks.first([stop, broker.failed])
-        await tasks.cancel(stop)
-        await broker.stop()
-        if not broker.failed.done():
-            return 0
-        sys.stderr.write(f"ebbline: Node {broker.node_id} cannot go on: {broker.failed.result()}\n")
-        return EXIT_REFUSED
+        finally:
+            await tasks.cancel(signalled)
 
     return run_until_signalled(program)
+
+
+async def _run(properties_path: str, signalled: tasks.Task[bool]) -> int:
+    broker = Broker(BrokerConfig.parse(read_properties(properties_path)))
+    starting = tasks.start(broker.start(), name=f"start of node {broker.node_id}")
+    await tasks.first([starting, signalled])
+    if not starting.done():
+        await tasks.cancel(starting)
+        return 0
+    starting.result()
+    await tasks.first([signalled, broker.failed])
+    await broker.stop()
+    if not broker.failed.done():
+        return 0
+    sys.stderr.write(f"ebbline: Node {broker.node_id} cannot go on: {broker.failed.result()}\n")
+    return EXIT_REFUSED
 
 
 def read_properties(path: str) -> dict[str, str]:

@@ -34,9 +34,10 @@ from backend.engine.net.peer_client import PeerClient
 from backend.engine.net.topic_producer import TopicProducer
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.replica_manager import ReplicaManager
+from backend.protocol.errors import ErrorCode, KafkaError
 
 # A controller that is gone must not hold up a stop for longer.
-LEAVE_TIMEOUT_MS: Final = 10_000
+LEAVE_TIMEOUT_MS: Final = 5_000
 EVENTS_FLUSH_MS: Final = 1000
 
 _log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class BrokerPart:
         assert self._lifecycle is not None
         self._loader.start()
         epoch = await self._lifecycle.start()
-        await tasks.wait_for(tasks.shield(self._first_image), self._config.initial_broker_registration_timeout_ms)
+        await self._first_image_applied()
         for listener in self._listeners:
             listener.start(services)
         add_broker_gauges(services)
@@ -108,6 +109,16 @@ class BrokerPart:
             await self._remote.start()
         self._publishing = tasks.spawn(self.events.run(), name=f"events of broker {self._config.id}")
         _log.info("Broker %d serves with epoch %d", self._config.id, epoch)
+
+    async def _first_image_applied(self) -> None:
+        timeout_ms = self._config.initial_broker_registration_timeout_ms
+        try:
+            await tasks.wait_for(tasks.shield(self._first_image), timeout_ms)
+        except tasks.Timeout:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The controller gave broker {self._config.id} no metadata within {timeout_ms} ms; check that it runs",
+            ) from None
 
     def _make_parts(self, services: Services) -> None:
         config, ports, node_id = self._config, self._ports, self._config.id
@@ -183,26 +194,36 @@ class BrokerPart:
         services, replicas = self._services, self._replicas
         assert services is not None
         assert replicas is not None
-        if not self._first_image.done():
+        if self._first_image.done():
+            replicas.on_metadata(old, new)
+            services.config = replicas.config
+            return
+        try:
             # What a topic's settings say decides how its logs are opened.
             replicas.image = new
             await services.log_manager.load_all(replicas.topic_config)
             services.log_manager.start()
             replicas.start()
-            old = EMPTY_IMAGE
-        replicas.on_metadata(old, new)
-        services.config = replicas.config
-        if not self._first_image.done():
-            self._first_image.set_result(None)
+            replicas.on_metadata(EMPTY_IMAGE, new)
+            services.config = replicas.config
+        except Exception as error:
+            # Without its logs the broker must not serve: the start ends with this.
+            self._first_image.set_exception(error)
+            raise
+        self._first_image.set_result(None)
 
-    async def stop(self) -> int:
-        """Leaves in order; the logs stay open. Returns the broker epoch, -1 when it never had one."""
+    @property
+    def epoch(self) -> int:
+        """Of the present registration; -1 before the first."""
+        return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
+
+    async def stop(self) -> None:
+        """Leaves in order; the logs stay open."""
         if self._events is not None:
             await self._events.flush(EVENTS_FLUSH_MS)
         if self._lifecycle is not None and self._config.controlled_shutdown_enable:
             await self._lifecycle.leave(LEAVE_TIMEOUT_MS)
         await self._end()
-        return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
 
     async def kill(self) -> None:
         """Ends without a word to anybody."""

@@ -7,7 +7,7 @@ other goes over loopback TCP. Order of start and stop: Kafka's `BrokerServer` an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Coroutine
 from typing import Any
 
 from backend.engine.apis.services import Services
@@ -131,36 +131,33 @@ class Broker:
         )
 
     async def stop(self) -> None:
-        """Hands leadership over, answers what waits, writes everything down."""
-        epoch = -1
-        if self._broker is not None:
-            epoch = await self._broker.stop()
-        if self._log_manager is not None:
-            await self._log_manager.shutdown(epoch)
-            self._log_manager = None
-        if self._controller is not None:
-            await self._controller.close()
-            self._controller = None
+        """Hands leadership over, answers what waits, writes everything down. What fails is logged; the rest goes on."""
+        broker, logs, controller = self._broker, self._log_manager, self._controller
+        epoch = -1 if broker is None else broker.epoch
+        if broker is not None:
+            await self._attempt("stop serving", broker.stop())
+        if logs is not None:
+            await self._attempt("close its logs", logs.shutdown(epoch))
+        if controller is not None:
+            await self._attempt("stop its controller", controller.close())
         self._release()
         _log.info("Node %d has stopped", self.config.id)
 
     async def kill(self) -> None:
         """Lets go of everything as a crash would: nothing is handed over, flushed or marked clean."""
-        steps: list[tuple[str, Callable[[], Any]]] = []
         if self._broker is not None:
-            steps.append(("broker", self._broker.kill))
+            await self._attempt("end its broker", self._broker.kill())
         if self._controller is not None:
-            steps.append(("controller", self._controller.kill))
-        for name, step in steps:
-            try:
-                await step()
-            except Exception as error:
-                _log.error("Node %d could not end its %s part: %s", self.config.id, name, error, exc_info=error)
-        self._controller = None
+            await self._attempt("end its controller", self._controller.kill())
         if self._log_manager is not None:
             self._log_manager.abandon()
-            self._log_manager = None
         self._release()
+
+    async def _attempt(self, what: str, step: Coroutine[Any, Any, None]) -> None:
+        try:
+            await step
+        except Exception as error:
+            _log.error("Node %d could not %s: %s", self.config.id, what, error, exc_info=error)
 
     def _release(self) -> None:
         if self._channel is not None:
@@ -171,5 +168,4 @@ class Broker:
             self._metrics_server = None
         if self._ports is not None and self._given_ports is None:
             self._ports.workers.close()
-        self._ports = None
-        self._broker = None
+        self._ports = self._broker = self._log_manager = self._controller = None

@@ -104,8 +104,17 @@ def check(config: BrokerConfig) -> None:
         _check_broker(config)
     for listener in listeners(config):
         _check_exposure(listener)
+    if config.ebbline_metrics_listener and not _is_address(config.ebbline_metrics_listener):
+        raise ConfigError(
+            f"ebbline.metrics.listener is {config.ebbline_metrics_listener!r}, which is not of the form host:port"
+        )
     if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
         raise ConfigError("broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms")
+
+
+def _is_address(text: str) -> bool:
+    host, colon, port = text.rpartition(":")
+    return bool(host and colon) and port.isdigit() and int(port) <= 65_535
 
 
 def _check_broker(config: BrokerConfig) -> None:

@@ -207,6 +207,7 @@ def test_a_combined_node_knows_its_listeners_and_controller() -> None:
         ({"inter.broker.listener.name": "INTERNAL"}, "which is none of the listeners PLAINTEXT"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://127.0.0.1:1"}, "open to the network"),
         ({"listeners": "SSL://127.0.0.1:9092,CONTROLLER://127.0.0.1:1"}, "which this version does not serve"),
+        ({"ebbline.metrics.listener": "9090"}, "is not of the form host:port"),
         ({"broker.session.timeout.ms": "3000"}, "at least twice"),
     ],
 )
