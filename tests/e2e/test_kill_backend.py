@@ -17,8 +17,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.store import tables
 from backend.store.engine import create_engine, reading
-from tests.e2e.ledger_check import differences
-from tests.e2e.up_process import UpProcess, wait_until
+from tests.e2e.ledger_check import differences, finished_segments
+from tests.e2e.up_process import UpProcess, wait_until, wait_until_none
 
 TOPIC = "ledger"
 PARTITIONS = 2
@@ -144,11 +144,12 @@ def test_nothing_acknowledged_is_lost_and_no_row_is_doubled(tmp_path: Path) -> N
 
 def _pipeline_caught_up(up: UpProcess) -> None:
     remote = up.data / "remote"
-    wait_until(
-        lambda: differences(up.database_url, remote, TOPIC) == [],
+    wait_until_none(
+        lambda: differences(up.database_url, remote, TOPIC),
         what="the pipeline to catch up with the remote folder",
         timeout_s=90,
     )
+    assert finished_segments(up.database_url, TOPIC) > PARTITIONS
     wait_until(
         lambda: _event_rows(up.database_url) == _metadata_records(up.bootstrap),
         what="one row for every record of the metadata topic",

@@ -44,7 +44,15 @@ def wait_until(probe: Callable[[], T], *, what: str, timeout_s: float) -> T:
         answer = probe()
         if answer:
             return answer
-        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s for {what}; last: {answer!r}"
+        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s for {what}"
+        time.sleep(0.2)
+
+
+def wait_until_none(probe: Callable[[], list[str]], *, what: str, timeout_s: float) -> None:
+    """Waits until ``probe`` finds nothing more; AssertionError with what it still finds after the time."""
+    deadline = time.monotonic() + timeout_s
+    while found := probe():
+        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s for {what}; {len(found)} left: {found[:3]}"
         time.sleep(0.2)
 
 
