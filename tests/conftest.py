@@ -1,9 +1,47 @@
-"""Settings of every test run."""
+"""Settings of every test run, and the rule that CI skips nothing that it could run."""
 
 from __future__ import annotations
 
 import logging
+import os
+
+import pytest
 
 # Both clients tell every connection and rebalance; a failing test shows what the brokers logged instead.
 for noisy in ("aiokafka", "kafka"):
     logging.getLogger(noisy).setLevel(logging.WARNING)
+
+# What CI may lack although its script tries to install it: the reason of such a skip must name it.
+MAY_BE_MISSING = {
+    "chromium": "EBBLINE_CI_WITHOUT_CHROMIUM",
+    "postgresql": "EBBLINE_CI_WITHOUT_POSTGRESQL",
+    "apache kafka is unavailable": None,
+}
+_forbidden_skips: list[str] = []
+
+
+def _allowed(reason: str) -> bool:
+    for name, variable in MAY_BE_MISSING.items():
+        if name in reason.lower() and (variable is None or os.environ.get(variable) == "1"):
+            return True
+    return False
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remembers skips that CI must not have."""
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("EBBLINE_CI") == "1":
+        reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not _allowed(reason):
+            _forbidden_skips.append(f"{report.nodeid}: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A forbidden skip fails the run."""
+    if _forbidden_skips and session.exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Names them."""
+    for line in _forbidden_skips:
+        terminalreporter.write_line(f"CI could have run this and skipped it: {line}", red=True)
