@@ -32,6 +32,7 @@ TOPIC_ID: Final = bytes(15) + b"\x01"
 QUORUM_STATE_FILE: Final = "quorum-state"
 # KafkaRaftClient.MAX_BATCH_SIZE_BYTES: 10,000 records of a command, with room for long replica lists.
 BATCH_BYTES_MAX: Final = 8 << 20
+BATCH_RECORDS_MAX: Final = 10_000
 READ_BYTES: Final = 4 << 20
 
 
@@ -155,8 +156,13 @@ class MetadataLog:
         await self.flush()
 
     def append(self, records: Sequence[Message], now_ms: int) -> int:
-        """Writes the records as one batch and gives the offset of the last; durable and visible only after `flush`."""
-        self._append(encode_batch(records, base_offset=self.end_offset, epoch=self.epoch, now_ms=now_ms), now_ms)
+        """Writes the records and gives the offset of the last; durable and visible only after `flush`.
+
+        One batch, and so all or none, up to `BATCH_RECORDS_MAX` records.
+        """
+        for start in range(0, len(records), BATCH_RECORDS_MAX):
+            part = records[start : start + BATCH_RECORDS_MAX]
+            self._append(encode_batch(part, base_offset=self.end_offset, epoch=self.epoch, now_ms=now_ms), now_ms)
         return self.end_offset - 1
 
     def _append(self, batch: bytearray, now_ms: int) -> None:

@@ -8,7 +8,7 @@ from enum import Enum
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.broker_epoch import check_broker_epoch
 from backend.engine.controller.commands.elections import in_isr, leader_and_isr_changes, leaderless, leads_any
-from backend.engine.controller.commands.outcome import Outcome, outcome
+from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BrokerRegistration, MetadataImage
 from backend.engine.controller.replay import FENCE, START_CONTROLLED_SHUTDOWN, UNFENCE
 from backend.protocol import messages as m
@@ -55,7 +55,7 @@ def register_broker(
     elif existing:
         records += leader_and_isr_changes(image, config, in_isr(image, existing.id), remove=existing.id)
     records.append(_registration(request, epoch, existing if same_life else None))
-    return outcome(records, m.BrokerRegistrationResponse(broker_epoch=epoch))
+    return Outcome(tuple(records), m.BrokerRegistrationResponse(broker_epoch=epoch))
 
 
 def _registration(
@@ -189,15 +189,15 @@ def broker_heartbeat(
         is_fenced=wanted in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
         should_shut_down=wanted is BrokerState.SHUTDOWN_NOW,
     )
-    return outcome(records, response)
+    return Outcome(tuple(records), response)
 
 
 def fence_broker(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Outcome[None]:
     """A broker whose session has ended leaves all ISRs and leads nothing any longer."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
-        return outcome([], None)
-    return outcome(_fence(image, broker, config), None)
+        return Outcome((), None)
+    return Outcome(tuple(_fence(image, broker, config)), None)
 
 
 def _fence(image: MetadataImage, broker: BrokerRegistration, config: BrokerConfig) -> list[Message]:
@@ -258,4 +258,4 @@ def unregister_broker(
         *leader_and_isr_changes(image, config, in_isr(image, broker.id), remove=broker.id),
         m.UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch),
     ]
-    return outcome(records, m.UnregisterBrokerResponse(error_message=None))
+    return Outcome(tuple(records), m.UnregisterBrokerResponse(error_message=None))

@@ -45,7 +45,8 @@ def elect_leaders(image: MetadataImage, request: m.ElectLeadersRequest) -> Outco
         if record is not None:
             records.append(record)
         response.replica_election_results[-1].partition_result.append(answer)
-    return outcome(records, response)
+    # All partitions of a large cluster may need one: each election stands by itself.
+    return Outcome(tuple(records), response)
 
 
 def _asked_partitions(image: MetadataImage, request: m.ElectLeadersRequest) -> Iterator[tuple[str, int]]:
@@ -170,4 +171,4 @@ def rebalance_leaders(image: MetadataImage) -> Outcome[None]:
 
 def elect_unclean(image: MetadataImage, config: BrokerConfig) -> Outcome[None]:
     """Leaders for leaderless partitions of topics whose settings (now) allow an unclean election."""
-    return outcome(leader_and_isr_changes(image, config, leaderless(image)), None)
+    return Outcome(tuple(leader_and_isr_changes(image, config, leaderless(image))), None)

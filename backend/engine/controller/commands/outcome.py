@@ -17,14 +17,18 @@ RECORDS_PER_COMMAND_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[R]):
-    """Records to write, in order and all or none, and the answer to send once they are committed."""
+    """Records to write, in order, and the answer to send once they are committed.
+
+    At most `RECORDS_PER_COMMAND_MAX` records are written all or none; what the controller does by itself for a whole
+    broker may be more and then goes in several batches, each of which leaves a cluster that works.
+    """
 
     records: tuple[Message, ...]
     response: R
 
 
 def outcome(records: Sequence[Message], response: R) -> Outcome[R]:
-    """An outcome; POLICY_VIOLATION when the command would write too many records at once."""
+    """A request's outcome; POLICY_VIOLATION when it would write too many records at once."""
     if len(records) > RECORDS_PER_COMMAND_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

@@ -229,3 +229,12 @@ def test_producer_id_blocks_never_overlap() -> None:
     request = m.AllocateProducerIdsRequest(broker_id=1, broker_epoch=play.image.brokers[1].epoch)
     with pytest.raises(KafkaError):
         play.do(partial(allocate_producer_ids, request=request))
+
+
+def test_a_broker_with_more_partitions_than_a_request_may_change_is_fenced_all_the_same() -> None:
+    play = Play().start_brokers(1)
+    for name in ("a", "b"):
+        play.create_topic(m.CreateTopicsRequest.Topics(name=name, num_partitions=5001, replication_factor=1))
+    play.do(partial(fence_broker, broker_id=1, config=play.config))
+    assert len(play.last) == 10_003
+    assert play.partition("b", 5000).leader == -1

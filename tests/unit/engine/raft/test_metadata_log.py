@@ -182,3 +182,15 @@ def test_the_quorum_state_file_is_kafkas() -> None:
 def test_other_quorum_state_files_are_refused(data: bytes) -> None:
     with pytest.raises(BadQuorumState):
         decode_quorum_state(data)
+
+
+def test_more_records_than_a_batch_holds_go_in_several(tmp_path: Path) -> None:
+    async def play(ports: Ports) -> None:
+        log = await opened(ports, tmp_path)
+        await log.begin_epoch(1000)
+        assert log.append([FEATURE] * 20_001, 1000) == 20_001
+        await log.flush()
+        assert [len(batch.records) for batch in log.stored_batches()] == [0, 10_000, 10_000, 1]
+        log.close()
+
+    run(play)
