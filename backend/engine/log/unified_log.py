@@ -471,7 +471,8 @@ class UnifiedLog:
             if doomed:
                 self._drop(doomed)
                 start = self.segments.first_base_offset
-                if self.remote_enabled:
+                # Where copying is off (KIP-950) nobody else has what goes: the log itself starts later.
+                if self.remote_enabled and not self.config.remote_log_copy_disable:
                     self.maybe_increment_local_log_start_offset(start)
                 else:
                     self.maybe_increment_log_start_offset(start)

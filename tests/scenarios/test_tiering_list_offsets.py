@@ -1,0 +1,134 @@
+"""ListOffsets through the life of a tiered topic, answer for answer as a real Kafka gave them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.scenarios.tiering_lab import Lab, Told, lab, values
+
+FIXTURE: Final = json.loads(
+    (Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / "list-offsets.json").read_text()
+)
+STATES: Final[Mapping[str, Any]] = {state["state"]: state for state in FIXTURE["states"]}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with lab(tmp_path_factory.mktemp("list-offsets")) as started:
+        yield started
+
+
+def answers(running: Lab, state: Mapping[str, Any]) -> tuple[dict[str, Told], dict[str, Told]]:
+    """(what Kafka answered, what we answer) to every question of a state."""
+    topic, leader, replicas = state["topic"], state["leader"], state["replicas"]
+    followers = [node for node in replicas if node != leader]
+    strangers = [node for node in (1, 2, 3) if node not in replicas]
+    expected: dict[str, Told] = {}
+    found: dict[str, Told] = {}
+    seen: dict[str, int] = {}
+    for row in state["rows"]:
+        role, replica_id = row["to"], row["replica_id"]
+        # The same question to the second follower is a row of its own.
+        key = f"{role} {replica_id} {row['isolation']}"
+        at = seen[key] = seen.get(key, -1) + 1
+        node = {"leader": [leader], "follower": followers, "other": strangers}[role]
+        replica = followers[0] if replica_id == "follower" else replica_id
+        for timestamp, told in row["answers"].items():
+            name = f"{timestamp} to {role} {at} as {replica_id}, isolation {row['isolation']}"
+            expected[name] = Told(told["offset"], told["leader_epoch"], told["timestamp"], told["error"])
+            found[name] = running.list_offset(
+                node[min(at, len(node) - 1)], topic, int(timestamp), replica=replica, isolation=row["isolation"]
+            )
+    return expected, found
+
+
+def kip_answers(expected: dict[str, Told], log_end: Told) -> dict[str, Told]:
+    """With everything tiered a follower is told the log end (KIP-1023); Kafka 4.3 answers -1 and never lets it join."""
+    return {
+        name: log_end if name.startswith("-6 to leader") and "as follower" in name and told.offset == -1 else told
+        for name, told in expected.items()
+    }
+
+
+def expect(running: Lab, name: str, *, log_end_for_followers: Told | None = None, without: str = "-") -> None:
+    """Asks until every answer is Kafka's."""
+    last: dict[str, tuple[Told, Told]] = {}
+
+    def agree() -> bool:
+        expected, found = answers(running, STATES[name])
+        if log_end_for_followers is not None:
+            expected = kip_answers(expected, log_end_for_followers)
+        last.clear()
+        wrong = {key: (told, found[key]) for key, told in expected.items() if found[key] != told}
+        last.update({key: both for key, both in wrong.items() if without == "-" or without not in key})
+        return not last
+
+    try:
+        running.wait(name, agree, 20)
+    except AssertionError:
+        lines = [f"{key}: Kafka {kafka}, here {here}" for key, (kafka, here) in last.items()]
+        raise AssertionError("\n".join([f"state: {name}", *lines])) from None
+
+
+def test_a_tiered_topic_from_empty_to_everything_tiered(running: Lab) -> None:
+    topic = "ember"
+    running.create(topic)
+    expect(running, "tiered topic, empty", log_end_for_followers=Told(0, 0))
+    running.produce(topic, *values(0, 1))
+    expect(running, "2 records in the active segment, nothing tiered")
+    running.produce(topic, *values(2, 3, 4, 5, 6))
+    expect(running, "7 records, segments 0-1 2-3 4-5 tiered and still local")
+    running.alter(topic, local_retention_bytes=1)
+    expect(running, "local segments below 6 deleted (local.retention.bytes=1)")
+    running.delete_records(topic, 3)
+    expect(running, "DeleteRecords to 3 (inside remote segment 2-3)")
+    running.move_leader(topic, (2, 1, 3))
+    running.produce(topic, *values(7, 8, 9))
+    expect(running, "leadership moved, 3 records more: mixed-epoch segment")
+    running.delete_records(topic, 9)
+    expect(running, "DeleteRecords to 9 (inside the local active segment)")
+    running.produce(topic, *values(10, 11, 12, 13))
+    expect(running, "4 records more")
+    running.alter(topic, local_retention_ms=1)
+    expect(running, "everything tiered (local.retention.ms=1): LEO 14", log_end_for_followers=Told(14, 1))
+    running.produce(topic, *values(14))
+    expect(running, "same, 3 s later", log_end_for_followers=Told(15, 1))
+    running.move_leader(topic, (3, 2, 1))
+    expect(running, "2.5 s after moving leadership", log_end_for_followers=Told(15, 2))
+
+
+def test_copying_off_and_on_and_remote_storage_off(running: Lab) -> None:
+    topic = "frozen"
+    running.create(topic, [(1, 2)])
+    running.produce(topic, *values(0, 1, 2, 3, 4))
+    running.wait_offsets(topic, (0, 0, 5, 3))
+    assert running.alter(topic, remote_log_copy_disable="true") == 0
+    running.produce(topic, *values(5, 6, 7, 8, 9))
+    expect(running, "remote.log.copy.disable=true after 0-3 were tiered, 10 records")
+    assert running.alter(topic, retention_bytes=200) == 0
+    expect(running, "copy disabled and retention.bytes=200: old local segments and remote segments expire")
+    running.wait("nothing is remote", lambda: running.remote_starts(topic) == [])
+    assert running.alter(topic, retention_bytes=None, remote_log_copy_disable="false") == 0
+    # Kafka's follower stays at 3 for good; ours learns of the copy like after any other.
+    expect(running, "copy enabled again, after catching up", without="to follower")
+    running.wait_offsets(topic, (6, 6, 10, 7), 1, 2)
+    running.wait("the next segment is remote", lambda: running.remote_starts(topic) == [6])
+    assert running.alter(topic, remote_storage_enable="false") == 40
+    assert running.alter(topic, remote_storage_enable="false", remote_log_delete_on_disable="true") == 0
+    expect(running, "remote storage switched off with remote.log.delete.on.disable=true")
+    running.wait("nothing is remote", lambda: running.remote_starts(topic) == [])
+
+
+def test_a_topic_without_remote_storage(running: Lab) -> None:
+    topic = "plain"
+    running.create(topic, [(2, 1)], remote_storage_enable="false")
+    expect(running, "topic without remote storage, empty")
+    running.produce(topic, *values(0, 1, 2, 3, 4, 5, 6))
+    expect(running, "topic without remote storage, 7 records")
+    running.delete_records(topic, 3)
+    expect(running, "topic without remote storage, DeleteRecords to 3")

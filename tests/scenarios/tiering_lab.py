@@ -1,0 +1,317 @@
+"""Tiered topics on a real cluster of the engine, driven record by record over raw frames.
+
+As in Kafka's own tiered tests: every batch but the first of a segment has an index entry and a time index of `12 * n`
+bytes holds n batches, so a segment has exactly n one-record batches.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+from backend.engine.controller.image import PartitionRegistration
+from backend.engine.log.unified_log import UnifiedLog
+from backend.protocol import frames
+from backend.protocol import messages as m
+from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
+from backend.protocol.errors import ErrorCode
+from backend.protocol.messages import Message
+from backend.tiering.ids import TopicPartition
+from tests.engine_cluster import EngineCluster
+
+T = TypeVar("T", bound=Message)
+
+START_MS: Final = 1_700_000_000_000
+SENTINELS: Final = (-1, -2, -3, -4, -5, -6)
+WAIT_S: Final = 60.0
+CONSUMER: Final = -1
+DEBUG: Final = -2
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+# A broker that was stopped is missed soon, and a topic is not expired by its records' age (they are of 2023).
+SETTINGS: Final = {
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "3000",
+    "replica.lag.time.max.ms": "3000",
+    "log.message.timestamp.after.max.ms": str(2**62),
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """One answer of ListOffsets."""
+
+    offset: int
+    epoch: int
+    timestamp: int = -1
+    error: int = 0
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """One partition's answer to a consumer's Fetch."""
+
+    error: int
+    records: bytes
+    high_watermark: int
+    log_start: int
+
+    @property
+    def values(self) -> list[tuple[int, bytes | None]]:
+        """(offset, value) of the whole batches."""
+        return [
+            (record.offset, record.value)
+            for position, _ in iter_batches(self.records)
+            for record in iter_records(self.records, position)
+        ]
+
+
+class Lab:
+    """A cluster and what a test does to it."""
+
+    def __init__(self, cluster: EngineCluster) -> None:
+        self.cluster = cluster
+
+    # Requests
+
+    def ask(self, node: int, request: Message, version: int, response: type[T]) -> T:
+        """One request on a connection of its own."""
+        with socket.create_connection(("127.0.0.1", self.cluster.layout.ports[node]), timeout=WAIT_S) as sock:
+            sock.sendall(b"".join(bytes(chunk) for chunk in frames.encode_request(request, version, 1, "lab")))
+            (size,) = struct.unpack(">i", _exactly(sock, 4))
+            return frames.decode_response(response, version, _exactly(sock, size))[1]
+
+    def create(self, topic: str, replicas: Sequence[Sequence[int]] = ((1, 2, 3),), **config: str | int) -> None:
+        """Creates a tiered topic (unless told otherwise); `batches=n` sets how many batches a segment holds."""
+        batches = int(config.pop("batches", 2))
+        settings: dict[str, str | int] = {
+            "remote_storage_enable": "true",
+            "index_interval_bytes": 1,
+            "segment_index_bytes": 12 * batches,
+            "retention_ms": -1,
+            **config,
+        }
+        topics = m.CreateTopicsRequest.Topics
+        wanted = topics(
+            name=topic,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[topics.Assignments(partition_index=p, broker_ids=list(r)) for p, r in enumerate(replicas)],
+            configs=[topics.Configs(name=k.replace("_", "."), value=str(v)) for k, v in settings.items()],
+        )
+        request = m.CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
+        [told] = self.ask(1, request, 7, m.CreateTopicsResponse).topics
+        assert told.error_code == 0, told.error_message
+        self.wait("the topic has leaders", lambda: all(self.leader(topic, p) > 0 for p in range(len(replicas))))
+
+    def produce(self, topic: str, *values: bytes, partition: int = 0, first_ms: int | None = None) -> None:
+        """One batch per value with acks=all; timestamps are START_MS + 1000 * offset, or count on from `first_ms`."""
+        for at, value in enumerate(values):
+            end = self.log(topic, partition).log_end_offset
+            timestamp = START_MS + 1000 * end if first_ms is None else first_ms + at
+            batch = build_batch([RecordData(timestamp, None, value)])
+            data = m.ProduceRequest.TopicData
+            request = m.ProduceRequest(
+                acks=-1,
+                timeout_ms=30_000,
+                topic_data=[
+                    data(name=topic, partition_data=[data.PartitionData(index=partition, records=bytes(batch))])
+                ],
+            )
+            answer = self.ask(self.leader(topic, partition), request, 9, m.ProduceResponse)
+            [told] = answer.responses[0].partition_responses
+            assert told.error_code == 0, told
+
+    def list_offset(
+        self, node: int, topic: str, timestamp: int, *, replica: int = CONSUMER, isolation: int = 0, partition: int = 0
+    ) -> Told:
+        topics = m.ListOffsetsRequest.Topics
+        asked = topics.Partitions(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
+        request = m.ListOffsetsRequest(
+            replica_id=replica,
+            isolation_level=isolation,
+            topics=[topics(name=topic, partitions=[asked])],
+            timeout_ms=30_000,
+        )
+        told = self.ask(node, request, 11, m.ListOffsetsResponse).topics[0].partitions[0]
+        return Told(told.offset, told.leader_epoch, told.timestamp, told.error_code)
+
+    def fetch(
+        self, topic: str, offset: int, *, node: int | None = None, partition: int = 0, max_bytes: int = 1 << 20
+    ) -> Fetched:
+        """A consumer's fetch that does not wait for records to come."""
+        topics = m.FetchRequest.Topics
+        wanted = topics.Partitions(
+            partition=partition,
+            current_leader_epoch=-1,
+            fetch_offset=offset,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=max_bytes,
+        )
+        request = m.FetchRequest(
+            replica_id=CONSUMER,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=max_bytes,
+            session_epoch=-1,
+            topics=[topics(topic=topic, partitions=[wanted])],
+        )
+        answer = self.ask(node or self.leader(topic, partition), request, 12, m.FetchResponse)
+        told = answer.responses[0].partitions[0]
+        return Fetched(
+            told.error_code, bytes(cast(Any, told.records) or b""), told.high_watermark, told.log_start_offset
+        )
+
+    def consume(self, topic: str, offset: int, *, node: int | None = None, partition: int = 0) -> list[bytes | None]:
+        """Values from an offset to the end, as a consumer reads them: fetch by fetch."""
+        found: list[bytes | None] = []
+        deadline = time.monotonic() + WAIT_S
+        end = self.log(topic, partition).high_watermark
+        while offset < end:
+            assert time.monotonic() < deadline, f"stuck at {offset} of {topic}-{partition}"
+            fetched = self.fetch(topic, offset, node=node, partition=partition)
+            assert fetched.error == 0, (offset, ErrorCode(fetched.error))
+            for at, value in fetched.values:
+                if at >= offset:
+                    found.append(value)
+                    offset = at + 1
+        return found
+
+    def delete_records(self, topic: str, offset: int, *, partition: int = 0) -> None:
+        topics = m.DeleteRecordsRequest.Topics
+        wanted = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, offset=offset)])
+        request = m.DeleteRecordsRequest(topics=[wanted], timeout_ms=30_000)
+        told = self.ask(self.leader(topic, partition), request, 2, m.DeleteRecordsResponse).topics[0].partitions[0]
+        assert told.error_code == 0, ErrorCode(told.error_code)
+
+    def alter(self, topic: str, **config: str | int | None) -> int:
+        """Sets (None: unsets) topic settings on every broker; returns the error code."""
+        return self._alter(1, TOPIC_RESOURCE, topic, config)
+
+    def alter_brokers(self, node: int | None = None, **config: str | int | None) -> int:
+        """Sets a dynamic setting of one broker, or of all."""
+        return self._alter(node or 1, BROKER_RESOURCE, "" if node is None else str(node), config)
+
+    def _alter(self, node: int, resource: int, name: str, config: Mapping[str, str | int | None]) -> int:
+        resources = m.IncrementalAlterConfigsRequest.Resources
+        changes = [
+            resources.Configs(
+                name=key.replace("_", "."),
+                config_operation=1 if value is None else 0,
+                value=None if value is None else str(value),
+            )
+            for key, value in config.items()
+        ]
+        request = m.IncrementalAlterConfigsRequest(
+            resources=[resources(resource_type=resource, resource_name=name, configs=changes)]
+        )
+        return self.ask(node, request, 1, m.IncrementalAlterConfigsResponse).responses[0].error_code
+
+    def reassign(self, topic: str, replicas: Sequence[int], *, partition: int = 0) -> None:
+        topics = m.AlterPartitionReassignmentsRequest.Topics
+        wanted = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, replicas=list(replicas))])
+        request = m.AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[wanted])
+        told = self.ask(1, request, 0, m.AlterPartitionReassignmentsResponse)
+        assert (told.error_code, told.responses[0].partitions[0].error_code) == (0, 0), told
+
+    def move_leader(self, topic: str, replicas: Sequence[int], *, partition: int = 0) -> None:
+        """The same replicas in another order, and an election of the first."""
+        self.reassign(topic, replicas, partition=partition)
+        self.wait("the order has changed", lambda: self.registration(topic, partition).replicas == tuple(replicas))
+        elected = m.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
+        request = m.ElectLeadersRequest(election_type=0, topic_partitions=[elected], timeout_ms=30_000)
+        told = self.ask(1, request, 2, m.ElectLeadersResponse)
+        assert told.error_code == 0, told
+        self.wait(f"broker {replicas[0]} leads", lambda: self.leads(replicas[0], topic, partition))
+
+    def delete_topic(self, topic: str) -> None:
+        wanted = m.DeleteTopicsRequest.Topics(name=topic)
+        request = m.DeleteTopicsRequest(topics=[wanted], timeout_ms=30_000)
+        told = self.ask(1, request, 6, m.DeleteTopicsResponse).responses[0]
+        assert told.error_code == 0, told
+
+    # What the cluster is
+
+    def registration(self, topic: str, partition: int = 0) -> PartitionRegistration:
+        def find() -> PartitionRegistration:
+            for node in self.cluster.cluster.brokers:
+                held = self.cluster.broker(node).services.metadata.image.topic(topic)
+                if held is not None and partition in held.partitions:
+                    return held.partitions[partition]
+            raise AssertionError(f"{topic}-{partition} does not exist")
+
+        return self.cluster.ask(find)
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        return self.registration(topic, partition).leader
+
+    def leads(self, node: int, topic: str, partition: int = 0) -> bool:
+        """Whether the broker itself knows that it leads."""
+        if self.leader(topic, partition) != node:
+            return False
+        manager = self.cluster.broker(node).services.replica_manager
+        return self.cluster.ask(lambda: manager.partition(topic, partition).is_leader)
+
+    def log(self, topic: str, partition: int = 0, *, node: int | None = None) -> UnifiedLog:
+        """A replica's log; the leader's unless a node is given. Look at it, do not touch it."""
+        chosen = node or self.leader(topic, partition)
+        manager = self.cluster.broker(chosen).services.log_manager
+        log = self.cluster.ask(lambda: manager.get(TopicPartition(topic, partition)))
+        assert log is not None, f"broker {chosen} has no log of {topic}-{partition}"
+        return log
+
+    def offsets(self, topic: str, partition: int = 0, *, node: int | None = None) -> tuple[int, int, int, int]:
+        """(log start, local start, log end, highest remote)."""
+        log = self.log(topic, partition, node=node)
+        return log.log_start_offset, log.local_log_start_offset, log.log_end_offset, log.highest_remote_offset
+
+    def remote_starts(self, topic: str, partition: int = 0) -> list[int]:
+        """Start offsets of the segments in the remote folder."""
+        folders = self.cluster.remote_folder.glob(f"kafka-tiered-storage/{topic}-{partition}-*")
+        return sorted(int(path.name.split("-", 1)[0]) for folder in folders for path in folder.glob("*.log"))
+
+    def wait(self, what: str, question: Any, timeout_s: float = WAIT_S) -> None:
+        """Asks again and again until it is true."""
+        deadline = time.monotonic() + timeout_s
+        while not question():
+            assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+            time.sleep(0.02)
+
+    def wait_offsets(self, topic: str, expected: tuple[int, int, int, int], *nodes: int, partition: int = 0) -> None:
+        """(log start, local start, log end, highest remote) on these brokers (default: the leader)."""
+
+        def found() -> list[tuple[int, int, int, int]]:
+            return [self.offsets(topic, partition, node=node) for node in nodes or (self.leader(topic, partition),)]
+
+        try:
+            self.wait(f"{topic}-{partition} is at {expected}", lambda: set(found()) == {expected}, 30)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; found {found()}") from error
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = sock.recv(size - len(data))
+        if not part:
+            raise ConnectionError("the broker closed the connection")
+        data += part
+    return data
+
+
+@contextmanager
+def lab(folder: Path, *, brokers: int = 3, settings: Mapping[str, str] | None = None) -> Iterator[Lab]:
+    """A running cluster with tiering."""
+    with EngineCluster(folder, brokers=brokers, tiering=True, settings={**SETTINGS, **(settings or {})}) as cluster:
+        yield Lab(cluster)
+
+
+def values(*numbers: int) -> list[bytes]:
+    return [b"v%d" % number for number in numbers]
