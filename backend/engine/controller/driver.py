@@ -36,6 +36,7 @@ COMMANDS_PER_FLUSH_MAX: Final = 256
 # Sessions are looked at this many times per session time-out, so a dead broker is found at most an eighth late.
 SESSION_CHECKS: Final = 8
 UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 _log = logging.getLogger(__name__)
 
@@ -259,7 +260,13 @@ class Controller:
             return None, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{waiting.name} failed: {bug}")
         log.append(outcome.records, self._ports.clock.time_ms())
         self._newest = image
+        if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in outcome.records):
+            # Who allows unclean elections wants the leaderless partitions led now, not at the next turn.
+            tasks.spawn(self._do("elect unclean leaders", self._elect_unclean), name="unclean elections")
         return outcome.response, None
+
+    def _elect_unclean(self, image: MetadataImage) -> Outcome[None]:
+        return elect_unclean(image, self._config)
 
     def _refuse_all(self, message: str) -> None:
         while self._queue:
@@ -293,7 +300,7 @@ class Controller:
             await tasks.sleep_ms(pause_ms)
             if self._config.auto_leader_rebalance_enable:
                 await self._do("rebalance leaders", rebalance_leaders)
-            await self._do("unclean elections", lambda image: elect_unclean(image, self._config))
+            await self._do("elect unclean leaders", self._elect_unclean)
 
     async def _do(self, name: str, command: Command[None]) -> None:
         try:

@@ -201,6 +201,41 @@ def test_brokers_that_died_with_the_controller_are_fenced_after_its_restart(tmp_
     run(play)
 
 
+def test_allowing_unclean_elections_elects_at_once(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with cluster(tmp_path, 2) as (node, brokers):
+            topic = Topic(
+                name="orders",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[Topic.Assignments(partition_index=0, broker_ids=[1, 2])],
+            )
+            channel = HandlerChannel(node)
+            await channel.send(m.CreateTopicsRequest(topics=[topic]), 7, timeout_ms=1000)
+            await brokers[1].lifecycle.leave(10_000)
+            await brokers[0].stop()
+            await until(lambda: node.controller.image.brokers[1].fenced)
+            again = BrokerHalf(node, 2, tmp_path)
+            await again.start()
+            partition = node.controller.image.partition("orders", 0)
+            assert partition is not None
+            assert (partition.leader, partition.isr) == (-1, (1,))
+            resource = m.IncrementalAlterConfigsRequest.Resources
+            change = resource.Configs(name="unclean.leader.election.enable", config_operation=0, value="true")
+            resources = [resource(resource_type=2, resource_name="orders", configs=[change])]
+            await channel.send(m.IncrementalAlterConfigsRequest(resources=resources), 1, timeout_ms=1000)
+            await until(lambda: led_by(node, "orders") == 2)
+            await again.stop()
+
+    run(play)
+
+
+def led_by(node: ControllerNode, topic: str) -> int:
+    partition = node.controller.image.partition(topic, 0)
+    assert partition is not None
+    return partition.leader
+
+
 def test_a_second_broker_with_the_same_id_waits_for_the_first_ones_session(tmp_path: Path) -> None:
     async def play() -> None:
         async with cluster(tmp_path, 1) as (node, brokers):
