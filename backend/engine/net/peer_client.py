@@ -119,7 +119,8 @@ class PeerClient:
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         pending = self._pending.get(correlation_id)
         if pending is None:
-            _log.warning("Node at %s answered a request %d that nobody waits for", self.address, correlation_id)
+            # Whoever asked was cancelled meanwhile.
+            _log.debug("Node at %s answered a request %d that nobody waits for", self.address, correlation_id)
             return
         try:
             _, message = frames.decode_response(pending.response_class, pending.version, frame)

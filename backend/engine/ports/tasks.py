@@ -64,8 +64,12 @@ async def sleep_ms(delay_ms: float) -> None:
 
 
 async def wait_for(awaitable: Awaitable[T], timeout_ms: float) -> T:
-    """Result within the time, else :data:`Timeout` and the awaitable is cancelled."""
-    return await asyncio.wait_for(awaitable, timeout_ms / 1000.0)
+    """Result within the time, else :data:`Timeout` and the awaitable is cancelled.
+
+    Not asyncio.wait_for: before Python 3.12 that one swallows a cancellation that comes together with the result.
+    """
+    async with asyncio.timeout(max(0.0, timeout_ms) / 1000.0):
+        return await awaitable
 
 
 def shield(awaitable: Awaitable[T]) -> asyncio.Future[T]:
@@ -98,9 +102,14 @@ def call_soon(callback: Callable[[], object]) -> None:
     asyncio.get_running_loop().call_soon(callback)
 
 
+# A task that swallowed its cancellation is asked again after this time.
+_CANCEL_AGAIN_S = 1.0
+
+
 async def cancel(task: asyncio.Task[Any] | None) -> None:
     """Cancels a task and waits until it has ended; its own outcome is dropped."""
-    if task is None or task.done():
+    if task is None:
         return
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_CANCEL_AGAIN_S)

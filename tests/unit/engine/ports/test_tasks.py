@@ -1,0 +1,100 @@
+"""Cancelling and time-outs: what must not get lost between tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from backend.engine.ports import tasks
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_a_cancellation_that_comes_with_the_result_is_not_lost() -> None:
+    async def play() -> None:
+        answer: tasks.Future[int] = tasks.future()
+        rounds = 0
+
+        async def work() -> None:
+            nonlocal rounds
+            while True:
+                await tasks.wait_for(answer if rounds == 0 else tasks.future(), 10_000)
+                rounds += 1
+
+        task = tasks.spawn(work(), name="worker")
+        await tasks.sleep_ms(0)
+        answer.set_result(1)
+        task.cancel()
+        await asyncio.wait([task], timeout=5)
+        assert task.cancelled()
+        assert rounds == 0
+
+    run(play)
+
+
+def test_a_task_that_swallows_its_cancellation_is_asked_again() -> None:
+    async def play() -> None:
+        swallowed = 0
+
+        async def stubborn() -> None:
+            nonlocal swallowed
+            while True:
+                try:
+                    await tasks.sleep_ms(60_000)
+                except tasks.Cancelled:
+                    swallowed += 1
+                    if swallowed > 1:
+                        raise
+
+        task = tasks.spawn(stubborn(), name="stubborn")
+        await tasks.sleep_ms(0)
+        await tasks.cancel(task)
+        assert task.done()
+        assert swallowed == 2
+
+    run(play)
+
+
+def test_what_takes_too_long_is_cancelled_and_a_timeout() -> None:
+    async def play() -> None:
+        pending: tasks.Future[None] = tasks.future()
+        with pytest.raises(tasks.Timeout):
+            await tasks.wait_for(pending, 5)
+        assert pending.cancelled()
+
+    run(play)
+
+
+def test_the_outcome_of_a_cancelled_task_is_dropped() -> None:
+    async def play() -> None:
+        async def fails_at_the_end() -> None:
+            try:
+                await tasks.sleep_ms(60_000)
+            finally:
+                raise RuntimeError("on the way out")
+
+        task = tasks.start(fails_at_the_end(), name="fails")
+        await tasks.sleep_ms(0)
+        await tasks.cancel(task)
+        assert isinstance(task.exception(), RuntimeError)
+        await tasks.cancel(task)
+        await tasks.cancel(None)
+
+    run(play)
+
+
+def test_first_leaves_the_others_running() -> None:
+    async def play() -> None:
+        one: tasks.Future[int] = tasks.future()
+        other: tasks.Future[int] = tasks.future()
+        tasks.call_soon(lambda: one.set_result(1))
+        await tasks.first([one, other])
+        assert one.done()
+        assert not other.done()
+
+    run(play)
