@@ -23,7 +23,7 @@ from rich.table import Table
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, DataFolderError, new_cluster_id
 from backend.settings import Settings
 from backend.store import migrate
-from backend.store.engine import StoreError
+from backend.store.engine import StoreError, describe
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
 from backend.supervisor.preflight import PreflightError, check_database, check_ports
 from spark import java
@@ -135,7 +135,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
                 name="pipeline",
                 command=[python, "-m", "spark.job"],
                 environment=shared,
-                where="__remote_log_metadata → " + migrate.describe(settings.database),
+                where="__remote_log_metadata → " + describe(settings.database),
                 stop_timeout_s=20.0,
             )
         )

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import httpx
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 ORACLE = Path(__file__).parents[1] / "oracle" / "apache_kafka.py"
 EBBLINE_PORT_BASE, KAFKA_PORT_BASE = 21092, 22092

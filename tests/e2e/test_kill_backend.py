@@ -12,8 +12,7 @@ from pathlib import Path
 import httpx
 import sqlalchemy
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from backend.store import tables
 from backend.store.engine import create_engine, reading

@@ -15,8 +15,7 @@ import time
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 TOPIC: Final = "demo.orders"
 PARTITIONS: Final = 3
