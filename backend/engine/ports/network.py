@@ -25,6 +25,8 @@ OUTPUT_LOW_BYTES = OUTPUT_HIGH_BYTES // 4
 SEND_CHUNKS_MAX = 512
 # Small frames arrive many at once: one read of this size takes them all.
 SCRATCH_BYTES = 64 * 1024
+# Answers of this size together go out at once, also while further requests of the same read wait.
+CORK_BYTES_MAX = 64 * 1024
 ACCEPT_BACKLOG = 512
 # Without free file descriptors accept fails at once and again: a pause leaves time for other connections to end.
 ACCEPT_PAUSE_S = 0.1
@@ -138,6 +140,7 @@ class SocketConnection:
         self._reading = False
         self._paused_by_output = False
         self._paused_by_owner = False
+        self._corked = False
         self._closing = False
         self._closed = False
         self._handler: FrameHandler | None = None
@@ -167,7 +170,7 @@ class SocketConnection:
         self._paused_by_owner = False
         self._update_reading()
         if self._scratch_used and not self._closed:
-            self._loop.call_soon(self._deliver_scratch)
+            self._loop.call_soon(self._deliver_corked)
 
     def _update_reading(self) -> None:
         wanted = not (self._closed or self._closing or self._paused_by_output or self._paused_by_owner)
@@ -206,7 +209,17 @@ class SocketConnection:
             self._finish(None)
             return
         self._scratch_used += count
-        self._deliver_scratch()
+        self._deliver_corked()
+
+    def _deliver_corked(self) -> None:
+        """Delivers what has come; the small answers given meanwhile leave together, which saves most of their cost."""
+        self._corked = True
+        try:
+            self._deliver_scratch()
+        finally:
+            self._corked = False
+            if self._output and not self._writing:
+                self._on_writable()
 
     def _deliver_scratch(self) -> None:
         position = 0
@@ -247,7 +260,8 @@ class SocketConnection:
                 self._output.append(memoryview(chunk))
                 self._output_bytes += len(chunk)
         if not self._writing:
-            self._on_writable()
+            if not self._corked or self._output_bytes > CORK_BYTES_MAX:
+                self._on_writable()
         elif self._output_bytes > OUTPUT_HIGH_BYTES and not self._paused_by_output:
             self._paused_by_output = True
             self._update_reading()
