@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.control.plane import ControlPlane
 from backend.control.settings import ControlSettings
+from backend.engine.metrics.collector import BrokerCollector
 from backend.store import migrate
 from tests.engine_cluster import CLUSTER_ID, EngineCluster
 
@@ -78,7 +79,7 @@ class ControlSite:
         self.cluster.call(self.plane.stop())
 
     def _registries(self) -> list[Any]:
-        return [broker.services.metrics for broker in self.cluster.cluster.brokers.values()]
+        return [BrokerCollector(broker.services.metrics) for broker in self.cluster.cluster.brokers.values()]
 
     def token(self, name: str) -> str:
         return (self.folder / "run" / f"{name}.token").read_text().strip()

@@ -1,0 +1,119 @@
+"""Who may call what, for every endpoint of the table; and what the two tokens of the first start can do."""
+
+from __future__ import annotations
+
+import stat
+from typing import Any
+
+import httpx
+import pytest
+
+from backend.control.http.call import Access, Endpoint
+from backend.control.http.endpoints import ENDPOINTS
+from tests.control.site import ControlSite
+
+ROLES = ("nobody", "stranger", "app", "viewer", "operator")
+WRITES = [e for e in ENDPOINTS if e.method != "GET"]
+
+
+def caller(site: ControlSite, role: str) -> httpx.Client:
+    match role:
+        case "nobody":
+            return site.client(None)
+        case "stranger":
+            return site.client("x" * 43)
+        case "app":
+            return site.client(site.token("app"))  # the dashboard, for nobody
+        case _:
+            return site.person(f"a-{role}", role)
+
+
+def call(client: httpx.Client, endpoint: Endpoint) -> httpx.Response:
+    """A call with harmless arguments: there is no plan of this number."""
+    path = endpoint.path.format(topic="__ebbline_events", partition=0, plan_id=999_999)
+    bodies: dict[str, Any] = {
+        "create plan": {"kind": "toggle_bootstrap", "inputs": {"enable": None}},
+        "execute plan": {"confirm": "demo", "reason": "a test"},
+        "revert plan": {},
+    }
+    headers = dict.fromkeys(endpoint.header_names, "a-key")
+    return client.request(endpoint.method, path, json=bodies.get(endpoint.name), headers=headers)
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda e: e.name)
+def test_every_endpoint_lets_in_whom_it_says(site: ControlSite, endpoint: Endpoint, role: str) -> None:
+    status = call(caller(site, role), endpoint).status_code
+    if endpoint.access is Access.OPEN:
+        assert status == 200
+    elif role in ("nobody", "stranger"):
+        assert status == 401
+    elif endpoint.method != "GET" and role != "operator":
+        assert status == 403
+    else:
+        assert status in (200, 201, 404)
+
+
+@pytest.mark.parametrize("endpoint", WRITES, ids=lambda e: e.name)
+def test_what_a_viewer_tries_to_change_is_refused_and_audited(site: ControlSite, endpoint: Endpoint) -> None:
+    before = site.get("/v1/plans?limit=1000")["items"]
+    answer = call(site.person("eve", "viewer"), endpoint)
+    assert (answer.status_code, answer.headers["content-type"]) == (403, "application/problem+json")
+    last = site.get("/v1/audit?limit=1")["items"][0]
+    assert (last["actor"], last["role"], last["result"]) == ("eve", "viewer", "refused")
+    assert site.get("/v1/plans?limit=1000")["items"] == before
+
+
+def test_the_tokens_of_the_first_start_can_be_read_by_their_owner_only(site: ControlSite) -> None:
+    for name in ("operator", "app"):
+        path = site.folder / "run" / f"{name}.token"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert len(site.token(name)) >= 43
+    assert site.token("operator") != site.token("app")
+
+
+def test_no_token_stands_in_the_database(site: ControlSite) -> None:
+    content = b"".join(path.read_bytes() for path in site.folder.glob("ebbline.db*"))
+    for name in ("operator", "app"):
+        assert site.token(name).encode() not in content
+
+
+def test_the_audit_names_the_person_whom_the_dashboard_acts_for(site: ControlSite) -> None:
+    person = site.person("Ada Lovelace", "operator")
+    plan = person.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": {"enable": True}}).json()["plan"]
+    assert (plan["author"], plan["role"]) == ("Ada Lovelace", "operator")
+    site.execute(plan["id"], confirm="wrong", client=person)
+    assert site.get("/v1/audit?limit=1")["items"][0]["actor"] == "Ada Lovelace"
+
+
+def test_only_the_dashboard_may_act_for_others(site: ControlSite) -> None:
+    client = site.client(site.token("operator"), **{"X-Ebbline-Actor": "somebody", "X-Ebbline-Role": "viewer"})
+    answer = client.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": {"enable": True}})
+    assert answer.json()["plan"]["author"] == "operator"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Ebbline-Actor": "eve", "X-Ebbline-Role": "root"},
+        {"X-Ebbline-Actor": "eve"},
+        {"X-Ebbline-Role": "operator"},
+        {"X-Ebbline-Actor": "e" * 101, "X-Ebbline-Role": "operator"},
+        {"X-Ebbline-Actor": "a\tb", "X-Ebbline-Role": "operator"},
+    ],
+)
+def test_a_person_that_cannot_be_is_refused(site: ControlSite, headers: dict[str, str]) -> None:
+    answer = site.client(site.token("app"), **headers).get("/v1/cluster")
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:ebbline:problem:bad-actor")
+
+
+def test_tokens_survive_a_restart_and_a_lost_file_is_made_again(site: ControlSite) -> None:
+    before = site.token("app")
+    lost = site.token("operator")
+    site.stop_plane()
+    (site.folder / "run" / "operator.token").unlink()
+    site.start_plane()
+    assert site.token("app") == before
+    assert site.client(before).get("/v1/cluster").status_code == 200
+    assert site.token("operator") != lost
+    assert site.client(lost).get("/v1/cluster").status_code == 401
