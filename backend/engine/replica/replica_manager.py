@@ -253,9 +253,10 @@ class ReplicaManager:
         self.image = new
         changes = local_changes(old, new, self.node_id)
         tiered_before = self._tiered_among(changes.changed_topics)
-        self._take_over_settings(changes.changed_topics)
+        # Before the settings of deleted topics go: they say whether there is remote data.
         self._stop(changes.deleted, delete_remote=True)
         self._stop(changes.moved_away, delete_remote=False)
+        self._take_over_settings(changes.changed_topics)
         if old.offset < 0:
             self._delete_strays()
         leaders = [found for one in changes.leaders if (found := self._hosted(one)) is not None]
