@@ -414,6 +414,9 @@ class ReplicaManager:
         leading, following = dict.fromkeys(leaders), dict.fromkeys(followers)
         stopped: dict[bool, list[TopicIdPartition]] = {True: [], False: []}
         for partition, was_tiered in tiered_before.items():
+            tip = partition.topic_id_partition
+            if self._partitions.get((tip.topic, tip.partition)) is not partition:
+                continue  # Deleted or moved away: it has been stopped.
             if partition.log.remote_enabled:
                 (leading if partition.is_leader else following)[partition] = None
             elif was_tiered:
