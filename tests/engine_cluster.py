@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from backend.engine.broker import Broker
-
 from backend.engine.cluster import Cluster, ClusterLayout
 
 T = TypeVar("T")

@@ -16,7 +16,8 @@ class ControllerChannel(Protocol):
     async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
         """The controller's answer.
 
-        Raises KafkaError: NETWORK_EXCEPTION when it could not be reached or the connection broke (the request may have been
-        carried out), REQUEST_TIMED_OUT when no answer came in time. Error codes inside the answer are the caller's.
+        Raises KafkaError: NETWORK_EXCEPTION when it could not be reached or the connection broke (the request may
+        have been carried out), REQUEST_TIMED_OUT when no answer came in time. Error codes inside the answer are the
+        caller's.
         """
         ...

@@ -256,8 +256,8 @@ def test_a_topic_with_another_number_of_partitions_is_refused() -> None:
         while not managers.fatal:
             await tasks.sleep_ms(1)
         assert managers.fatal == [
-            "Topic __remote_log_metadata has 2 partitions, but remote.log.metadata.topic.num.partitions is 50; metadata "
-            "would be looked for in the wrong place. Set it to 2"
+            "Topic __remote_log_metadata has 2 partitions, but remote.log.metadata.topic.num.partitions is 50; "
+            "metadata would be looked for in the wrong place. Set it to 2"
         ]
 
     play(scene)
