@@ -26,6 +26,7 @@ from backend.engine.controller.image import EMPTY_IMAGE, Endpoint, MetadataImage
 from backend.engine.controller.lifecycle import BrokerLifecycle
 from backend.engine.controller.loader import MetadataLoader
 from backend.engine.controller.producer_ids import ProducerIdManager
+from backend.engine.coordinator.group_coordinator import GroupCoordinator
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.event_publisher import EVENTS_TOPIC, EventPublisher
@@ -57,6 +58,7 @@ class BrokerPart:
         self._loader: MetadataLoader | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._replicas: ReplicaManager | None = None
+        self._groups: GroupCoordinator | None = None
         self._remote: RemotePart | None = None
         self._events: EventPublisher | None = None
         self._publishing: tasks.Task[None] | None = None
@@ -145,6 +147,9 @@ class BrokerPart:
             events=services.events,
             metrics=services.metrics,
         )
+        services.group_coordinator = self._groups = GroupCoordinator(
+            config=config, ports=ports, replica_manager=self._replicas
+        )
         if config.remote_log_storage_system_enable:
             replicas = self._replicas
             self._remote = RemotePart(
@@ -191,11 +196,13 @@ class BrokerPart:
         return made
 
     async def _on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
-        services, replicas = self._services, self._replicas
+        services, replicas, groups = self._services, self._replicas, self._groups
         assert services is not None
         assert replicas is not None
+        assert groups is not None
         if self._first_image.done():
             replicas.on_metadata(old, new)
+            groups.on_metadata(old, new)
             services.config = replicas.config
             return
         try:
@@ -205,6 +212,8 @@ class BrokerPart:
             services.log_manager.start()
             replicas.start()
             replicas.on_metadata(EMPTY_IMAGE, new)
+            groups.start()
+            groups.on_metadata(EMPTY_IMAGE, new)
             services.config = replicas.config
         except Exception as error:
             # Without its logs the broker must not serve: the start ends with this.
@@ -240,6 +249,8 @@ class BrokerPart:
             await self._lifecycle.stop()
         if self._loader is not None:
             await self._loader.stop()
+        if self._groups is not None:
+            await self._groups.shutdown()
         if self._replicas is not None:
             await self._replicas.shutdown()
         for client in self._clients:

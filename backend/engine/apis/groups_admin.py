@@ -1,0 +1,152 @@
+"""DescribeGroups (15), versions 0-6; ListGroups (16), 0-5; DeleteGroups (42), 0-2; OffsetDelete (47), 0.
+
+Every group asked about gets one entry: an empty answer makes clients built on librdkafka abort. A group that does not
+exist is described as Dead, from version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis import authorized_operations
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.coordinator.group import Group, GroupState
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
+
+FIRST_NOT_FOUND: Final = 6
+# read, delete, describe
+GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8))
+GROUP_TYPE: Final = "classic"
+
+_Described = m.DescribeGroupsResponse.Groups
+_Deleted = m.OffsetDeleteResponse.Topics
+
+
+def describe_groups(
+    services: Services, context: RequestContext, request: m.DescribeGroupsRequest
+) -> m.DescribeGroupsResponse:
+    """States and members of groups."""
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else authorized_operations.NOT_ASKED
+    found = [_describe(services, context, group_id) for group_id in request.groups]
+    for one in found:
+        one.authorized_operations = operations if one.error_code == ErrorCode.NONE else authorized_operations.NOT_ASKED
+    return m.DescribeGroupsResponse(groups=found)
+
+
+def _describe(services: Services, context: RequestContext, group_id: str) -> _Described:
+    try:
+        group = services.group_coordinator.describe(group_id)
+    except KafkaError as refused:
+        return _Described(group_id=group_id, error_code=refused.code)
+    if group is None:
+        answer = _Described(group_id=group_id, group_state=GroupState.DEAD.value)
+        if context.api_version >= FIRST_NOT_FOUND:
+            answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            answer.error_message = f"Group {group_id} not found."
+        return answer
+    return _described(group)
+
+
+def _described(group: Group) -> _Described:
+    # While a rebalance goes on there is no protocol in force yet.
+    stable = group.state is GroupState.STABLE
+    return _Described(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if stable else "",
+        members=[
+            _Described.Members(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if stable else b"",
+                member_assignment=member.assignment if stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def list_groups(services: Services, context: RequestContext, request: m.ListGroupsRequest) -> m.ListGroupsResponse:
+    """Groups that this broker coordinates, by state (KIP-518) and type (KIP-848)."""
+    try:
+        groups = services.group_coordinator.list_groups()
+    except KafkaError as refused:
+        return m.ListGroupsResponse(error_code=refused.code)
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    if types and GROUP_TYPE not in types:
+        groups = []
+    return m.ListGroupsResponse(
+        groups=[
+            m.ListGroupsResponse.Groups(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=GROUP_TYPE,
+            )
+            for group in groups
+            if not states or group.state.value.lower() in states
+        ]
+    )
+
+
+async def delete_groups(
+    services: Services, context: RequestContext, request: m.DeleteGroupsRequest
+) -> m.DeleteGroupsResponse:
+    """Removes groups without members, and their offsets."""
+    response = m.DeleteGroupsResponse()
+    for group_id in request.groups_names:
+        try:
+            error = await services.group_coordinator.delete_group(group_id)
+        except KafkaError as refused:
+            error = refused.code
+        response.results.append(m.DeleteGroupsResponse.Results(group_id=group_id, error_code=error))
+    return response
+
+
+async def offset_delete(
+    services: Services, context: RequestContext, request: m.OffsetDeleteRequest
+) -> m.OffsetDeleteResponse:
+    """Removes offsets of topics that the group's members do not subscribe to (KIP-496)."""
+    image = services.metadata.image
+    wanted = [
+        TopicPartition(topic.name, one.partition_index)
+        for topic in request.topics
+        for one in topic.partitions
+        if image.partition(topic.name, one.partition_index) is not None
+    ]
+    try:
+        codes = await services.group_coordinator.delete_offsets(request.group_id, wanted)
+    except KafkaError as refused:
+        return m.OffsetDeleteResponse(error_code=refused.code)
+    return m.OffsetDeleteResponse(
+        topics=[
+            _Deleted(
+                name=topic.name,
+                partitions=[
+                    _Deleted.Partitions(
+                        partition_index=one.partition_index,
+                        error_code=codes.get(
+                            TopicPartition(topic.name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+APIS: Final = (
+    Api(m.DescribeGroupsRequest.API_KEY, 0, 6, describe_groups),
+    Api(m.ListGroupsRequest.API_KEY, 0, 5, list_groups),
+    Api(m.DeleteGroupsRequest.API_KEY, 0, 2, delete_groups),
+    Api(m.OffsetDeleteRequest.API_KEY, 0, 0, offset_delete),
+)

@@ -1,0 +1,42 @@
+"""LeaveGroup (13), versions 0-5: members leave at once; many, and static ones by name, from version 3 (KIP-345)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.protocol import messages as m
+from backend.protocol.errors import KafkaError
+
+API_KEY: Final = 13
+MIN_VERSION: Final = 0
+MAX_VERSION: Final = 5
+FIRST_BATCHED: Final = 3
+
+_Member = m.LeaveGroupResponse.Members
+
+
+def leave_group(services: Services, context: RequestContext, request: m.LeaveGroupRequest) -> m.LeaveGroupResponse:
+    """One code for each member; before version 3 the only one at the top."""
+    batched = context.api_version >= FIRST_BATCHED
+    leaving: list[tuple[str, str | None]] = (
+        [(member.member_id, member.group_instance_id) for member in request.members]
+        if batched
+        else [(request.member_id, None)]
+    )
+    try:
+        errors = services.group_coordinator.leave(request.group_id, leaving)
+    except KafkaError as error:
+        return m.LeaveGroupResponse(error_code=error.code)
+    if not batched:
+        return m.LeaveGroupResponse(error_code=errors[0])
+    return m.LeaveGroupResponse(
+        members=[
+            _Member(member_id=member_id, group_instance_id=instance_id, error_code=error)
+            for (member_id, instance_id), error in zip(leaving, errors, strict=True)
+        ]
+    )
+
+
+APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, leave_group),)

@@ -1,0 +1,92 @@
+"""OffsetCommit (8), versions 2-10: a group's positions, stored before they are acknowledged.
+
+Version 10 names topics by id (KIP-848). Versions 2-4 may say how long to keep the offsets.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.controller.image import TopicImage
+from backend.engine.coordinator.group_records import CommittedOffset
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
+
+API_KEY: Final = 8
+MIN_VERSION: Final = 2
+MAX_VERSION: Final = 10
+FIRST_BY_ID: Final = 10
+BY_BROKER: Final = -1
+
+_Request = m.OffsetCommitRequest.Topics.Partitions
+_Topic = m.OffsetCommitResponse.Topics
+
+
+async def offset_commit(
+    services: Services, context: RequestContext, request: m.OffsetCommitRequest
+) -> m.OffsetCommitResponse:
+    """One code for each partition."""
+    response = m.OffsetCommitResponse()
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    rows: list[tuple[TopicPartition, _Topic.Partitions]] = []
+    now_ms = services.ports.clock.time_ms()
+    expire_ms = BY_BROKER if request.retention_time_ms == BY_BROKER else now_ms + request.retention_time_ms
+    for asked in request.topics:
+        answer = _Topic(topic_id=bytes(asked.topic_id), name=asked.name)
+        response.topics.append(answer)
+        topic, error = _topic(services, context, asked)
+        for one in asked.partitions:
+            row = _Topic.Partitions(partition_index=one.partition_index, error_code=error)
+            answer.partitions.append(row)
+            if topic is None:
+                continue
+            if one.partition_index not in topic.partitions:
+                row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            key = TopicPartition(topic.name, one.partition_index)
+            offsets[key] = _committed(one, topic, now_ms, expire_ms)
+            rows.append((key, row))
+    if not rows:
+        return response
+    try:
+        codes = await services.group_coordinator.commit(
+            request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id_or_member_epoch,
+            offsets=offsets,
+        )
+    except KafkaError as refused:
+        # Clients before the code know only the rebalance (GroupCoordinatorService.commitOffsets).
+        codes = dict.fromkeys(offsets, refused.code)
+    for key, row in rows:
+        row.error_code = codes[key]
+    return response
+
+
+def _topic(
+    services: Services, context: RequestContext, asked: m.OffsetCommitRequest.Topics
+) -> tuple[TopicImage | None, ErrorCode]:
+    image = services.metadata.image
+    if context.api_version >= FIRST_BY_ID:
+        found = image.topics.get(bytes(asked.topic_id))
+        return found, ErrorCode.NONE if found is not None else ErrorCode.UNKNOWN_TOPIC_ID
+    found = image.topic(asked.name)
+    return found, ErrorCode.NONE if found is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _committed(one: _Request, topic: TopicImage, now_ms: int, expire_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        one.committed_offset,
+        one.committed_leader_epoch,
+        one.committed_metadata or "",
+        now_ms,
+        expire_ms,
+        topic.id,
+    )
+
+
+APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, offset_commit),)
