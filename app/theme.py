@@ -35,6 +35,8 @@ class Palette:
     critical_fill: str
     warning_fill: str
     local_fill: str
+    ok_fill: str
+    field: str
 
 
 LIGHT: Final = Palette(
@@ -56,6 +58,8 @@ LIGHT: Final = Palette(
     critical_fill="#FBE9E8",
     warning_fill="#FBF0DE",
     local_fill="#E3EDFB",
+    ok_fill="#E6F4EC",
+    field="#F5F6F8",
 )
 DARK: Final = Palette(
     name="dark",
@@ -76,6 +80,8 @@ DARK: Final = Palette(
     critical_fill="#3A1C1B",
     warning_fill="#33270F",
     local_fill="#14263D",
+    ok_fill="#12291E",
+    field="#1A202A",
 )
 # A status is never colour alone: the mark and the word come with it.
 STATUS_MARKS: Final = {"critical": "▲", "warning": "◆", "ok": "✓", "notice": "●"}

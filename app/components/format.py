@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 NARROW: Final = "\u202f"
@@ -44,12 +44,12 @@ def duration(seconds: float | None) -> str:
     return f"{total} s"
 
 
-def clock(time_ms: int | None, now_ms: int) -> str:
-    """``08:43:00`` in UTC, with the date when it is not today's."""
+def clock(time_ms: int | None, now_ms: int, zone: tzinfo | None = None) -> str:
+    """``08:43:00``, in UTC unless ``zone`` says otherwise; with the date when it is not today's."""
     if time_ms is None:
         return UNKNOWN
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
+    moment = datetime.fromtimestamp(time_ms / 1000, zone or UTC)
+    today = datetime.fromtimestamp(now_ms / 1000, zone or UTC).date()
     return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
 
 

@@ -91,7 +91,8 @@ def _sqlite_engine(url: URL) -> Engine:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """A connection with one consistent view for all statements in the block; changes nothing."""
-    with engine.connect() as connection:
+    options = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
+    with engine.connect().execution_options(**options) as connection:
         yield connection
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, case, func, select
 
 from backend.store import tables as t
+from backend.store.queries.partitions import ReplicaRow
 
 SEVERITIES: Final = ("critical", "warning", "notice")
 POINTS_MAX: Final = 2000  # a chart never shows more points a series
+COPY_P99_PARTITIONS_MAX: Final = 50  # 50 look-ups of 100 rows: 10 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +192,50 @@ def furthest_behind(connection: Connection, cluster_id: str, limit: int = 8) -> 
 
 def _without_cluster(mapping: Any) -> dict[str, Any]:
     return {name: value for name, value in mapping.items() if name != "cluster_id"}
+
+
+def copy_p99_ms(
+    connection: Connection, cluster_id: str, partitions: Iterable[tuple[str, int]], latest: int = 100
+) -> dict[tuple[str, int], int]:
+    """p99 of how long the newest finished copies of these partitions took; a partition without one is missing.
+
+    One look-up by index per partition: ask for those with an open copy, not for all.
+    """
+    table, found = t.segment, {}
+    for topic, partition in sorted(set(partitions))[:COPY_P99_PARTITIONS_MAX]:
+        rows = connection.execute(
+            select(table.c.copy_finished_ms - table.c.copy_started_ms)
+            .where(
+                table.c.cluster_id == cluster_id,
+                table.c.topic == topic,
+                table.c.partition == partition,
+                table.c.copy_finished_ms.is_not(None),
+            )
+            .order_by(table.c.start_offset.desc())
+            .limit(latest)
+        ).scalars()
+        durations = sorted(max(0, int(value)) for value in rows)
+        if durations:
+            found[topic, partition] = durations[-(-99 * len(durations) // 100) - 1]
+    return found
+
+
+def replicas_behind(connection: Connection, cluster_id: str, limit: int = 500) -> list[ReplicaRow]:
+    """Replicas that are not in the ISR, by partition."""
+    table = t.replica_current
+    query = (
+        select(*(column for column in table.c if column.name != "cluster_id"))
+        .where(table.c.cluster_id == cluster_id, ~table.c.in_isr)
+        .order_by(table.c.topic, table.c.partition, table.c.broker_id)
+        .limit(limit)
+    )
+    return [ReplicaRow(**row._mapping) for row in connection.execute(query)]
+
+
+def replica_counts(connection: Connection, cluster_id: str) -> dict[int, int]:
+    """Replicas by broker."""
+    table = t.replica_current
+    rows = connection.execute(
+        select(table.c.broker_id, func.count()).where(table.c.cluster_id == cluster_id).group_by(table.c.broker_id)
+    )
+    return {int(broker_id): int(count) for broker_id, count in rows}

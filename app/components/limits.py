@@ -1,0 +1,89 @@
+"""How much of a partition is pending, and how much may be. Pure.
+
+Local data that is not uploaded cannot be deleted. So pending bytes beyond a topic's local retention keep the local log
+above what was asked for; that is the limit: amber from half of it, red at it. Source: KIP-405, `local.retention.bytes`
+(-2: as `retention.bytes`; -1: no limit).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.store.queries.config import TopicRow
+from backend.store.queries.partitions import PartitionRow
+
+ALL_COPIED: Final = "all_copied"
+AMBER_SHARE: Final = 0.5
+REASONS: Final = {
+    "not_tiered": "the topic is not tiered",
+    "leader_does_not_know": "the leader does not know yet",
+    "all_copied": "all copied",
+    "changing": "records arrived while it was asked; the next sample tells",
+}
+
+
+def pending_start(row: PartitionRow) -> int | None:
+    """The first offset that is not in the remote tier; None: not known."""
+    if row.pending_reason == ALL_COPIED:
+        return row.log_end_offset
+    if row.pending_reason is not None or row.earliest_pending_upload_offset in (None, -1):
+        return None
+    return row.earliest_pending_upload_offset
+
+
+def pending_offsets(row: PartitionRow) -> int | None:
+    """Records that are on local disks only; None: not known."""
+    start, end = pending_start(row), row.log_end_offset
+    return None if start is None or end is None else max(0, end - start)
+
+
+def pending_bytes(row: PartitionRow) -> int | None:
+    """Their size, taking the leader's local records to be of one size; None: not known."""
+    offsets, size = pending_offsets(row), row.local_log_bytes
+    start, end = row.local_log_start_offset, row.log_end_offset
+    if offsets is None or size is None or start is None or end is None:
+        return None
+    return 0 if end <= start else round(size * min(1.0, offsets / (end - start)))
+
+
+def pending_unknown_cause(row: PartitionRow) -> str:
+    """Why pending is ``?``, in words."""
+    if row.pending_reason is not None and row.pending_reason != ALL_COPIED:
+        return REASONS.get(row.pending_reason, row.pending_reason)
+    return row.error or "the leader did not answer"
+
+
+def number(topic: TopicRow, name: str) -> int | None:
+    """An integer setting of a topic; None when it is not known."""
+    value = (topic.config or {}).get(name)
+    try:
+        return None if value is None else int(value)
+    except ValueError:
+        return None
+
+
+def local_retention(topic: TopicRow) -> tuple[int | None, int | None]:
+    """(bytes, ms) that a partition's local log may keep; None: no limit of that kind, or not known."""
+    found = []
+    for local_name, total_name in (
+        ("local.retention.bytes", "retention.bytes"),
+        ("local.retention.ms", "retention.ms"),
+    ):
+        value = number(topic, local_name)
+        if value == -2:
+            value = number(topic, total_name)
+        found.append(None if value is None or value < 0 else value)
+    return found[0], found[1]
+
+
+def pending_limit_bytes(topic: TopicRow) -> int | None:
+    """The limit for pending bytes of a partition; None: the topic has no byte limit for local data."""
+    size, _ = local_retention(topic)
+    return size or None
+
+
+def pending_status(pending: int | None, limit: int | None) -> str | None:
+    """``warning`` from half the limit, ``critical`` at it; None below or when one of them is not known."""
+    if pending is None or limit is None or pending < AMBER_SHARE * limit:
+        return None
+    return "critical" if pending >= limit else "warning"

@@ -1,0 +1,297 @@
+"""What all pages share: the style sheet, the head row with the data's age, alerts about our own blindness, live parts.
+
+A page calls :func:`open_page` first. It returns None when there is nothing to show yet (no database, no cluster);
+then the reason is already on the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import streamlit as st
+
+from app import state
+from app.components import format as fmt
+from app.components import health_words, markup, style
+from app.person import Person, current_person
+from app.state import DatabaseAway, View
+from app.theme import Palette, palette
+from backend.store.queries import overview
+
+RANGES: Final = {"15m": 15, "1h": 60, "6h": 360, "24h": 1440}
+LONG_RANGES: Final = ("6h", "24h")
+REFRESH_S: Final = 5.0
+REFRESH_EMBEDDED_S: Final = 2.0
+REFRESH_LONG_S: Final = 30.0
+IDLE_MS: Final = 30 * 60_000
+# Entries of the session's state.
+PENDING: Final = "pending_plan"
+_TOUCHED: Final = "touched_ms"
+_PAUSED: Final = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the parts of one page need in common."""
+
+    colours: Palette
+    cluster_id: str
+    range_name: str
+    zone: tzinfo | None
+    person: Person
+
+    @property
+    def range_ms(self) -> int:
+        return RANGES[self.range_name] * 60_000
+
+    def view(self) -> View:
+        """The facts of the head row, read now. Raises DatabaseAway."""
+        found = state.view(self.cluster_id)
+        if found is None:
+            raise DatabaseAway("The cluster is not in the database any more.")
+        return found
+
+    def clock(self, time_ms: int | None, now_ms: int) -> str:
+        return fmt.clock(time_ms, now_ms, self.zone)
+
+
+def open_page(
+    name: str, fact: Callable[[View], str] | str = "", *, parent: tuple[Any, str] | None = None
+) -> Page | None:
+    """Draws style, head row and alerts. ``parent`` is (page, title) of the breadcrumb."""
+    colours = palette(st.context.theme.type)
+    st.html(style.sheet(colours))
+    _touch()
+    try:
+        known = state.view(_wanted_cluster())
+    except DatabaseAway as error:
+        _plain_head(name)
+        _database_away(error)
+        return None
+    if known is None:
+        _plain_head(name)
+        _nothing_yet()
+        return None
+    person = current_person()
+    with st.container(horizontal=True, key="head"):
+        _title(name, fact(known) if callable(fact) else fact, parent)
+        live_slot = st.container(key="head-live", width="content")
+        cluster_id = _cluster_picker(known)
+        range_name = _range_picker()
+        zone = _person_menu(person)
+    page = Page(colours, cluster_id, range_name, zone, person)
+    with live_slot:
+        live(page, "head", _pills, page)
+    live(page, "alerts", _alerts, page)
+    return page
+
+
+def live(page: Page, name: str, draw: Callable[..., None], *arguments: Any) -> None:
+    """Draws a part of the page again and again: display only, never the place to open a dialog.
+
+    Reads are cached by the data version, so a round without news costs the head's small queries. Paused while a
+    dialog is open and after half an hour without a touch.
+    """
+
+    def guarded() -> None:
+        if _idle() and not st.session_state.get(_PAUSED):
+            st.session_state[_PAUSED] = True
+            st.rerun()
+        try:
+            draw(*arguments)
+        except DatabaseAway as error:
+            if name == "alerts":
+                _database_away(error)
+
+    st.fragment(guarded, run_every=_interval_s(page), key=f"live-{name}")()
+
+
+def _interval_s(page: Page) -> float | None:
+    if st.session_state.get(PENDING) or st.session_state.get(_PAUSED):
+        return None
+    if page.range_name in LONG_RANGES:
+        return REFRESH_LONG_S
+    return REFRESH_S
+
+
+def _touch() -> None:
+    """A run of the whole page is a sign of a person, unless it is the one that begins the pause."""
+    if not st.session_state.get(_PAUSED):
+        st.session_state[_TOUCHED] = state.now_ms()
+
+
+def _idle() -> bool:
+    touched: int = st.session_state.get(_TOUCHED, state.now_ms())
+    return state.now_ms() - touched > IDLE_MS
+
+
+def _resume() -> None:
+    st.session_state[_PAUSED] = False
+    st.session_state[_TOUCHED] = state.now_ms()
+
+
+# --- the head row ---
+
+
+def _plain_head(name: str) -> None:
+    st.html(f'<div class="eb-title"><h1>{markup.text(name)}</h1></div>')
+
+
+def _title(name: str, fact: str, parent: tuple[Any, str] | None) -> None:
+    clause = f'<span class="eb-clause">{markup.text(fact)}</span>' if fact else ""
+    if parent is None:
+        st.html(f'<div class="eb-title"><h1>{markup.text(name)}</h1>{clause}</div>')
+        return
+    with st.container(horizontal=True, key="crumbs"):
+        st.page_link(parent[0], label=parent[1])
+        st.html(
+            f'<div class="eb-title"><span class="eb-slash">/</span><h1>{markup.text(name)}</h1>{clause}</div>',
+            width="content",
+        )
+
+
+def _wanted_cluster() -> str | None:
+    return st.session_state.get("cluster") or st.query_params.get("cluster")
+
+
+def _cluster_picker(view: View) -> str:
+    names = {row.cluster_id: row.name for row in view.clusters}
+    own = state.environment().cluster_id
+    ids = sorted(names, key=lambda cluster_id: (cluster_id != own, names[cluster_id]))
+    wanted = st.query_params.get("cluster")
+    if wanted is not None and wanted not in names:
+        st.toast(f"There is no cluster {wanted!r:.60} here; this is {names[ids[0]]}.")
+    chosen = st.selectbox(
+        "Cluster",
+        ids,
+        format_func=lambda cluster_id: names.get(cluster_id, cluster_id),
+        key="cluster",
+        bind="query-params",
+        persist_state="session",
+        label_visibility="collapsed",
+        width=130,
+    )
+    return chosen or ids[0]
+
+
+def _range_picker() -> str:
+    wanted = st.query_params.get("range")
+    if wanted is not None and wanted not in RANGES:
+        st.toast(f"There is no range {wanted!r:.20}; this is the last hour.")
+    chosen = st.segmented_control(
+        "Range of the charts",
+        list(RANGES),
+        default="1h",
+        required=True,
+        key="range",
+        bind="query-params",
+        persist_state="session",
+        label_visibility="collapsed",
+    )
+    return chosen or "1h"
+
+
+def _person_menu(person: Person) -> tzinfo | None:
+    with st.popover(f"{person.name} · {person.role}", key="person"):
+        st.markdown(f"**{person.name}**  \n{person.explanation}")
+        zone = st.segmented_control(
+            "Times in",
+            ["UTC", "local"],
+            default="UTC",
+            required=True,
+            key="tz",
+            bind="query-params",
+            persist_state="session",
+        )
+        st.caption("Link to this view")
+        st.code(st.context.url or "/", language=None, wrap_lines=True)
+        st.caption("Keys: G overview, P partitions, Esc closes a dialog.")
+        if person.can_sign_out and st.button("Sign out"):
+            st.logout()
+    return _browser_zone() if zone == "local" else None
+
+
+def _browser_zone() -> tzinfo | None:
+    try:
+        return ZoneInfo(st.context.timezone or "UTC")
+    except (ZoneInfoNotFoundError, ValueError):
+        return None
+
+
+def _pills(page: Page) -> None:
+    view = page.view()
+    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.version)
+    if st.session_state.get(_PAUSED):
+        st.button("Paused · Resume", on_click=_resume, key="resume")
+    pills = health_words.head_pills(view, brokers, page.zone)
+    st.html('<div class="eb-pills">' + "".join(markup.pill(p.label, p.status, title=p.hint) for p in pills) + "</div>")
+
+
+# --- what is wrong with ourselves ---
+
+
+def _alerts(page: Page) -> None:
+    view = page.view()
+    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.version)
+    notices = health_words.blindness(view, brokers, page.zone)
+    with st.container(key="alerts"):
+        for notice in notices:
+            st.html(markup.alert(notice.status, notice.title, notice.sentence, notice.note))
+
+
+def _database_away(error: DatabaseAway) -> None:
+    st.html(
+        markup.alert(
+            "critical",
+            "The database does not answer.",
+            str(error),
+            "The cluster itself is not affected. This page tries again by itself.",
+        )
+    )
+    with st.expander("Details to copy"):
+        st.code(f"{error}", language=None)
+    st.button("Retry", key="retry")
+
+
+def _nothing_yet() -> None:
+    @st.fragment(run_every=REFRESH_EMBEDDED_S)
+    def wait() -> None:
+        try:
+            if state.view(None) is not None:
+                st.rerun()
+        except DatabaseAway as error:
+            st.html(markup.alert("critical", "The database does not answer.", str(error)))
+        st.html(
+            markup.empty(
+                "No cluster has been observed yet: the first sample comes a few seconds after the brokers are up.",
+                "If this stays, look at logs/backend.log in the data folder.",
+            )
+        )
+
+    wait()
+
+
+# --- cards ---
+
+
+def card_head(name: str, title: str, clause: str = "", *, html: str = "", rows: Any = None) -> None:
+    """The first line of a card, at its right the table twin when ``rows`` (a data frame) is given."""
+    with st.container(horizontal=True, key=f"cardhead-{name}"):
+        st.html(markup.card_title(title, clause, html=html))
+        if rows is not None:
+            table_twin(name, title, rows)
+
+
+def table_twin(name: str, title: str, rows: Any) -> None:
+    """The same facts as rows, for those who cannot use the picture."""
+    with st.popover("View as table", key=f"table-{name}"):
+        st.dataframe(rows, hide_index=True, key=f"twin-{name}", alt=f"{title}, as a table")
+
+
+def body_key(view: View, name: str) -> str:
+    """The key of a card's content: greyed while the data behind it is stale."""
+    return f"{'stale' if health_words.stale(view) else 'fresh'}-{name}"

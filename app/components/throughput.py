@@ -1,0 +1,165 @@
+"""Is copying keeping up? Produced and copied rates above, pending below, one time axis. Rows → figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from app.components import format as fmt
+from app.components.totals import Rates
+from app.theme import Palette, layout
+from backend.store.queries.overview import ClusterSample
+
+HEIGHT = 292
+RIGHT_PX = 112
+
+
+def scale(highest: float) -> tuple[float, str]:
+    """Divisor and unit for an axis that reaches ``highest`` bytes."""
+    for divisor, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if highest >= divisor:
+            return divisor, unit
+    return 1.0, "B"
+
+
+def figure(
+    rates: Rates,
+    history: Sequence[ClusterSample],
+    limit_bytes: int | None,
+    since_ms: int,
+    now_ms: int,
+    colours: Palette,
+    zone: tzinfo | None,
+) -> go.Figure:
+    """Two rows over the whole range; a gap stays a gap."""
+    rate_top = max((value for value in (*rates.produced, *rates.copied) if value), default=0.0)
+    rate_by, rate_unit = scale(rate_top) if rates.in_bytes else (1.0, "records")
+    pending = [sample.pending_bytes for sample in history]
+    pending_top = max([value for value in pending if value] + [limit_bytes or 0], default=0)
+    pending_by, pending_unit = scale(pending_top)
+    times = [_time(at_ms, zone) for at_ms in rates.at_ms]
+    produced = [None if value is None else value / rate_by for value in rates.produced]
+    copied = [None if value is None else value / rate_by for value in rates.copied]
+    waiting = [None if value is None else value / pending_by for value in pending]
+    fig = go.Figure()
+    fig.add_scatter(x=times, y=copied, mode="lines", line={"color": colours.remote, "width": 1.8}, name="copied")
+    fig.add_scatter(x=times, y=produced, mode="lines", line={"color": colours.text, "width": 1.5}, name="produced")
+    fig.add_scatter(
+        x=times,
+        y=waiting,
+        mode="lines",
+        line={"color": colours.local, "width": 1.8},
+        fill="tozeroy",
+        fillcolor=colours.local_fill,
+        yaxis="y2",
+        name="pending",
+    )
+    fig.update_traces(hovertemplate="%{x|%H:%M:%S} %{fullData.name} %{y:.3g}<extra></extra>")
+    start, end = _time(since_ms, zone), _time(now_ms, zone)
+    labels = _end_labels(
+        [
+            (f"produced {_rate(rates.produced, rates.in_bytes)}", _last(produced), colours.text),
+            (f"copied {_rate(rates.copied, rates.in_bytes)}", _last(copied), colours.muted),
+        ],
+        rate_top / rate_by,
+        "y",
+        110,
+    )
+    below = [(f"pending {fmt.size(_last(pending))}", _last(waiting), colours.local)]
+    shapes: list[dict[str, Any]] = []
+    if limit_bytes is not None:
+        limit = limit_bytes / pending_by
+        below.append((f"limit {fmt.size(limit_bytes)}", limit, colours.critical))
+        line = {"color": colours.critical, "width": 1.2, "dash": "dash"}
+        shapes.append({"type": "line", "x0": start, "x1": end, "y0": limit, "y1": limit, "yref": "y2", "line": line})
+    labels += _end_labels(below, pending_top / pending_by, "y2", 100)
+    axis = {"showgrid": True, "gridcolor": colours.grid, "zeroline": False, "fixedrange": True, "nticks": 4}
+    title = {"xref": "paper", "x": -0.004, "xanchor": "right", "showarrow": False, "yref": "paper", "yanchor": "bottom"}
+    labels += [
+        {**title, "text": f"{rate_unit}/s", "y": 1.0, "font": {"color": colours.muted, "size": 11}},
+        {**title, "text": pending_unit, "y": 0.44, "font": {"color": colours.muted, "size": 11}},
+    ]
+    fig.update_layout(
+        **layout(
+            colours,
+            height=HEIGHT,
+            margin={"l": 52, "r": RIGHT_PX, "t": 24, "b": 24},
+            uirevision="throughput",
+            shapes=shapes,
+            annotations=labels,
+            hovermode="closest",
+            xaxis={
+                "range": [start, end],
+                "showgrid": False,
+                "linecolor": colours.line,
+                "nticks": 7,
+                "tickangle": 0,
+                "tickformat": "%H:%M",
+                "fixedrange": True,
+                "anchor": "y2",
+            },
+            yaxis={**axis, "domain": [0.57, 1.0], "range": [0, (rate_top / rate_by or 1.0) * 1.12]},
+            yaxis2={**axis, "domain": [0.0, 0.42], "range": [0, (pending_top / pending_by or 1.0) * 1.12]},
+        )
+    )
+    return fig
+
+
+def rows(rates: Rates, history: Sequence[ClusterSample], zone: tzinfo | None) -> pd.DataFrame:
+    """The same as a table, newest first."""
+    unit = "bytes/s" if rates.in_bytes else "records/s"
+    return pd.DataFrame(
+        {
+            "time": [_time(at_ms, zone).strftime("%Y-%m-%d %H:%M:%S") for at_ms in rates.at_ms],
+            f"produced, {unit}": rates.produced,
+            f"copied, {unit}": rates.copied,
+            "pending, bytes": [sample.pending_bytes for sample in history],
+        }
+    ).iloc[::-1]
+
+
+def _end_labels(
+    entries: Sequence[tuple[str, float | None, str]], top: float, axis: str, height_px: float
+) -> list[dict[str, Any]]:
+    """Labels at the lines' ends; those that would overlap are pushed apart."""
+    placed: list[dict[str, Any]] = []
+    step = (top or 1.0) * 1.12 / height_px * 15  # a line of text has 15 px
+    floor = float("-inf")
+    for label, value, colour in sorted(entries, key=lambda entry: entry[1] if entry[1] is not None else 0.0):
+        at = max(value if value is not None else 0.0, floor)
+        floor = at + step
+        placed.append(
+            {
+                "text": label,
+                "x": 1.0,
+                "xref": "paper",
+                "xanchor": "left",
+                "xshift": 8,
+                "y": at,
+                "yref": axis,
+                "yanchor": "middle",
+                "showarrow": False,
+                "font": {"color": colour, "size": 11.5},
+            }
+        )
+    return placed
+
+
+def _rate(values: Sequence[float | None], in_bytes: bool) -> str:
+    value = _last(values)
+    if value is None:
+        return fmt.UNKNOWN
+    return f"{fmt.size(value)}/s" if in_bytes else f"{fmt.axis_count(value)} records/s"
+
+
+def _last(values: Sequence[float | None]) -> float | None:
+    return values[-1] if values else None
+
+
+def _time(at_ms: int, zone: tzinfo | None) -> datetime:
+    # Plotly draws the wall clock it is given.
+    return datetime.fromtimestamp(at_ms / 1000, zone or UTC).replace(tzinfo=None)

@@ -1,0 +1,175 @@
+"""The Overview's six figures, and the rates behind its chart. Pure functions of the cluster's totals."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from app.components import format as fmt
+from app.components.attention import DELETE_OVERDUE_MS, is_hung, times_p99
+from backend.store.queries.overview import BrokerRow, ClusterSample, LedgerTotals
+from backend.store.queries.partitions import ReplicaRow, SegmentRow
+from backend.tiering.segment_state import SegmentState
+
+# Copies come segment by segment; a rate over less than this would be a comb.
+RATE_WINDOW_MS_MIN: Final = 60_000
+RATE_WINDOW_SHARE: Final = 1 / 40
+PHASE_WORDS: Final = {
+    "TRUNCATING": "truncating",
+    "WAITING_FOR_METADATA": "waiting for metadata",
+    "BUILDING_REMOTE_AUX": "building remote state",
+    "FETCHING": "fetching",
+    "DELAYED": "stuck",
+    "FAILED": "failed",
+    "IN_SYNC": "in sync",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure: its value, what goes with it, its status (None: quiet) and the line beside it."""
+
+    name: str
+    value: str
+    sub: str
+    status: str | None
+    series: tuple[float | None, ...]
+
+
+def tiles(
+    history: Sequence[ClusterSample],
+    ledger: LedgerTotals,
+    open_segments: Sequence[SegmentRow],
+    p99_ms: Mapping[tuple[str, int], int],
+    behind: Sequence[ReplicaRow],
+    brokers: Sequence[BrokerRow],
+    *,
+    limit_bytes: int | None,
+    range_name: str,
+    now_ms: int,
+) -> list[Tile]:
+    """Pending, oldest open copy, not in sync, delete overdue, remote, local."""
+    return [
+        _pending(history, limit_bytes, range_name),
+        _oldest_copy(history, open_segments, p99_ms, now_ms),
+        _not_in_sync(history, behind),
+        _delete_overdue(history, ledger, range_name, now_ms),
+        _remote(history, ledger, range_name),
+        _local(history, brokers),
+    ]
+
+
+def _pending(history: Sequence[ClusterSample], limit: int | None, range_name: str) -> Tile:
+    series = tuple(sample.pending_bytes for sample in history)
+    last = series[-1] if series else None
+    status = None if last is None or limit is None or last < limit / 2 else ("critical" if last >= limit else "warning")
+    return Tile("Pending upload", fmt.size(last), _change(series, range_name), status, series)
+
+
+def _change(series: Sequence[float | None], range_name: str) -> str:
+    known = [value for value in series if value is not None]
+    if len(known) < 2:
+        return "no history yet" if known else "the leaders have not told it"
+    delta = known[-1] - known[0]
+    return f"{'+' if delta >= 0 else '−'}{fmt.size(abs(delta))} in {range_name}"
+
+
+def _oldest_copy(
+    history: Sequence[ClusterSample], segments: Sequence[SegmentRow], p99: Mapping[tuple[str, int], int], now_ms: int
+) -> Tile:
+    series = tuple(None if s.open_copies is None else (s.oldest_open_copy_ms or 0) for s in history)
+    copies = [s for s in segments if s.state is SegmentState.COPY_SEGMENT_STARTED]
+    if not copies:
+        return Tile("Oldest open copy", "none", "nothing is being copied", None, series)
+    oldest = min(copies, key=lambda s: s.copy_started_ms)
+    age_ms, known = now_ms - oldest.copy_started_ms, p99.get((oldest.topic, oldest.partition))
+    status = "critical" if is_hung(oldest, known, now_ms) else None
+    return Tile("Oldest open copy", fmt.duration(age_ms / 1000), times_p99(age_ms, known), status, series)
+
+
+def _not_in_sync(history: Sequence[ClusterSample], behind: Sequence[ReplicaRow]) -> Tile:
+    series = tuple(sample.replicas_not_in_sync for sample in history)
+    count = len(behind)
+    words = Counter(PHASE_WORDS.get(replica.phase or "", "phase not known") for replica in behind)
+    sub = ", ".join(f"{number} {word}" for word, number in words.most_common(2)) or _all_in_sync(history)
+    stuck = any(replica.phase in ("DELAYED", "FAILED") for replica in behind)
+    value = f"{fmt.count(count)} replica{'' if count == 1 else 's'}"
+    return Tile("Not in sync", value, sub, None if not count else ("critical" if stuck else "warning"), series)
+
+
+def _all_in_sync(history: Sequence[ClusterSample]) -> str:
+    return f"all {fmt.count(history[-1].replicas)} in sync" if history else "no sample yet"
+
+
+def _delete_overdue(history: Sequence[ClusterSample], ledger: LedgerTotals, range_name: str, now_ms: int) -> Tile:
+    series = tuple(
+        s.oldest_open_delete_ms if (s.oldest_open_delete_ms or 0) > DELETE_OVERDUE_MS else 0 for s in history
+    )
+    began_ms = ledger.oldest_open_delete_ms
+    if began_ms is None or now_ms - began_ms <= DELETE_OVERDUE_MS:
+        earlier = any(series)
+        return Tile("Delete overdue", "0 B", f"{'some' if earlier else 'none'} in {range_name}", None, series)
+    sub = f"oldest {fmt.duration((now_ms - began_ms) / 1000)}"
+    return Tile("Delete overdue", fmt.size(ledger.delete_started_bytes), sub, "warning", series)
+
+
+def _remote(history: Sequence[ClusterSample], ledger: LedgerTotals, range_name: str) -> Tile:
+    series = tuple(sample.remote_log_bytes for sample in history)
+    return Tile("Remote", fmt.size(ledger.copy_finished_bytes), _change(series, range_name), None, series)
+
+
+def _local(history: Sequence[ClusterSample], brokers: Sequence[BrokerRow]) -> Tile:
+    series = tuple(sample.local_log_bytes for sample in history)
+    shares = [share for broker in brokers if (share := disk_share(broker)) is not None]
+    sub = f"{max(shares):.0%} of disk used" if shares else "disk size not known"
+    return Tile("Local", fmt.size(series[-1] if series else None), sub, None, series)
+
+
+def disk_share(broker: BrokerRow) -> float | None:
+    """The used share of the fullest log directory's disk; None: not known."""
+    shares = [
+        1 - directory["usable_bytes"] / directory["total_bytes"]
+        for directory in broker.log_dirs or []
+        if directory.get("total_bytes", 0) and directory["total_bytes"] > 0 and directory.get("usable_bytes", -1) >= 0
+    ]
+    return max(shares, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Bytes (or records, when no record size is known) per second at the times ``at_ms``."""
+
+    at_ms: tuple[int, ...]
+    produced: tuple[float | None, ...]
+    copied: tuple[float | None, ...]
+    in_bytes: bool
+
+
+def rates(history: Sequence[ClusterSample], range_ms: int) -> Rates:
+    """Slopes of log end and of latest tiered, over a trailing window. A sum that falls (a topic removed) gives None."""
+    sizes = [s.pending_bytes / s.pending_offsets for s in history if s.pending_bytes and s.pending_offsets]
+    factor = median(sizes) if sizes else 1.0
+    window_ms = max(RATE_WINDOW_MS_MIN, round(range_ms * RATE_WINDOW_SHARE))
+    times = [sample.sampled_ms for sample in history]
+
+    def slopes(values: Sequence[int | None]) -> tuple[float | None, ...]:
+        found: list[float | None] = []
+        for index, (at_ms, value) in enumerate(zip(times, values, strict=True)):
+            first = min(bisect_right(times, at_ms - window_ms), index)
+            before = values[first]
+            if first == index or value is None or before is None or value < before:
+                found.append(None)
+            else:
+                found.append((value - before) * factor / (at_ms - times[first]) * 1000)
+        return tuple(found)
+
+    return Rates(
+        tuple(times),
+        slopes([sample.log_end_offset_sum for sample in history]),
+        slopes([sample.tiered_offset_sum for sample in history]),
+        bool(sizes),
+    )

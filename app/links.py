@@ -1,0 +1,45 @@
+"""The pages, and how to reach them.
+
+Streamlit recognises a page by its path, so an object is made where one is needed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import streamlit as st
+
+# Only pages that exist are listed.
+_TITLES: Final = {"overview": "Overview", "partitions": "Partitions", "partition": "Partition", "config": "Config"}
+_HIDDEN: Final = frozenset({"partition"})
+NAMES: Final = tuple(_TITLES)
+
+
+def _renderer(name: str) -> Any:
+    def render() -> None:
+        import_module(f"app.views.{name}").render()
+
+    render.__name__ = name
+    return render
+
+
+def page(name: str) -> Any:
+    """The page ``overview``, ``partitions``, ``partition`` or ``config``, to link or to switch to."""
+    return st.Page(
+        _renderer(name),
+        title=_TITLES[name],
+        url_path=name,
+        default=name == "overview",
+        visibility="hidden" if name in _HIDDEN else "visible",
+    )
+
+
+def navigate() -> None:
+    """Draws the top navigation and the page that the URL names."""
+    chosen = st.navigation([page(name) for name in NAMES], position="top")
+    chosen.run()
+    with st.container(key="shortcuts"):
+        for name, key in (("overview", "g"), ("partitions", "p")):
+            if st.button(f"Go to {_TITLES[name]}", key=f"shortcut-{name}", shortcut=key):
+                st.switch_page(page(name))

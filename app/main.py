@@ -1,0 +1,20 @@
+"""The dashboard's entry: page settings and navigation, nothing else."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import streamlit as st
+
+# Streamlit puts this file's folder on the path; the packages are beside it.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from app import links
+
+ICON = Path(__file__).resolve().parent / "static" / "mark.svg"
+LOGO = Path(__file__).resolve().parent / "static" / "logo.svg"
+
+st.set_page_config(page_title="ebbline", page_icon=str(ICON), layout="wide", initial_sidebar_state="auto")
+st.logo(str(LOGO), size="medium")
+links.navigate()

@@ -1,0 +1,46 @@
+"""Who sits before the page, and what they may do. `control/operations` checks again on every call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import streamlit as st
+
+OPERATOR: Final = "operator"
+VIEWER: Final = "viewer"
+ROLE_CLAIM: Final = "role"
+READ_ONLY: Final = "Read-only: ask for the operator role."
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """The name that the audit shows, and a role."""
+
+    name: str
+    role: str
+    can_sign_out: bool = False
+
+    @property
+    def may_write(self) -> bool:
+        return self.role == OPERATOR
+
+    @property
+    def explanation(self) -> str:
+        if self.can_sign_out:
+            return "Signed in. " + ("May change the cluster." if self.may_write else READ_ONLY)
+        return "No sign-in is set up: whoever reaches this machine's loopback address is the operator."
+
+
+def person_of(claims: Mapping[str, Any]) -> Person:
+    """The signed-in person; without a sign-in the local operator, without a role claim a viewer."""
+    if not claims.get("is_logged_in"):
+        return Person("local operator", OPERATOR)
+    name = str(claims.get("email") or claims.get("name") or claims.get("sub") or "unknown")
+    role = OPERATOR if claims.get(ROLE_CLAIM) == OPERATOR else VIEWER
+    return Person(name[:100], role, can_sign_out=True)
+
+
+def current_person() -> Person:
+    return person_of(st.user.to_dict())

@@ -1,0 +1,220 @@
+"""Overview: is anything wrong, is copying keeping up, can this screen be trusted?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app import links, state
+from app.components import attention, broker_grid, health_words, limits, markup, range_list, throughput, totals
+from app.components import format as fmt
+from app.components.page import Page, body_key, card_head, live, open_page
+from app.components.sparkline import sparkline
+from app.state import View
+from app.theme import CONFIG, status_colour
+from backend.store.queries import config as config_queries
+from backend.store.queries import overview as queries
+from backend.store.queries import partitions as partition_queries
+from backend.store.queries.health import STALE_AFTER_INTERVALS
+
+BEHIND_ROWS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Everything the page shows, read once per data version."""
+
+    view: View
+    facts: attention.Facts
+    history: list[queries.ClusterSample]
+    replica_counts: dict[int, int]
+
+    @property
+    def limits(self) -> dict[str, int | None]:
+        return {topic.topic: limits.pending_limit_bytes(topic) for topic in self.facts.topics}
+
+    @property
+    def cluster_limit(self) -> int | None:
+        """Sum over tiered partitions; None when one of them has no limit."""
+        known = self.limits
+        each = [known.get(row.topic) for row in self.facts.partitions]
+        return sum(value for value in each if value is not None) if each and None not in each else None
+
+
+def render() -> None:
+    page = open_page("Overview", _fact)
+    if page is None:
+        return
+    live(page, "overview-tiles", _tiles, page)
+    with st.container(key="grid-overview-a"):
+        with st.container(key="card-attention"):
+            live(page, "attention", _attention, page)
+        with st.container(key="card-keeping-up"):
+            live(page, "keeping-up", _keeping_up, page)
+    with st.container(key="grid-overview-b"):
+        with st.container(key="card-brokers"):
+            live(page, "brokers", _brokers, page)
+        with st.container(key="card-behind"):
+            live(page, "behind", _behind, page)
+
+
+def _fact(view: View) -> str:
+    rows = state.read_cached(partition_queries.partitions, view.cluster.cluster_id, version=view.version)
+    topics = len({row.topic for row in rows})
+    return f"{fmt.count(len(rows))} tiered partitions in {fmt.count(topics)} topic{'' if topics == 1 else 's'}"
+
+
+def read(page: Page) -> Reading:
+    """One consistent set of facts; cached reads, so five parts of the page cost one. Raises DatabaseAway."""
+    view = page.view()
+    cluster_id, version = page.cluster_id, view.version
+    brokers = state.read_cached(queries.brokers, cluster_id, version=version)
+    open_segments = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
+    copying = tuple(sorted({(s.topic, s.partition) for s in open_segments}))
+    facts = attention.Facts(
+        now_ms=view.now_ms,
+        blindness=health_words.blindness(view, brokers, page.zone),
+        brokers=brokers,
+        partitions=state.read_cached(partition_queries.partitions, cluster_id, version=version),
+        replicas_behind=state.read_cached(queries.replicas_behind, cluster_id, version=version),
+        open_segments=open_segments,
+        p99_ms=state.read_cached(queries.copy_p99_ms, cluster_id, copying, version=version),
+        topics=state.read_cached(config_queries.topics, cluster_id, version=version),
+        ledger=state.read_cached(queries.ledger_totals, cluster_id, version=version),
+        findings=state.read_cached(queries.open_findings, cluster_id, version=version),
+    )
+    # The start moves in steps, so that the reads of five parts share one entry of the cache.
+    step_ms = max(1000, page.range_ms // 600)
+    since_ms = (view.now_ms - page.range_ms) // step_ms * step_ms
+    history = state.read_cached(queries.history, cluster_id, since_ms, version=version)
+    counts = state.read_cached(queries.replica_counts, cluster_id, version=version)
+    return Reading(view, facts, history, counts)
+
+
+def _tiles(page: Page) -> None:
+    reading = read(page)
+    found = totals.tiles(
+        reading.history,
+        reading.facts.ledger,
+        reading.facts.open_segments,
+        reading.facts.p99_ms,
+        reading.facts.replicas_behind,
+        reading.facts.brokers,
+        limit_bytes=reading.cluster_limit,
+        range_name=page.range_name,
+        now_ms=reading.view.now_ms,
+    )
+    with st.container(key=body_key(reading.view, "tiles")):
+        st.html('<div class="eb-tiles">' + "".join(_tile(tile, page) for tile in found) + "</div>")
+
+
+def _tile(tile: totals.Tile, page: Page) -> str:
+    colour = page.colours.muted if tile.status is None else status_colour(page.colours, tile.status)
+    picture = sparkline(tile.series, colour)
+    image = f'<img src="{picture}" alt="{markup.text(tile.name)}, last {page.range_name}">' if picture else ""
+    sign = markup.mark(tile.status) + " " if tile.status else ""
+    return (
+        f'<div class="eb-tile"><div class="eb-name">{markup.text(tile.name)}</div>'
+        f'<div class="eb-figure">{markup.text(tile.value)}</div>'
+        f'<div class="eb-sub eb-{tile.status or "quiet"}">{sign}{markup.text(tile.sub)}</div>{image}</div>'
+    )
+
+
+def _attention(page: Page) -> None:
+    reading = read(page)
+    found = attention.problems(reading.facts)
+    card_head("attention", "Needs attention", attention.summary(found))
+    if not found:
+        age_ms = reading.view.ages.offsets_ms or 0
+        checked = fmt.count(len(reading.facts.partitions))
+        age = fmt.duration(max(1, round(age_ms / 1000)))
+        st.html(markup.empty(f"Nothing needs attention. Checked {checked} partitions, {age} ago."))
+        return
+    with st.container(key="attention-list"):
+        for number, problem in enumerate(found[: attention.ROWS_MAX]):
+            _problem(number, problem)
+    if len(found) > attention.ROWS_MAX:
+        with st.expander(f"{len(found) - attention.ROWS_MAX} more"):
+            for number, problem in enumerate(found[attention.ROWS_MAX : 50], attention.ROWS_MAX):
+                _problem(number, problem)
+
+
+def _problem(number: int, problem: attention.Problem) -> None:
+    with st.container(horizontal=True, key=f"attention-row-{number}"):
+        st.html(
+            f'<div class="eb-problem">{markup.status_word(problem.severity)}<div>'
+            f'<div class="eb-sentence">{markup.text(problem.title)}</div>'
+            f'<div class="eb-detail">{markup.text(problem.detail)}</div></div></div>'
+        )
+        if problem.partition:
+            st.page_link(links.page("partition"), label=f"{problem.link} →", query_params={"tp": problem.partition})
+        elif problem.page:
+            st.page_link(links.page("partitions"), label=f"{problem.link} →")
+
+
+def _keeping_up(page: Page) -> None:
+    reading = read(page)
+    rates = totals.rates(reading.history, page.range_ms)
+    clause = f"cluster, last {page.range_name}" + ("; bytes from the records' mean size" if rates.in_bytes else "")
+    card_head(
+        "keeping-up",
+        "Is copying keeping up?",
+        clause,
+        rows=throughput.rows(rates, reading.history, page.zone),
+    )
+    if len(reading.history) < 2:
+        st.html(markup.empty("No history yet: the chart begins with the second sample."))
+        return
+    now_ms = reading.view.now_ms
+    fig = throughput.figure(
+        rates, reading.history, reading.cluster_limit, now_ms - page.range_ms, now_ms, page.colours, page.zone
+    )
+    with st.container(key=body_key(reading.view, "keeping-up")):
+        st.plotly_chart(
+            fig, theme=None, config=CONFIG, key="throughput", alt="Rates of production and copying, pending"
+        )
+
+
+def _brokers(page: Page) -> None:
+    reading = read(page)
+    stale_ms = STALE_AFTER_INTERVALS * reading.view.cluster.sample_interval_ms
+    found = broker_grid.checks(reading.facts, reading.replica_counts, stale_ms)
+    card_head("brokers", "Brokers", "only problems are coloured", rows=broker_grid.rows(found))
+    if not found:
+        st.html(markup.empty("No broker has been seen yet."))
+        return
+    st.html(broker_grid.grid_html(found))
+
+
+def _behind(page: Page) -> None:
+    reading = read(page)
+    ranked = rank_by_pending(reading.facts.partitions)[:BEHIND_ROWS]
+    known = reading.limits
+    card_head(
+        "behind",
+        "Furthest behind",
+        "ranked by pending upload · log scale",
+        rows=range_list.rows(ranked, known) if ranked else None,
+    )
+    if not ranked:
+        st.html(
+            markup.empty("No topic has remote.storage.enable=true.", "Enable tiering on a topic, or start the demo.")
+        )
+        return
+    st.html(markup.legend())
+    bars = [range_list.bar_of(row, known.get(row.topic)) for row in ranked]
+    with st.container(key=body_key(reading.view, "behind")):
+        st.plotly_chart(
+            range_list.figure(bars, page.colours),
+            theme=None,
+            config=CONFIG,
+            key="behind",
+            alt="Remote and local ranges of the partitions with the most pending bytes",
+        )
+
+
+def rank_by_pending(rows: Sequence[partition_queries.PartitionRow]) -> list[partition_queries.PartitionRow]:
+    """The most pending bytes first; what is not known comes after what is, then by name."""
+    return sorted(rows, key=lambda row: (-(limits.pending_bytes(row) or -1), row.topic, row.partition))
