@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from backend.control.observer.pending import PendingReason
+from backend.tiering.pending import PendingReason
 from backend.tiering.phases import FollowerPhase
 
 EXACT: Final = "exact"

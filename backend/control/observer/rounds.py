@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 
 from backend.control.observer.facts import ClusterFacts, Ledger, PartitionFacts, RemoteFacts, ReplicaFacts
 from backend.control.observer.lineage import follower_chain
-from backend.control.observer.pending import Pending, earliest_pending
 from backend.control.observer.phases import (
     EXACT,
     STALL_MS_MIN,
@@ -21,6 +20,7 @@ from backend.control.observer.phases import (
 from backend.control.observer.totals import totals
 from backend.store.samples import PartitionSample, ReplicaSample
 from backend.tiering.ids import uuid_text
+from backend.tiering.pending import Pending, earliest_pending
 from backend.tiering.phases import FollowerPhase
 
 ReplicaKey = tuple[str, int, int]

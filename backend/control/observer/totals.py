@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from backend.control.observer.facts import ClusterFacts, Ledger
-from backend.control.observer.pending import PendingReason
 from backend.store.samples import PartitionSample, ReplicaSample
+from backend.tiering.pending import PendingReason
 
 
 def totals(

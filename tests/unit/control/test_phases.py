@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from backend.control.observer.pending import PendingReason
 from backend.control.observer.phases import EXACT, INFERRED, Conclusion, ExactPhase, FollowerSight, Memory, conclude
+from backend.tiering.pending import PendingReason
 from backend.tiering.phases import FollowerPhase
 
 BASE = FollowerSight(

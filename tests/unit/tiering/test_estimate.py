@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.control.operations.estimate import (
+from backend.tiering.estimate import (
     PartitionState,
     RemoteSegment,
     Verdict,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.control.observer.pending import Pending, PendingReason, earliest_pending
+from backend.tiering.pending import Pending, PendingReason, earliest_pending
 from tests.unit.control.kafka_answers import fixture, leader_offsets
 
 NOT_TIERED = {"plain"}

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from backend.control.observer.pending import PendingReason
+from backend.tiering.pending import PendingReason
 
 
 class Verdict(StrEnum):
