@@ -47,8 +47,18 @@ def uuid_text(number: int) -> str:
     return urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
 
 
-def seed(url: str, now_ms: int, *, trouble: bool = True, topics: Sequence[str] = tuple(TOPICS)) -> None:
-    """Migrates the database and fills it. Without ``trouble`` everything is in order."""
+def seed(
+    url: str,
+    now_ms: int,
+    *,
+    trouble: bool = True,
+    topics: Sequence[str] = tuple(TOPICS),
+    interval_ms: int = INTERVAL_MS,
+) -> None:
+    """Migrates the database and fills it. Without ``trouble`` everything is in order.
+
+    After three times ``interval_ms`` without news every page calls its data stale.
+    """
     upgrade(url)
     chance = random.Random(7)
     with writing(create_engine(url)) as connection:
@@ -60,8 +70,8 @@ def seed(url: str, now_ms: int, *, trouble: bool = True, topics: Sequence[str] =
                 part = [{"cluster_id": CLUSTER_ID, **row} for row in rows[start : start + 500]]
                 connection.execute(table.insert(), part)
 
-        insert(t.cluster, [_cluster(now_ms)])
-        insert(t.process_status, _processes(now_ms))
+        insert(t.cluster, [_cluster(now_ms, interval_ms)])
+        insert(t.process_status, _processes(now_ms, interval_ms))
         insert(t.broker, _brokers(now_ms))
         insert(t.topic, _topics(now_ms, topics))
         parts = [
@@ -80,7 +90,7 @@ def seed(url: str, now_ms: int, *, trouble: bool = True, topics: Sequence[str] =
             insert(t.audit, _audit(now_ms))
 
 
-def _cluster(now_ms: int) -> Row:
+def _cluster(now_ms: int, interval_ms: int) -> Row:
     return {
         "name": CLUSTER_NAME,
         "kind": "embedded",
@@ -89,12 +99,12 @@ def _cluster(now_ms: int) -> Row:
         "features": {"metadata.version": 29},
         "first_seen_ms": now_ms - 30 * HOUR_MS,
         "seen_ms": now_ms,
-        "sample_interval_ms": INTERVAL_MS,
+        "sample_interval_ms": interval_ms,
     }
 
 
-def _processes(now_ms: int) -> list[Row]:
-    common = {"pid": 4711, "started_ms": now_ms - 30 * HOUR_MS, "updated_ms": now_ms, "interval_ms": 2_000}
+def _processes(now_ms: int, interval_ms: int) -> list[Row]:
+    common = {"pid": 4711, "started_ms": now_ms - 30 * HOUR_MS, "updated_ms": now_ms, "interval_ms": interval_ms}
     return [
         {**common, "process": "backend", "state": "running", "message": None, "detail": None, "data_version": 0},
         {**common, "process": "observer", "state": "running", "message": None, "detail": None, "data_version": 100},
