@@ -42,6 +42,7 @@ class Words:
     """The texts of the dialog, as the design gives them."""
 
     title: str
+    intro: str
     effect: str
     risk: str = ""
     does_not_change: str = ""

@@ -24,9 +24,10 @@ def words(
         qualify = f"{grouped(estimate['qualifies'])} of {grouped(estimate['tiered_partitions'])}"
         return Words(
             title="Turn on bootstrap from the tiered offset",
-            effect=f"{where} A new, empty follower will start at the first offset not yet uploaded instead of the "
-            f"leader's local start. {qualify} tiered partitions qualify. Adding one replica to each would copy "
-            f"{on_bytes} instead of {off_bytes}.",
+            intro=f"{where} A new, empty follower will start at the first offset not yet uploaded instead of the "
+            "leader's local start.",
+            effect=f"{qualify} tiered partitions qualify. Adding one replica to each would copy {on_bytes} instead of "
+            f"{off_bytes}.",
             risk="These replicas keep little local data. If one becomes leader, consumers behind it read from remote "
             "storage until it refills (about local retention).",
             does_not_change=unchanged,
@@ -35,8 +36,8 @@ def words(
         )
     return Words(
         title="Turn off bootstrap from the tiered offset",
-        effect=f"{where} New, empty followers will copy the leader's whole local log: {off_bytes} instead of "
-        f"{on_bytes} for one replica each.",
+        intro=f"{where} New, empty followers will copy the leader's whole local log.",
+        effect=f"{off_bytes} instead of {on_bytes} for one replica of each tiered partition.",
         does_not_change=unchanged,
         keep="Keep on",
         act="Turn off",

@@ -1,0 +1,147 @@
+"""The control API as the pages use it: plan, try, execute once, revert. Reads of pages go to the database instead.
+
+Every failure is an :class:`ApiError` with one sentence for people; no other exception leaves this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from app.person import Person
+from backend.store.queries.audit import OperationRow
+
+CONNECT_TIMEOUT_S: Final = 2.0
+# A plan asks every broker; an execution waits for its effect as long as the API is asked to (EXECUTE_WAIT_MS).
+PLAN_TIMEOUT_S: Final = 20.0
+EXECUTE_WAIT_MS: Final = 8_000
+EXECUTE_TIMEOUT_S: Final = 30.0
+SENTENCE_CHARS_MAX: Final = 500
+Json = Mapping[str, Any]
+
+
+class ApiError(Exception):
+    """The message is one sentence for people."""
+
+
+class ApiAway(ApiError):
+    """No answer. ``sent``: the request may have reached the API, so its effect is not known."""
+
+    def __init__(self, sentence: str, *, sent: bool) -> None:
+        super().__init__(sentence)
+        self.sent = sent
+
+
+class ApiRefused(ApiError):
+    """The API answered with a problem; nothing was changed by this call."""
+
+    def __init__(self, sentence: str, *, status: int, slug: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.slug = slug
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a plan would be; nothing was stored."""
+
+    kind: str
+    refused: bool
+    diff: Json
+    checks: list[Json]
+    cli: list[str]
+    estimate: Json | None
+
+
+class ControlApi:
+    """The API of this `ebbline up`, acting for one person."""
+
+    def __init__(self, url: str, token_file: str, person: Person) -> None:
+        self._url = url
+        self._token_file = token_file
+        self._person = person
+
+    def plan(self, kind: str, inputs: Json) -> OperationRow:
+        """Stores a plan, which its checks may have refused. Changes nothing in the cluster. Raises ApiError."""
+        return _plan(self._post("/v1/plans", {"kind": kind, "inputs": dict(inputs)}, PLAN_TIMEOUT_S))
+
+    def dry_run(self, kind: str, inputs: Json) -> DryRun:
+        """What that plan would be; a viewer may ask. Raises ApiError."""
+        body = self._post("/v1/plans", {"kind": kind, "inputs": dict(inputs), "dry_run": True}, PLAN_TIMEOUT_S)
+        try:
+            return DryRun(**{name: body[name] for name in DryRun.__slots__})
+        except KeyError as error:
+            raise _not_understood() from error
+
+    def execute(self, plan_id: int, *, key: str, confirm: str, reason: str) -> OperationRow:
+        """Executes a plan; the same ``key`` again gives the same plan and does nothing. Raises ApiError."""
+        body = {"confirm": confirm, "reason": reason, "wait_ms": EXECUTE_WAIT_MS}
+        return _plan(self._post(f"/v1/plans/{plan_id}/execute", body, EXECUTE_TIMEOUT_S, {"Idempotency-Key": key}))
+
+    def revert(self, plan_id: int) -> OperationRow:
+        """A new plan that puts back what ``plan_id`` found; it is executed like any other. Raises ApiError."""
+        return _plan(self._post(f"/v1/plans/{plan_id}/revert", {}, PLAN_TIMEOUT_S))
+
+    def _post(self, path: str, body: Json, timeout_s: float, headers: Mapping[str, str] | None = None) -> Json:
+        if not self._url:
+            raise ApiAway("No control API is known here: start the dashboard with `ebbline up`.", sent=False)
+        timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+        try:
+            # No proxy may stand between two processes of one machine.
+            with httpx.Client(base_url=self._url, timeout=timeout, trust_env=False) as client:
+                answer = client.post(path, json=body, headers=_encoded({**self._identity(), **(headers or {})}))
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+            raise ApiAway(
+                "The control API does not answer; nothing was changed. Try again when it runs.", sent=False
+            ) from error
+        except httpx.HTTPError as error:
+            text = "The control API broke off; whether it did it is not known yet. The plan's state below will tell."
+            raise ApiAway(text, sent=True) from error
+        return _checked(answer)
+
+    def _identity(self) -> dict[str, str]:
+        try:
+            token = Path(self._token_file).read_text().strip()
+        except OSError as error:
+            reason = error.strerror or "it cannot be read"
+            text = f"The dashboard's token {self._token_file!r} is not usable ({reason}); restart `ebbline up`."
+            raise ApiAway(text, sent=False) from error
+        who = {"X-Ebbline-Actor": self._person.name, "X-Ebbline-Role": self._person.role}
+        return {"Authorization": f"Bearer {token}", **who}
+
+
+def _encoded(headers: Mapping[str, str]) -> httpx.Headers:
+    """HTTP headers are latin-1; a letter beyond it becomes a question mark."""
+    fitting = {name: value.encode("latin-1", "replace").decode("latin-1") for name, value in headers.items()}
+    return httpx.Headers(fitting, encoding="latin-1")
+
+
+def _checked(answer: httpx.Response) -> Json:
+    """The body of a success. Raises ApiRefused for a problem, ApiAway for what is not this API's answer."""
+    try:
+        body = answer.json()
+    except ValueError as error:
+        raise _not_understood() from error
+    if not isinstance(body, dict):
+        raise _not_understood()
+    if answer.is_success:
+        return body
+    detail = str(body.get("detail") or body.get("title") or f"status {answer.status_code}")
+    slug = str(body.get("type", "")).rpartition(":")[2]
+    raise ApiRefused(detail[:SENTENCE_CHARS_MAX], status=answer.status_code, slug=slug)
+
+
+def _plan(body: Json) -> OperationRow:
+    try:
+        return OperationRow(**{name: body["plan"][name] for name in OperationRow.__slots__})
+    except (KeyError, TypeError) as error:
+        raise _not_understood() from error
+
+
+def _not_understood() -> ApiAway:
+    text = "What answers at the control API's address is not this version's API; restart `ebbline up`."
+    return ApiAway(text, sent=True)
