@@ -35,7 +35,7 @@ from backend.store.engine import StoreError
 from backend.store.migrate import require_current
 
 VERSION: Final = "0.1.0"
-HEARTBEAT_INTERVAL_MS: Final = 5_000
+HEARTBEAT_INTERVAL_MS: Final = 2_000
 _log = logging.getLogger(__name__)
 
 
