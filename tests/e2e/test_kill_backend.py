@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -18,10 +19,11 @@ from backend.store import tables
 from backend.store.engine import create_engine, reading
 from tests.e2e.ledger_check import differences, finished_segments
 from tests.e2e.up_process import UpProcess, wait_until, wait_until_none
+from tests.effort import effort
 
 TOPIC = "ledger"
 PARTITIONS = 2
-KILLS = 2
+KILLS = effort(2, 15)
 CONFIG = {
     "remote.storage.enable": "true",
     "segment.bytes": str(1 << 20),
@@ -121,7 +123,9 @@ def _kill_and_wait_for_return(up: UpProcess) -> None:
     wait_until(lambda: up.pid("backend") != pid and _ready(up), what="the backend to return", timeout_s=90)
 
 
-def test_nothing_acknowledged_is_lost_and_no_row_is_doubled(tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_and_no_row_is_doubled(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     with UpProcess(tmp_path / "data", options=("--no-demo", "--no-ui")) as up:
         admin = AdminClient({"bootstrap.servers": up.bootstrap, "log_level": 0})
         topic = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=3, config=CONFIG)
@@ -138,6 +142,8 @@ def test_nothing_acknowledged_is_lost_and_no_row_is_doubled(tmp_path: Path) -> N
         missing = load.acknowledged - seen.keys()
         assert not missing, f"{len(missing)} acknowledged records are gone, first {min(missing)}"
         assert max(seen.values()) == 1, "the idempotent producer's records are doubled"
+        record_property("kills", KILLS)
+        record_property("acknowledged records", len(load.acknowledged))
         _pipeline_caught_up(up)
 
 

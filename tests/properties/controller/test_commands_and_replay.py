@@ -22,6 +22,7 @@ from backend.engine.controller.replay import apply_records
 from backend.engine.raft.metadata_log import decode_batches, encode_batch
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
+from tests.effort import effort
 from tests.unit.engine.controller.clusters import CLUSTER_ID, Play
 
 BROKERS = (1, 2, 3, 4)
@@ -166,7 +167,7 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
                 assert new.leader_epoch > old.leader_epoch
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=effort(150, 5_000), deadline=None)
 @given(st.lists(steps, max_size=40))
 def test_replaying_the_log_gives_the_image_that_commands_saw(life: list[tuple[object, ...]]) -> None:
     play = Play().start_brokers(*BROKERS)

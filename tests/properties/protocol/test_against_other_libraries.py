@@ -22,9 +22,10 @@ from kafka.protocol.api_message import ApiMessage
 from backend.protocol import codec
 from backend.protocol.messages import message_class
 from backend.protocol.messages.schema import names
+from tests.effort import effort
 from tests.properties.protocol.random_messages import as_values, random_message
 
-ROUNDS = 4
+ROUNDS = effort(4, 40)
 KIO = Path(__file__).with_name("kio_oracle.py")
 # kio takes the word of Kafka's files, in which these records are not nullable; Kafka's own classes write null there.
 NEVER_NULL = {"FetchSnapshotResponse": "unaligned_records", "ShareFetchResponse": "records"}

@@ -1,0 +1,13 @@
+"""How long a test that could go on for ever goes on: short in `make test`, long in `make soak` (EBBLINE_SOAK=1)."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+SOAK: Final = os.environ.get("EBBLINE_SOAK") == "1"
+
+
+def effort(short: int, soak: int) -> int:
+    """Rounds, seeds or examples of this run."""
+    return soak if SOAK else short

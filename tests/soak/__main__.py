@@ -1,0 +1,74 @@
+"""Runs the tests that gain from length with their long efforts and writes what happened.
+
+python -m tests.soak [--output FILE] [TEST ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# At most 60 minutes on 2 cores together; each names its efforts with `tests.effort`.
+TESTS = (
+    "tests/properties",
+    "tests/e2e/test_flights.py",
+    "tests/e2e/test_kill_backend.py",
+)
+RESULTS = Path(__file__).parent / "results"
+
+
+class Recorder:
+    """Outcome and time of every test."""
+
+    def __init__(self) -> None:
+        self.tests: list[dict[str, object]] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            self.tests.append(
+                {"test": report.nodeid, "outcome": report.outcome, "seconds": round(report.duration, 1)}
+                | ({"efforts": dict(report.user_properties)} if report.user_properties else {})
+            )
+
+
+def commit_id() -> str:
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def main() -> int:
+    """Exit code 0 when every test passed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}.json")
+    parser.add_argument("tests", nargs="*", default=list(TESTS))
+    options = parser.parse_args()
+    os.environ["EBBLINE_SOAK"] = "1"
+    recorder = Recorder()
+    started_s = time.monotonic()
+    code = pytest.main(["-q", *options.tests], plugins=[recorder])
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    facts = {
+        "commit": commit_id(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "seconds": round(time.monotonic() - started_s),
+        "exit_code": int(code),
+        "tests": recorder.tests,
+    }
+    options.output.write_text(json.dumps(facts, indent=2) + "\n")
+    print(f"Results in {options.output}")
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
