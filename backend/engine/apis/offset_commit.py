@@ -18,6 +18,7 @@ from backend.tiering.ids import TopicPartition
 API_KEY: Final = 8
 MIN_VERSION: Final = 2
 MAX_VERSION: Final = 10
+FIRST_GROUP_NOT_FOUND: Final = 9
 FIRST_BY_ID: Final = 10
 BY_BROKER: Final = -1
 
@@ -60,8 +61,10 @@ async def offset_commit(
             offsets=offsets,
         )
     except KafkaError as refused:
-        # Clients before the code know only the rebalance (GroupCoordinatorService.commitOffsets).
-        codes = dict.fromkeys(offsets, refused.code)
+        code = refused.code
+        if code is ErrorCode.GROUP_ID_NOT_FOUND and context.api_version < FIRST_GROUP_NOT_FOUND:
+            code = ErrorCode.ILLEGAL_GENERATION
+        codes = dict.fromkeys(offsets, code)
     for key, row in rows:
         row.error_code = codes[key]
     return response

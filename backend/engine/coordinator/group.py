@@ -39,7 +39,7 @@ LEGAL: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member. While one of its requests waits, its silence is no reason to drop it."""
+    """One member. While one of its requests waits, its silence is no reason to drop it, unless it is new."""
 
     member_id: str
     instance_id: str | None  # group.instance.id of a static member
@@ -52,14 +52,18 @@ class Member:
     session_deadline_ms: float = 0.0
     join_token: int | None = None
     sync_token: int | None = None
+    # Has not been told its first generation, so it may have gone away without anybody noticing.
+    is_new: bool = False
 
     @property
     def is_static(self) -> bool:
         return self.instance_id is not None
 
     @property
-    def waits(self) -> bool:
-        return self.join_token is not None or self.sync_token is not None
+    def expires_ms(self) -> float | None:
+        """When its silence ends its membership; None while it waits for an answer."""
+        waits = self.join_token is not None or self.sync_token is not None
+        return None if waits and not self.is_new else self.session_deadline_ms
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member said about itself under a protocol; empty when it does not speak it."""
@@ -84,19 +88,18 @@ class Group:
     # First rebalance of an empty group: how much longer newcomers may put it off, and whether one came since.
     initial_delay_left_ms: float | None = None
     newcomer: bool = False
-    # COMPLETING_REBALANCE: when members that have not asked for their assignment are dropped; those who have.
+    # Members of the generation that have not asked for their assignment, and when they are dropped.
+    to_sync: frozenset[str] = frozenset()
     sync_deadline_ms: float | None = None
-    synced: frozenset[str] = frozenset()
     # The leader's assignments while they are being stored.
     storing: Mapping[str, bytes] | None = None
 
     @property
     def deadline_ms(self) -> float | None:
         """When the next `Tick` is due; None when nothing waits for time."""
-        times = [member.session_deadline_ms for member in self.members.values() if not member.waits]
-        times += self.pending.values()
-        times += [time for time in (self.join_deadline_ms, self.sync_deadline_ms) if time is not None]
-        return min(times, default=None)
+        times = [member.expires_ms for member in self.members.values()]
+        times += [*self.pending.values(), self.join_deadline_ms, self.sync_deadline_ms]
+        return min((time for time in times if time is not None), default=None)
 
     def static_member(self, instance_id: str | None) -> Member | None:
         """The member that holds a group.instance.id."""
@@ -106,14 +109,21 @@ class Group:
 
     def check(self) -> None:
         """Invariants; AssertionError when one is broken."""
-        assert (self.leader is None) == (not self.members) or self.state is GroupState.PREPARING_REBALANCE, self
-        assert self.leader is None or self.leader in self.members or self.state is GroupState.PREPARING_REBALANCE, self
+        assert (self.leader is None) == (not self.members), self
+        assert self.leader is None or self.leader in self.members, self
         assert self.state is not GroupState.EMPTY or not self.members, self
+        assert self.members or self.state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE), self
         assert not (self.members.keys() & self.pending.keys()), self
         assert (self.join_deadline_ms is not None) == (self.state is GroupState.PREPARING_REBALANCE), self
-        assert (self.sync_deadline_ms is not None) == (self.state is GroupState.COMPLETING_REBALANCE), self
+        assert (self.sync_deadline_ms is not None) == bool(self.to_sync), self
+        assert self.to_sync <= self.members.keys(), self
+        assert not self.to_sync or self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE), self
         for member in self.members.values():
-            assert member.join_token is None or self.state is GroupState.PREPARING_REBALANCE, self
+            # In a stable group only a static member whose new id is being stored waits for its join.
+            may_join = self.state is GroupState.PREPARING_REBALANCE or (
+                self.state is GroupState.STABLE and member.is_static
+            )
+            assert member.join_token is None or may_join, self
             assert member.sync_token is None or self.state is GroupState.COMPLETING_REBALANCE, self
         ids = [member.instance_id for member in self.members.values() if member.instance_id is not None]
         assert len(ids) == len(set(ids)), self
@@ -201,7 +211,16 @@ class Stored:
     error: ErrorCode
 
 
-Event = Join | Sync | Heartbeat | Leave | Tick | Stored
+@dataclass(frozen=True, slots=True)
+class StaticStored:
+    """The new id of a static member has reached the log, or has not."""
+
+    now_ms: float
+    replacement: StoreStatic
+    error: ErrorCode
+
+
+Event = Join | Sync | Heartbeat | Leave | Tick | Stored | StaticStored
 
 
 # What follows
@@ -267,4 +286,14 @@ class Store:
     report: bool
 
 
-Effect = ReplyJoin | ReplySync | Reply | ReplyLeave | Store
+@dataclass(frozen=True, slots=True)
+class StoreStatic:
+    """Write the group with the new id of a static member, which waits for that; comes back as `StaticStored`."""
+
+    group: Group
+    member_id: str
+    join: Join
+    old: Member
+
+
+Effect = ReplyJoin | ReplySync | Reply | ReplyLeave | Store | StoreStatic

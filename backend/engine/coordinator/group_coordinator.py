@@ -9,8 +9,8 @@ thread. Facts: Kafka's `GroupCoordinatorService`, `GroupCoordinatorShard`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar, assert_never
+from collections.abc import Mapping, Sequence
+from typing import TypeVar, assert_never
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.image import MetadataImage
@@ -28,8 +28,10 @@ from backend.engine.coordinator.group import (
     ReplyJoin,
     ReplyLeave,
     ReplySync,
+    StaticStored,
     Store,
     Stored,
+    StoreStatic,
     Sync,
     SyncResult,
     Tick,
@@ -37,35 +39,17 @@ from backend.engine.coordinator.group import (
 from backend.engine.coordinator.group_records import (
     OFFSETS_TOPIC,
     CommittedOffset,
-    OffsetRecord,
-    coordinator_partition,
     encode_group,
-    encode_group_tombstone,
-    encode_offset,
 )
 from backend.engine.coordinator.group_state import check_commit, step
+from backend.engine.coordinator.offset_store import OffsetStore
 from backend.engine.coordinator.shard import NEVER, GroupEntry, Shard
+from backend.engine.coordinator.shards import Shards
+from backend.engine.coordinator.subscriptions import subscribed_topics
 from backend.engine.ports import Ports, tasks
-from backend.engine.replica.partition import Partition
 from backend.engine.replica.replica_manager import ReplicaManager
-from backend.protocol import codec
-from backend.protocol import messages as m
-from backend.protocol.batch import build_batch
-from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
-from backend.protocol.records import RecordData
+from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
-
-MINUTE_MS: Final = 60_000
-_STORE_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-}
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -75,106 +59,51 @@ class GroupCoordinator:
     """Use: `start`, `on_metadata` after the replica manager's for every image, `shutdown`."""
 
     def __init__(self, *, config: BrokerConfig, ports: Ports, replica_manager: ReplicaManager) -> None:
-        self._config = config
         self._ports = ports
         self._replicas = replica_manager
-        self._shards: dict[int, Shard] = {}
-        self._partitions = 0  # of __consumer_offsets; 0 while the topic is not there
+        self._shards = Shards(
+            config=config, clock=ports.clock, replica_manager=replica_manager, loaded=self._loaded, lost=self._lost
+        )
+        self._offsets = OffsetStore(config, ports.clock, self._shards)
         self._token = 0
         self._joins: dict[int, tasks.Future[JoinResult]] = {}
         self._syncs: dict[int, tasks.Future[SyncResult]] = {}
-        self._tasks: set[tasks.Task[None]] = set()
-        self._expiry: tasks.Task[None] | None = None
-        self._closed = False
 
     # Life
 
     def start(self) -> None:
         """Begins the removal of offsets that nobody has used for long."""
-        self._expiry = tasks.spawn(self._expire_repeatedly(), name="offset expiry")
+        self._shards.spawn(self._offsets.expire_repeatedly(), "offset expiry")
 
     async def shutdown(self) -> None:
         """Answers whoever waits and coordinates nothing any more."""
-        self._closed = True
-        for index in list(self._shards):
-            self._unload(index)
-        await tasks.cancel(self._expiry)
-        for task in list(self._tasks):
-            await tasks.cancel(task)
+        await self._shards.close()
 
     def on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
         """Takes over and gives up partitions of `__consumer_offsets` as this broker's leadership changes."""
         topic = new.topic(OFFSETS_TOPIC)
-        self._partitions = 0 if topic is None else len(topic.partitions)
-        led: dict[int, Partition] = {}
-        for index in range(self._partitions):
-            found = self._replicas.find(OFFSETS_TOPIC, index)
-            if isinstance(found, Partition) and found.is_leader:
-                led[index] = found
-        for index in list(self._shards):
-            partition = led.get(index)
-            if partition is None or partition.leader_epoch != self._shards[index].leader_epoch:
-                self._unload(index)
-        for index, partition in led.items():
-            if index not in self._shards and not self._closed:
-                shard = self._shards[index] = Shard(index, partition.leader_epoch)
-                self._spawn(self._load(shard, partition), f"load of {OFFSETS_TOPIC}-{index}")
+        self._shards.on_metadata(0 if topic is None else len(topic.partitions))
+        if old.topics is new.topics:
+            return
         deleted = {topic.name for topic_id, topic in old.topics.items() if topic_id not in new.topics}
-        if deleted and any(shard.groups for shard in self._shards.values()):
-            self._spawn(self._forget_topics(deleted), f"offsets of deleted topics {', '.join(sorted(deleted)[:3])}")
+        if deleted and any(shard.groups for shard in self._shards):
+            some = ", ".join(sorted(deleted)[:3])
+            self._shards.spawn(self._offsets.forget_topics(deleted), f"offsets of deleted topics {some}")
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = tasks.spawn(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _load(self, shard: Shard, partition: Partition) -> None:
-        try:
-            count = await shard.load(partition.log, self._ports.clock.monotonic_ms())
-        except (KafkaError, DecodeError) as error:
-            # Until the next leadership change its groups are answered COORDINATOR_LOAD_IN_PROGRESS, and the log says
-            # why.
-            _log.error("%s-%d cannot be read, so its groups have no coordinator: %s", OFFSETS_TOPIC, shard.index, error)
-            return
-        if self._shards.get(shard.index) is not shard:
-            return
-        shard.loading = False
+    def _loaded(self, shard: Shard) -> None:
         for entry in shard.groups.values():
             self._schedule(shard, entry)
-        _log.info(
-            "Coordinates %d groups of %s-%d after %d records", len(shard.groups), OFFSETS_TOPIC, shard.index, count
-        )
 
-    def _unload(self, index: int) -> None:
-        shard = self._shards.pop(index)
+    def _lost(self, shard: Shard) -> None:
         for entry in shard.groups.values():
             if entry.timer is not None:
                 entry.timer.cancel()
             for member in entry.group.members.values():
                 if member.join_token is not None:
                     result = JoinResult(ErrorCode.NOT_COORDINATOR, member.member_id)
-                    self._effect(shard, entry, ReplyJoin(member.join_token, result))
+                    _answer(self._joins.pop(member.join_token, None), result)
                 if member.sync_token is not None:
-                    self._effect(shard, entry, ReplySync(member.sync_token, SyncResult(ErrorCode.NOT_COORDINATOR)))
-        shard.groups.clear()
-
-    # Finding groups
-
-    def partition_of(self, group_id: str) -> int | None:
-        """The partition of `__consumer_offsets` of a group; None while the topic does not exist."""
-        return coordinator_partition(group_id, self._partitions) if self._partitions else None
-
-    def _shard(self, group_id: str) -> Shard:
-        """Raises INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
-        if self._closed:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
-        index = self.partition_of(group_id)
-        shard = None if index is None else self._shards.get(index)
-        if shard is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"group {group_id!r} is coordinated by another broker")
-        if shard.loading:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the state of group {group_id!r} is being read")
-        return shard
+                    _answer(self._syncs.pop(member.sync_token, None), SyncResult(ErrorCode.NOT_COORDINATOR))
 
     @property
     def _limits(self) -> Limits:
@@ -186,7 +115,7 @@ class GroupCoordinator:
             members_max=config.group_max_size,
         )
 
-    # Requests
+    # Requests of members
 
     def join(
         self,
@@ -279,11 +208,14 @@ class GroupCoordinator:
         generation: int,
         offsets: Mapping[TopicPartition, CommittedOffset],
     ) -> dict[TopicPartition, ErrorCode]:
-        """Stores offsets; one code for each. Raises KafkaError when the group refuses all of them."""
-        shard = self._shard(group_id)
+        """Stores offsets; one code for each.
+
+        Raises KafkaError when the group refuses all of them, GROUP_ID_NOT_FOUND when a generation of none is named.
+        """
+        shard = self._shards.of(group_id)
         entry = shard.groups.get(group_id)
         if entry is None and generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"group {group_id!r} has no generation {generation}")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         entry = shard.entry(group_id)
         error = check_commit(entry.group, member_id, instance_id, generation)
         if error is not ErrorCode.NONE:
@@ -297,73 +229,55 @@ class GroupCoordinator:
             for partition, one in offsets.items()
         }
         stored = {partition: one for partition, one in offsets.items() if codes[partition] is ErrorCode.NONE}
-        if not entry.group.members and entry.empty_since_ms == NEVER:
-            entry.empty_since_ms = self._ports.clock.time_ms()
-        error = await self._store_offsets(shard, group_id, stored)
+        error = await self._offsets.store(shard, group_id, stored)
+        self._drop_if_unused(shard, entry)
         return {partition: code if code is not ErrorCode.NONE else error for partition, code in codes.items()}
-
-    async def _store_offsets(
-        self, shard: Shard, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset | None]
-    ) -> ErrorCode:
-        if not offsets:
-            return ErrorCode.NONE
-        now_ms = self._ports.clock.time_ms()
-        records = [encode_offset(OffsetRecord(group_id, partition, one), now_ms) for partition, one in offsets.items()]
-        try:
-            first = await self._append(shard, records)
-        except KafkaError as error:
-            return _STORE_ERRORS.get(error.code, error.code)
-        if self._shards.get(shard.index) is not shard:
-            return ErrorCode.NOT_COORDINATOR
-        for at, (partition, one) in enumerate(offsets.items()):
-            shard.apply_offset(group_id, partition, one, first + at)
-        return ErrorCode.NONE
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Committed offsets; empty for an unknown group. Raises KafkaError."""
-        entry = self._shard(group_id).groups.get(group_id)
+        entry = self._shards.of(group_id).groups.get(group_id)
         return {} if entry is None else entry.offsets
 
     # Administration
 
     def describe(self, group_id: str) -> Group | None:
         """A group as it is; None when there is none. Raises KafkaError."""
-        entry = self._shard(group_id).groups.get(group_id)
+        entry = self._shards.of(group_id).groups.get(group_id)
         return None if entry is None else entry.group
 
     def list_groups(self) -> list[Group]:
         """All groups coordinated here. Raises COORDINATOR_LOAD_IN_PROGRESS while some are being read."""
-        if any(shard.loading for shard in self._shards.values()):
+        if any(shard.loading for shard in self._shards):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being read")
-        return [entry.group for shard in self._shards.values() for entry in shard.groups.values()]
+        return [entry.group for shard in self._shards for entry in shard.groups.values()]
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Removes a group without members and its offsets."""
-        shard = self._shard(group_id)
+        shard = self._shards.of(group_id)
         entry = shard.groups.get(group_id)
         if entry is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if entry.group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        return await self._remove_group(shard, entry)
+        return await self._offsets.remove_group(shard, entry)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Removes committed offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP and those of finding the group."""
-        shard = self._shard(group_id)
+        shard = self._shards.of(group_id)
         entry = shard.groups.get(group_id)
         if entry is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         if entry.group.members and entry.group.protocol_type != "consumer":
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
-        subscribed = _subscribed_topics(entry.group)
+        subscribed = subscribed_topics(entry.group)
         codes = {
-            one: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if one.topic in subscribed else ErrorCode.NONE
+            one: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed.has(one.topic) else ErrorCode.NONE
             for one in partitions
         }
-        gone = {one: None for one, code in codes.items() if code is ErrorCode.NONE and one in entry.offsets}
-        error = await self._store_offsets(shard, group_id, gone)
+        gone = [one for one, code in codes.items() if code is ErrorCode.NONE and one in entry.offsets]
+        error = await self._offsets.delete(shard, group_id, gone)
         return {one: error if one in gone else code for one, code in codes.items()}
 
     # The state machine
@@ -371,7 +285,7 @@ class GroupCoordinator:
     def _shard_of_members(self, group_id: str) -> Shard:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group with members has a name")
-        return self._shard(group_id)
+        return self._shards.of(group_id)
 
     def _known(self, shard: Shard, group_id: str) -> GroupEntry:
         entry = shard.groups.get(group_id)
@@ -411,33 +325,27 @@ class GroupCoordinator:
             case Reply() | ReplyLeave():
                 # Answered by the caller at once.
                 return
-            case Store(group, report):
-                self._spawn(self._store(shard, entry, group, report), f"store of group {group.group_id}")
+            case Store(group, _) | StoreStatic(group):
+                self._shards.spawn(self._store(shard, entry, effect), f"store of group {group.group_id}")
             case _:
                 assert_never(effect)
 
-    async def _store(self, shard: Shard, entry: GroupEntry, group: Group, report: bool) -> None:
+    async def _store(self, shard: Shard, entry: GroupEntry, effect: Store | StoreStatic) -> None:
+        group = effect.group
         error = ErrorCode.NONE
         try:
-            await self._append(shard, [encode_group(group, self._ports.clock.time_ms())])
+            await self._shards.append(shard, [encode_group(group, self._ports.clock.time_ms())])
         except KafkaError as failure:
-            error = _STORE_ERRORS.get(failure.code, failure.code)
-            if error is ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
-                error = ErrorCode.UNKNOWN_SERVER_ERROR
+            too_large = failure.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            error = ErrorCode.UNKNOWN_SERVER_ERROR if too_large else failure.code
             _log.warning("Group %s generation %d could not be stored: %s", group.group_id, group.generation, failure)
-        if report and self._shards.get(shard.index) is shard:
-            self._apply(shard, entry, Stored(self._ports.clock.monotonic_ms(), group.generation, error))
-
-    async def _append(self, shard: Shard, records: Sequence[RecordData]) -> int:
-        """Offset of the first record once all are replicated."""
-        if self._shards.get(shard.index) is not shard:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{shard.index} is led by another broker")
-        info = await self._replicas.append(
-            TopicPartition(OFFSETS_TOPIC, shard.index),
-            memoryview(build_batch(records)),
-            timeout_ms=self._config.offsets_commit_timeout_ms,
-        )
-        return info.first_offset
+        if not self._shards.holds(shard):
+            return
+        now_ms = self._ports.clock.monotonic_ms()
+        if isinstance(effect, StoreStatic):
+            self._apply(shard, entry, StaticStored(now_ms, effect, error))
+        elif effect.report:
+            self._apply(shard, entry, Stored(now_ms, group.generation, error))
 
     def _schedule(self, shard: Shard, entry: GroupEntry) -> None:
         due_ms = entry.group.deadline_ms
@@ -456,86 +364,16 @@ class GroupCoordinator:
 
     def _time_has_come(self, shard: Shard, entry: GroupEntry) -> None:
         entry.timer = entry.timer_due_ms = None
-        if self._shards.get(shard.index) is shard:
+        if self._shards.holds(shard):
             self._apply(shard, entry, Tick(self._ports.clock.monotonic_ms()))
             self._drop_if_unused(shard, entry)
 
     def _drop_if_unused(self, shard: Shard, entry: GroupEntry) -> None:
         """A group that never came to be (a refused join, a pending member that stayed away) leaves nothing behind."""
-        group = entry.group
-        if group.generation == 0 and not group.members and not group.pending and not entry.offsets:
-            shard.groups.pop(group.group_id, None)
-
-    # Forgetting
-
-    async def _remove_group(self, shard: Shard, entry: GroupEntry) -> ErrorCode:
-        now_ms = self._ports.clock.time_ms()
-        group_id = entry.group.group_id
-        records = [encode_offset(OffsetRecord(group_id, partition, None), now_ms) for partition in entry.offsets]
-        try:
-            await self._append(shard, [*records, encode_group_tombstone(group_id, now_ms)])
-        except KafkaError as error:
-            return _STORE_ERRORS.get(error.code, error.code)
-        if shard.groups.get(group_id) is entry and not entry.group.members:
-            if entry.timer is not None:
-                entry.timer.cancel()
-            del shard.groups[group_id]
-        return ErrorCode.NONE
-
-    async def _forget_topics(self, topics: set[str]) -> None:
-        for shard in list(self._shards.values()):
-            for group_id, entry in list(shard.groups.items()):
-                gone: dict[TopicPartition, CommittedOffset | None] = {
-                    partition: None for partition in entry.offsets if partition.topic in topics
-                }
-                await self._store_offsets(shard, group_id, gone)
-
-    async def _expire_repeatedly(self) -> None:
-        while True:
-            await tasks.sleep_ms(self._config.offsets_retention_check_interval_ms)
-            await self.expire_offsets()
-
-    async def expire_offsets(self) -> None:
-        """Removes offsets of groups without members for `offsets.retention.minutes`, and then the groups (KIP-211)."""
-        now_ms = self._ports.clock.time_ms()
-        retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
-        for shard in list(self._shards.values()):
-            for group_id, entry in list(shard.groups.items()):
-                if entry.group.state is not GroupState.EMPTY:
-                    continue
-                gone: dict[TopicPartition, CommittedOffset | None] = {
-                    partition: None
-                    for partition, one in entry.offsets.items()
-                    if _expired(one, entry.empty_since_ms, now_ms, retention_ms)
-                }
-                if len(gone) == len(entry.offsets) and entry.empty_since_ms + retention_ms <= now_ms:
-                    await self._remove_group(shard, entry)
-                else:
-                    await self._store_offsets(shard, group_id, gone)
+        if entry.group.generation == 0 and entry.is_unused:
+            shard.groups.pop(entry.group.group_id, None)
 
 
 def _answer(waiting: tasks.Future[T] | None, result: T) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_result(result)
-
-
-def _expired(one: CommittedOffset, empty_since_ms: int, now_ms: int, retention_ms: int) -> bool:
-    if one.expire_time_ms >= 0:
-        return one.expire_time_ms <= now_ms
-    # A group that commits without ever having had members counts from each commit.
-    since_ms = max(one.commit_time_ms, empty_since_ms)
-    return since_ms + retention_ms <= now_ms
-
-
-def _subscribed_topics(group: Group) -> set[str]:
-    """Topics of a consumer group's members, as their metadata says (ConsumerProtocolSubscription)."""
-    topics: set[str] = set()
-    for member in group.members.values():
-        metadata = member.metadata(group.protocol_name)
-        try:
-            version = min(int.from_bytes(metadata[:2], "big", signed=True), m.ConsumerProtocolSubscription.MAX_VERSION)
-            topics.update(codec.decode(m.ConsumerProtocolSubscription, version, metadata, 2)[0].topics)
-        except DecodeError:
-            # Not a consumer's metadata: it names no topics.
-            continue
-    return topics

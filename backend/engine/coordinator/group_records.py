@@ -40,6 +40,12 @@ class CommittedOffset:
     expire_time_ms: int = -1
     topic_id: bytes = ZERO_UUID
 
+    def expires_ms(self, since_ms: int, retention_ms: int) -> int:
+        """When it may go: at the client's own time, else after the retention from `since_ms`, or its commit if -1."""
+        if self.expire_time_ms >= 0:
+            return self.expire_time_ms
+        return (self.commit_time_ms if since_ms < 0 else since_ms) + retention_ms
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
@@ -133,10 +139,10 @@ def encode_group_tombstone(group_id: str, now_ms: int) -> RecordData:
     return RecordData(now_ms, _key(m.GroupMetadataKey(group=group_id)), None)
 
 
-def decode_record(key: bytes | None, value: bytes | None, now_ms: float) -> StoredRecord | None:
+def decode_record(key: bytes | None, value: bytes | None) -> StoredRecord | None:
     """What a record says; None for kinds that this coordinator does not keep (KIP-848 groups and later).
 
-    Members get `now_ms` of the monotonic clock as the beginning of their session. Raises DecodeError.
+    Sessions of members have no end yet: they begin when the whole log has been read. Raises DecodeError.
     """
     if key is None or len(key) < _INT16.size:
         raise DecodeError("a record of __consumer_offsets has no key")
@@ -147,7 +153,7 @@ def decode_record(key: bytes | None, value: bytes | None, now_ms: float) -> Stor
         return OffsetRecord(found.group, TopicPartition(found.topic, found.partition), _decode_offset(value))
     if kind == m.GroupMetadataKey.KEY:
         named, _ = codec.decode(m.GroupMetadataKey, _KEY_VERSION, key, _INT16.size)
-        return _decode_group(named.group, value, now_ms)
+        return _decode_group(named.group, value)
     return None
 
 
@@ -171,7 +177,7 @@ def _version(value: bytes) -> int:
     return int(_INT16.unpack_from(value)[0])
 
 
-def _decode_group(group_id: str, value: bytes | None, now_ms: float) -> GroupRecord:
+def _decode_group(group_id: str, value: bytes | None) -> GroupRecord:
     if value is None:
         return GroupRecord(group_id, None)
     found, _ = codec.decode(m.GroupMetadataValue, _version(value), value, _INT16.size)
@@ -185,7 +191,6 @@ def _decode_group(group_id: str, value: bytes | None, now_ms: float) -> GroupRec
             rebalance_timeout_ms=stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout,
             protocols=((found.protocol or "", bytes(stored.subscription)),),
             assignment=bytes(stored.assignment),
-            session_deadline_ms=now_ms + stored.session_timeout,
         )
         for stored in found.members
     }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from backend.engine.coordinator.group import Group
+from backend.engine.coordinator.group import Group, GroupState
 from backend.engine.coordinator.group_records import CommittedOffset, GroupRecord, StoredRecord, decode_record
-from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.coordinator.subscriptions import subscribed_topics
 from backend.engine.ports import tasks
+from backend.engine.replica.partition import Partition
 from backend.protocol.batch import iter_batches, iter_records
 from backend.tiering.ids import TopicPartition
 
@@ -30,14 +31,40 @@ class GroupEntry:
     timer: tasks.TimerHandle | None = None
     timer_due_ms: float | None = None
 
+    @property
+    def is_unused(self) -> bool:
+        """There are neither members, nor any to come, nor offsets."""
+        return self.group.state is GroupState.EMPTY and not self.group.pending and not self.offsets
+
+    def expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+        """Offsets that nobody has needed for the retention time, or for the time their commit asked for.
+
+        A group that has had members counts from when the last one left, one that never had from each commit, a living
+        one from the commit of topics it does not subscribe to any more (KIP-211, KIP-496).
+        """
+        group = self.group
+        subscribed = subscribed_topics(group)
+        empty = group.state is GroupState.EMPTY
+        stable = group.state is GroupState.STABLE and subscribed.topics is not None
+        if group.protocol_type is not None and not empty and not stable:
+            return []
+        since_ms = self.empty_since_ms if group.protocol_type is not None and empty else NEVER
+        return [
+            partition
+            for partition, one in self.offsets.items()
+            if not subscribed.has(partition.topic) and one.expires_ms(since_ms, retention_ms) <= now_ms
+        ]
+
 
 class Shard:
-    """Groups by id. `loading` until the log has been read."""
+    """Groups by id. `loading` until the log has been read, and for good when that `failed`."""
 
-    def __init__(self, index: int, leader_epoch: int) -> None:
+    def __init__(self, index: int, partition: Partition) -> None:
         self.index = index
-        self.leader_epoch = leader_epoch
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
         self.loading = True
+        self.failed = False
         self.groups: dict[str, GroupEntry] = {}
 
     def entry(self, group_id: str) -> GroupEntry:
@@ -47,8 +74,9 @@ class Shard:
             found = self.groups[group_id] = GroupEntry(Group(group_id))
         return found
 
-    async def load(self, log: UnifiedLog, now_ms: float) -> int:
+    async def load(self) -> int:
         """Reads the whole log; how many records. Raises KafkaError or DecodeError."""
+        log = self.partition.log
         offset, count = log.log_start_offset, 0
         while offset < log.log_end_offset:
             info = log.read(offset, LOAD_BYTES, up_to_offset=log.log_end_offset, min_one_message=True)
@@ -59,7 +87,7 @@ class Shard:
                     continue
                 for record in iter_records(info.records, position):
                     if record.offset >= offset:
-                        self.replay(decode_record(record.key, record.value, now_ms), record.offset)
+                        self.replay(decode_record(record.key, record.value), record.offset)
                         count += 1
             if next_offset == offset:
                 break
@@ -67,6 +95,16 @@ class Shard:
             await tasks.sleep_ms(0)
         self._forget_empty()
         return count
+
+    def begin(self, now_ms: float) -> None:
+        """The log has been read; the sessions of its members begin now."""
+        self.loading = False
+        for entry in self.groups.values():
+            members = {
+                name: replace(member, session_deadline_ms=now_ms + member.session_timeout_ms)
+                for name, member in entry.group.members.items()
+            }
+            entry.group = replace(entry.group, members=members)
 
     def replay(self, record: StoredRecord | None, log_offset: int) -> None:
         """Takes in one record of the log."""
