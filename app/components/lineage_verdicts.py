@@ -1,0 +1,123 @@
+"""Which remote segments belong to the leader's chain of epochs: retention counts and deletes only those. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from backend.store.queries.partition_detail import Chain, LineageSegment
+from backend.store.queries.partitions import ReplicaRow, SegmentRow
+from backend.tiering.lineage import EpochEntry, Reason, segment_lineage
+from backend.tiering.segment_state import SegmentState
+
+
+class Standing(StrEnum):
+    """What a segment of the ledger is to the leader."""
+
+    IN_LINEAGE = "in lineage"
+    BELOW_LOG_START = "below log start"
+    OUTSIDE = "outside lineage"
+    COPYING = "copying"
+    DELETING = "deleting"
+    DELETED = "deleted"
+    NOT_CHECKED = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A segment with its standing, and why in words."""
+
+    segment: SegmentRow
+    standing: Standing
+    why: str = ""
+    overlaps: bool = False  # shares offsets with an earlier segment of the lineage
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChain:
+    """What segments are compared with; ``cut``: the older end of the chain is not known."""
+
+    entries: tuple[EpochEntry, ...]
+    log_start: int
+    log_end: int
+    cut: bool = False
+
+
+def leader_chain(replicas: Iterable[ReplicaRow]) -> LeaderChain | None:
+    """The leader's chain; None when it has not told it."""
+    leader = next((replica for replica in replicas if replica.role == "leader"), None)
+    if leader is None or not leader.leader_epochs or leader.log_end_offset is None or leader.log_start_offset is None:
+        return None
+    cut = isinstance(leader.evidence, dict) and bool(leader.evidence.get("epochs_cut"))
+    return LeaderChain(entries(leader.leader_epochs), leader.log_start_offset, leader.log_end_offset, cut)
+
+
+def entries(chain: Sequence[Sequence[int]]) -> tuple[EpochEntry, ...]:
+    """A stored chain as (epoch, first offset)."""
+    return tuple((int(epoch), int(start)) for epoch, start in chain)
+
+
+def judge(segments: Iterable[SegmentRow], chain: LeaderChain | None) -> list[Judged]:
+    """The standing of each segment, in the order given (offset order tells overlaps)."""
+    found, reached = [], -1
+    for segment in segments:
+        standing, why = _standing(segment, chain)
+        overlaps = standing is Standing.IN_LINEAGE and segment.start_offset < reached
+        if standing is Standing.IN_LINEAGE:
+            reached = max(reached, segment.next_offset)
+        found.append(Judged(segment, standing, why, overlaps))
+    return found
+
+
+def _standing(segment: SegmentRow, chain: LeaderChain | None) -> tuple[Standing, str]:
+    if segment.state is SegmentState.COPY_SEGMENT_STARTED:
+        return Standing.COPYING, ""
+    if segment.state is SegmentState.DELETE_SEGMENT_STARTED:
+        return Standing.DELETING, ""
+    if segment.state is SegmentState.DELETE_SEGMENT_FINISHED:
+        return Standing.DELETED, ""
+    if chain is None:
+        return Standing.NOT_CHECKED, "the leader's epochs are not known"
+    own = entries(segment.leader_epochs)
+    if segment.next_offset <= chain.log_start:
+        return Standing.BELOW_LOG_START, "all below log start: the next expiration deletes it"
+    if chain.cut and own and own[-1][0] < chain.entries[0][0]:
+        return Standing.NOT_CHECKED, f"older than epoch {chain.entries[0][0]}, the first that is known"
+    verdict = segment_lineage(own, segment.next_offset - 1, chain.entries, chain.log_end)
+    if verdict.within:
+        return Standing.IN_LINEAGE, ""
+    if verdict.reason is Reason.EPOCH_UNKNOWN:
+        return Standing.OUTSIDE, _leader_went(own, chain.entries) or verdict.explanation
+    return Standing.OUTSIDE, verdict.explanation
+
+
+def _leader_went(own: Sequence[EpochEntry], chain: Sequence[EpochEntry]) -> str:
+    """``leader goes 12 → 14 here``: the epochs around the one that the leader does not have."""
+    missing = next(epoch for epoch, _ in own if epoch not in dict(chain))
+    below = [epoch for epoch, _ in chain if epoch < missing]
+    above = [epoch for epoch, _ in chain if epoch > missing]
+    return f"leader goes {below[-1]} → {above[0]} here" if below and above else ""
+
+
+def counts(judged: Iterable[Judged]) -> Counter[Standing]:
+    """Segments by standing."""
+    return Counter(one.standing for one in judged)
+
+
+def outside_by_partition(
+    segments: Iterable[LineageSegment], chains: Mapping[tuple[str, int], tuple[Chain, int]]
+) -> Counter[tuple[str, int]]:
+    """How many segments of each partition are outside its leader's chain; partitions without a chain are not judged."""
+    found: Counter[tuple[str, int]] = Counter()
+    for segment in segments:
+        key = (segment.topic, segment.partition)
+        if key not in chains:
+            continue
+        chain, log_end = chains[key]
+        verdict = segment_lineage(entries(segment.leader_epochs), segment.end_offset, entries(chain), log_end)
+        below_start = bool(chain) and segment.end_offset < chain[0][1]
+        if not verdict.within and not below_start:
+            found[key] += 1
+    return found
