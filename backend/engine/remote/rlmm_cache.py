@@ -179,7 +179,7 @@ class RemoteLogMetadataCache:
         for row in (*epoch_map.unreferenced, *(epoch_map.rows if epoch_map.nested else ())):
             if rows.state(row) is not FINISHED:
                 continue
-            start = next(start for other, start in rows.epochs(row) if other == epoch)
+            start = rows.epoch_start(row, epoch)
             end = rows.epoch_end(row, epoch)
             if start <= offset <= end:
                 candidate = (end, rows.event_timestamp_ms(row), row)
@@ -221,19 +221,18 @@ class RemoteLogMetadataCache:
         first = max(bisect_right(epoch_map.starts, offset) - 1, 0)
         found = next((row for row in epoch_map.rows[first:] if not rows.txn_index_empty(row)), None)
         if self._overlap is Overlap.KIP:
-            # Records of a hidden segment may be read, so its aborted transactions count as well.
-            found = min(
-                (
-                    row
-                    for row in (*epoch_map.unreferenced, *(() if found is None else (found,)))
-                    if rows.state(row) is FINISHED
-                    and not rows.txn_index_empty(row)
-                    and (row == found or rows.epoch_end(row, epoch) >= offset)
-                ),
-                key=rows.offsets,
-                default=None,
-            )
+            # A hidden segment, or one around a shorter one, may be read too: its aborted transactions count.
+            others = (*epoch_map.unreferenced, *(epoch_map.rows[:first] if epoch_map.nested else ()))
+            known = [row for row in others if self._has_aborted_from(row, epoch, offset)]
+            ahead = known if found is None else [*known, found]
+            found = min(ahead, key=lambda row: rows.epoch_start(row, epoch), default=None)
         return None if found is None else rows.get(found)
+
+    def _has_aborted_from(self, row: int, epoch: int, offset: int) -> bool:
+        """Whether a finished segment with a transaction index reaches `offset` in this epoch."""
+        rows = self._rows
+        finished = rows.state(row) is FINISHED and not rows.txn_index_empty(row)
+        return finished and rows.epoch_end(row, epoch) >= offset
 
     @property
     def count(self) -> int:

@@ -188,6 +188,10 @@ class SegmentRows:
         (epoch,) = _INT.unpack_from(self._rows, at + _EPOCH_AT)
         return ((epoch, self.offsets(row)[0]),)
 
+    def epoch_start(self, row: int, epoch: int) -> int:
+        """First offset that the segment holds of a leader epoch of its own."""
+        return next(start for other, start in self.epochs(row) if other == epoch)
+
     def epoch_end(self, row: int, epoch: int) -> int:
         """Last offset that the segment holds of a leader epoch of its own."""
         at = row * ROW_BYTES
