@@ -21,10 +21,16 @@ class Person:
     name: str
     role: str
     can_sign_out: bool = False
+    must_sign_in: bool = False
 
     @property
     def may_write(self) -> bool:
         return self.role == OPERATOR
+
+    @property
+    def label(self) -> str:
+        """Name and role, the role once."""
+        return self.name if self.name.endswith(self.role) else f"{self.name} · {self.role}"
 
     @property
     def explanation(self) -> str:
@@ -34,9 +40,14 @@ class Person:
 
 
 def person_of(claims: Mapping[str, Any]) -> Person:
-    """The signed-in person; without a sign-in the local operator, without a role claim a viewer."""
-    if not claims.get("is_logged_in"):
+    """The signed-in person, a viewer without the role's claim. Without an ``[auth]`` section the local operator.
+
+    Streamlit says ``is_logged_in`` only when that section exists.
+    """
+    if "is_logged_in" not in claims:
         return Person("local operator", OPERATOR)
+    if claims["is_logged_in"] is not True:
+        return Person("not signed in", VIEWER, must_sign_in=True)
     name = str(claims.get("email") or claims.get("name") or claims.get("sub") or "unknown")
     role = OPERATOR if claims.get(ROLE_CLAIM) == OPERATOR else VIEWER
     return Person(name[:100], role, can_sign_out=True)

@@ -2,7 +2,8 @@
 
 Pages only read the database; the control API is for actions. Reads are cached by the data
 version, a number that grows with each write of the observer and the pipeline, so that an
-auto-refresh without news costs one small query.
+auto-refresh without news costs one small query. While the database is away, pages show what
+was read last, with its age.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 import streamlit as st
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.known import Answer, Known
 from backend.store.engine import StoreError, create_engine, reading
 from backend.store.queries import health
 
 T = TypeVar("T")
 
-# A read is never older than this, even if the data version stands still.
-CACHE_TTL_S = 30
-CACHE_ENTRIES_MAX = 500
+# A database that has just failed is asked again after this.
+RETRY_MS: Final = 2_000
+_known: Final = Known()
+_failed: Final[dict[str, tuple[int, str]]] = {}  # by URL: when, and the sentence for people
 
 
 class DatabaseAway(Exception):
@@ -62,36 +65,42 @@ def _engine(url: str) -> Engine:
 
 def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Result of ``query(connection, *arguments, **options)``. Raises DatabaseAway."""
+    url = environment().database_url
+    failed = _failed.get(url)
+    # Seven parts of a page would wait one after the other for a server that does not answer.
+    if failed is not None and 0 <= now_ms() - failed[0] < RETRY_MS:
+        raise DatabaseAway(failed[1])
     try:
-        with reading(_engine(environment().database_url)) as connection:
-            return query(connection, *arguments, **options)
+        with reading(_engine(url)) as connection:
+            found = query(connection, *arguments, **options)
     except (SQLAlchemyError, StoreError) as error:
-        cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise DatabaseAway(f"The database cannot be read: {cause}.") from error
-
-
-@st.cache_data(show_spinner=False, ttl=CACHE_TTL_S, max_entries=CACHE_ENTRIES_MAX)
-def _read_version(
-    _query: Callable[..., Any], name: str, url: str, version: int, arguments: tuple[Any, ...], options: tuple[Any, ...]
-) -> Any:
-    with reading(_engine(url)) as connection:
-        return _query(connection, *arguments, **dict(options))
+        cause = (str(getattr(error, "orig", None) or error).strip() or type(error).__name__).splitlines()[0]
+        sentence = f"{cause.rstrip('.')}."
+        _failed[url] = (now_ms(), sentence)
+        raise DatabaseAway(sentence) from error
+    _failed.pop(url, None)
+    return found
 
 
 def read_cached(query: Callable[..., T], *arguments: Any, version: int, **options: Any) -> T:
-    """As :func:`read`, but asked only once per data version. Arguments must be hashable."""
+    """As :func:`read`, but asked only once per data version, and the last answer while the database is away.
+
+    Arguments must be hashable. What comes back is shared: do not change it. Raises DatabaseAway when the database is
+    away and this was never asked before; so ask for times by :attr:`View.read_ms`, which then stands still.
+    """
+    question = (
+        environment().database_url,
+        f"{query.__module__}.{query.__qualname__}",
+        arguments,
+        tuple(sorted(options.items())),
+    )
     try:
-        found: T = _read_version(
-            query,
-            f"{query.__module__}.{query.__qualname__}",
-            environment().database_url,
-            version,
-            arguments,
-            tuple(sorted(options.items())),
-        )
-    except (SQLAlchemyError, StoreError) as error:
-        cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise DatabaseAway(f"The database cannot be read: {cause}.") from error
+        found: T = _known.answer(question, version, now_ms(), lambda: read(query, *arguments, **options))
+    except DatabaseAway:
+        last = _known.last(question)
+        if last is None:
+            raise
+        found = last.value
     return found
 
 
@@ -106,16 +115,20 @@ class View:
     ages: health.SourceAges
     version: int
     now_ms: int
+    read_ms: int  # when the database was read; before now_ms only while it is away
+    away: str | None = None  # why the database cannot be read, one sentence
 
 
 def view(cluster_id: str | None) -> View | None:
-    """The head row's facts; None when the database knows no cluster yet. Raises DatabaseAway."""
-    moment = now_ms()
+    """The head row's facts; None when the database knows no cluster yet.
+
+    While the database is away: the facts read last, aged. Raises DatabaseAway when there are none.
+    """
+    moment, own_id = now_ms(), environment().cluster_id
+    wanted = cluster_id or own_id
 
     def load(connection: Connection) -> View | None:
         known = health.clusters(connection)
-        own_id = environment().cluster_id
-        wanted = cluster_id or own_id
         chosen = next((row for row in known if row.cluster_id == wanted), None)
         if chosen is None:
             chosen = next((row for row in known if row.cluster_id == own_id), known[0] if known else None)
@@ -129,6 +142,32 @@ def view(cluster_id: str | None) -> View | None:
             ages=health.source_ages(connection, chosen.cluster_id, moment),
             version=health.data_version(connection, chosen.cluster_id),
             now_ms=moment,
+            read_ms=moment,
         )
 
-    return read(load)
+    question = (environment().database_url, "view", wanted)
+    try:
+        found = read(load)
+    except DatabaseAway as error:
+        last = _known.last(question)
+        if last is None or last.value is None:
+            raise
+        return aged(last.value, moment, str(error))
+    _known.keep(question, Answer(found, 0, moment))
+    return found
+
+
+def aged(view: View, moment_ms: int, away: str) -> View:
+    """``view`` as it is at a later moment, when nothing newer could be read."""
+    more_ms = moment_ms - view.read_ms
+
+    def older(age_ms: int | None) -> int | None:
+        return None if age_ms is None else age_ms + more_ms
+
+    ages = health.SourceAges(
+        older(view.ages.offsets_ms),
+        older(view.ages.oldest_offsets_ms),
+        older(view.ages.configs_ms),
+        older(view.ages.pipeline_batch_ms),
+    )
+    return replace(view, ages=ages, now_ms=moment_ms, away=away)

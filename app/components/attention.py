@@ -12,10 +12,11 @@ from typing import Final
 
 from app.components import format as fmt
 from app.components.health_words import Blindness
-from app.components.limits import pending_bytes, pending_limit_bytes
+from app.components.limits import disk_share, disk_status, pending_bytes, pending_limit_bytes
 from backend.store.queries.config import TopicRow
 from backend.store.queries.overview import BrokerRow, FindingRow, LedgerTotals
 from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
+from backend.tiering.pending import PendingReason
 from backend.tiering.phases import WITHOUT_PROGRESS, FollowerPhase
 from backend.tiering.segment_state import SegmentState
 
@@ -43,14 +44,18 @@ class Problem:
     link: str = ""
     page: str = ""
     partition: str = ""
-    section: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rules look at. ``p99_ms``: duration of finished copies by (topic, partition); absent: not known."""
+    """What the rules look at. ``p99_ms``: duration of finished copies by (topic, partition); absent: not known.
+
+    The world is judged as of ``now_ms``, the newest sample, and the ledger as of ``ledger_ms``: what has happened since
+    nobody here knows, so nothing may look older for it.
+    """
 
     now_ms: int
+    ledger_ms: int
     blindness: Sequence[Blindness]
     brokers: Sequence[BrokerRow]
     partitions: Sequence[PartitionRow]
@@ -64,11 +69,14 @@ class Facts:
 
 def problems(facts: Facts) -> list[Problem]:
     """All that needs attention, our own blindness first, then by severity."""
-    own = [Problem(b.slug, "ebbline", b.status, b.title.rstrip("."), b.sentence) for b in facts.blindness]
+    own = [
+        Problem(b.slug, "ebbline", b.status, b.title.rstrip("."), f"{b.sentence} {b.note}".strip())
+        for b in facts.blindness
+    ]
     stored = [_stored(finding) for finding in facts.findings]
     told = {(problem.slug, problem.object) for problem in stored}
     ruled: list[Problem] = []
-    for rule in (_brokers_away, _offline, _open_copies, _followers, _deletes, _pending, _metadata_topic, _quarantine):
+    for rule in RULES:
         ruled += [problem for problem in rule(facts) if (problem.slug, problem.object) not in told]
     rest = sorted([*stored, *ruled], key=lambda problem: SEVERITIES.index(problem.severity))
     return [*own, *rest]
@@ -108,6 +116,10 @@ def _stored(finding: FindingRow) -> Problem:
 
 def _brokers_away(facts: Facts) -> Iterable[Problem]:
     for broker in facts.brokers:
+        if broker.reachable and broker.fenced:
+            detail = "The controller keeps it from leading until it has caught up and its heartbeats arrive."
+            name = f"broker {broker.broker_id}"
+            yield Problem("broker-fenced", name, "warning", f"Broker {broker.broker_id} is fenced", detail)
         if broker.reachable:
             continue
         silent = fmt.duration(max(0, facts.now_ms - broker.seen_ms) / 1000)
@@ -126,6 +138,31 @@ def _brokers_away(facts: Facts) -> Iterable[Problem]:
         )
 
 
+def _disks(facts: Facts) -> Iterable[Problem]:
+    for broker in facts.brokers:
+        name = f"broker {broker.broker_id}"
+        for directory in broker.log_dirs or []:
+            if directory.get("error"):
+                title = f"Log directory offline: {directory.get('path', '?')} on {name}"
+                yield Problem("disk-offline", name, "critical", title, f"{directory['error']}")
+        share = disk_share(broker)
+        status = disk_status(share)
+        if status is not None:
+            detail = "A full disk stops its log directory; only local data that was copied to remote can be deleted."
+            title = f"Disk {share:.0%} full: {name}"
+            yield Problem("disk-runway", name, status, title, detail, "Partitions", page="partitions")
+
+
+def _metadata_loading(facts: Facts) -> Iterable[Problem]:
+    led = [row for row in facts.partitions if row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW]
+    for broker_id in sorted({row.leader for row in led}):
+        count = sum(row.leader == broker_id for row in led)
+        known = f"It does not know yet what is in the remote tier for {_count(count, 'partition')}"
+        detail = f"{known}; it copies nothing until then."
+        title = f"Broker {broker_id} reads the remote log's metadata"
+        yield Problem("metadata-loading", f"broker {broker_id}", "notice", title, detail)
+
+
 def _offline(facts: Facts) -> Iterable[Problem]:
     for row in facts.partitions:
         if row.leader >= 0:
@@ -142,14 +179,14 @@ def _open_copies(facts: Facts) -> Iterable[Problem]:
         if segment.state is not SegmentState.COPY_SEGMENT_STARTED:
             continue
         key = (segment.topic, segment.partition)
-        name, age_ms = f"{segment.topic}-{segment.partition}", facts.now_ms - segment.copy_started_ms
+        name, age_ms = f"{segment.topic}-{segment.partition}", facts.ledger_ms - segment.copy_started_ms
         leader = leaders.get(key)
         if leader is None or leader != (segment.copy_broker_id, segment.topic_id):
             if age_ms > HUNG_MS_MIN:
                 now = "its partition is gone" if leader is None else f"broker {leader[0]} leads now"
                 detail = f"Begun {fmt.duration(age_ms / 1000)} ago by broker {segment.copy_broker_id}; {now}"
                 yield Problem("copy-dangling", name, "notice", f"Copy dangling: {name}", detail, "Ledger", "", name)
-        elif is_hung(segment, facts.p99_ms.get(key), facts.now_ms):
+        elif is_hung(segment, facts.p99_ms.get(key), facts.ledger_ms):
             ratio = times_p99(age_ms, facts.p99_ms.get(key))
             yield Problem(
                 "copy-hung",
@@ -190,7 +227,7 @@ def _deletes(facts: Facts) -> Iterable[Problem]:
     for segment in facts.open_segments:
         if segment.state is not SegmentState.DELETE_SEGMENT_STARTED or segment.delete_started_ms is None:
             continue
-        age_ms = facts.now_ms - segment.delete_started_ms
+        age_ms = facts.ledger_ms - segment.delete_started_ms
         if age_ms > DELETE_OVERDUE_MS:
             name = f"{segment.topic}-{segment.partition}"
             detail = f"{fmt.size(segment.segment_size_bytes)} asked to be removed {fmt.duration(age_ms / 1000)} ago"
@@ -202,7 +239,7 @@ def _pending(facts: Facts) -> Iterable[Problem]:
     hung = {
         (s.topic, s.partition)
         for s in facts.open_segments
-        if is_hung(s, facts.p99_ms.get((s.topic, s.partition)), facts.now_ms)
+        if is_hung(s, facts.p99_ms.get((s.topic, s.partition)), facts.ledger_ms)
     }
     for row in facts.partitions:
         pending, topic = pending_bytes(row), topics.get(row.topic)
@@ -234,3 +271,17 @@ def _quarantine(facts: Facts) -> Iterable[Problem]:
         title = f"{_count(facts.ledger.illegal_events, 'event')} against the segment life cycle"
         detail = "They were stored and not followed, as Kafka's own cache does."
         yield Problem("illegal-events", METADATA_TOPIC, "notice", title, detail)
+
+
+RULES: Final = (
+    _brokers_away,
+    _disks,
+    _offline,
+    _open_copies,
+    _followers,
+    _deletes,
+    _pending,
+    _metadata_topic,
+    _metadata_loading,
+    _quarantine,
+)

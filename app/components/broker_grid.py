@@ -11,14 +11,12 @@ import pandas as pd
 from app.components import format as fmt
 from app.components import markup
 from app.components.attention import DELETE_OVERDUE_MS, Facts, is_hung
-from app.components.limits import pending_bytes, pending_limit_bytes, pending_status
-from app.components.totals import disk_share
+from app.components.limits import disk_share, disk_status, pending_bytes, pending_limit_bytes, pending_status
 from backend.store.queries.overview import BrokerRow
+from backend.tiering.pending import PendingReason
 from backend.tiering.segment_state import SegmentState
 
 CHECKS: Final = ("Answers", "Copy", "Pending", "Delete", "Metadata", "In sync", "Disk", "Data age")
-DISK_WARNING: Final = 0.85
-DISK_CRITICAL: Final = 0.95
 FINE: Final = "✓"
 
 
@@ -31,7 +29,7 @@ class Check:
     hint: str = ""
 
 
-def checks(facts: Facts, replica_counts: Mapping[int, int], stale_ms: int) -> dict[int, tuple[Check, ...]]:
+def checks(facts: Facts, replica_counts: Mapping[int, int], stale_ms: int, now_ms: int) -> dict[int, tuple[Check, ...]]:
     """Eight checks for each broker, by its id. ``replica_counts``: replicas by broker."""
     limits = {topic.topic: pending_limit_bytes(topic) for topic in facts.topics}
     found = {}
@@ -39,7 +37,7 @@ def checks(facts: Facts, replica_counts: Mapping[int, int], stale_ms: int) -> di
         if not broker.reachable:
             silent = Check("?", "unknown", f"Broker {broker.broker_id} does not answer")
             away = Check("no", "critical", broker.error or "It does not answer")
-            found[broker.broker_id] = (away, *([silent] * 6), _age(broker, facts.now_ms, stale_ms))
+            found[broker.broker_id] = (away, *([silent] * 6), _age(broker, now_ms, stale_ms))
             continue
         found[broker.broker_id] = (
             Check("fenced", "warning", "The controller has fenced it") if broker.fenced else Check(),
@@ -49,14 +47,14 @@ def checks(facts: Facts, replica_counts: Mapping[int, int], stale_ms: int) -> di
             _metadata(facts, broker.broker_id),
             _in_sync(facts, broker.broker_id, replica_counts.get(broker.broker_id, 0)),
             _disk(broker),
-            _age(broker, facts.now_ms, stale_ms),
+            _age(broker, now_ms, stale_ms),
         )
     return found
 
 
 def _copy(facts: Facts, broker_id: int) -> Check:
     mine = [s for s in facts.open_segments if s.copy_broker_id == broker_id]
-    hung = sum(is_hung(s, facts.p99_ms.get((s.topic, s.partition)), facts.now_ms) for s in mine)
+    hung = sum(is_hung(s, facts.p99_ms.get((s.topic, s.partition)), facts.ledger_ms) for s in mine)
     return Check(f"{hung} hung", "critical") if hung else Check()
 
 
@@ -78,14 +76,14 @@ def _delete(facts: Facts, broker_id: int) -> Check:
         for s in facts.open_segments
         if s.state is SegmentState.DELETE_SEGMENT_STARTED
         and s.broker_id == broker_id
-        and facts.now_ms - (s.delete_started_ms or facts.now_ms) > DELETE_OVERDUE_MS
+        and facts.ledger_ms - (s.delete_started_ms or facts.ledger_ms) > DELETE_OVERDUE_MS
     ]
     return Check(f"{len(overdue)} late", "warning") if overdue else Check()
 
 
 def _metadata(facts: Facts, broker_id: int) -> Check:
     led = [row for row in facts.partitions if row.leader == broker_id and row.tiered]
-    loading = sum(row.pending_reason == "leader_does_not_know" for row in led)
+    loading = sum(row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW for row in led)
     if loading:
         return Check(f"{loading} of {len(led)}", "warning", "It does not know yet what is in the remote tier")
     return Check()
@@ -106,9 +104,10 @@ def _disk(broker: BrokerRow) -> Check:
     share = disk_share(broker)
     if share is None:
         return Check("?", "unknown", f"Broker {broker.broker_id} does not tell its disk's size")
-    if share < DISK_WARNING:
+    status = disk_status(share)
+    if status is None:
         return Check(hint=f"{share:.0%} used")
-    return Check(f"{share:.0%}", "critical" if share >= DISK_CRITICAL else "warning", "Used share of the fullest disk")
+    return Check(f"{share:.0%}", status, "Used share of the fullest disk")
 
 
 def _age(broker: BrokerRow, now_ms: int, stale_ms: int) -> Check:

@@ -36,12 +36,22 @@ def stale(view: View) -> bool:
     return age_ms is None or age_ms > STALE_AFTER_INTERVALS * view.cluster.sample_interval_ms
 
 
+def ledger_ms(view: View) -> int:
+    """Up to which moment the ledger of remote segments is known: now while the pipeline runs."""
+    pipeline = view.processes.get("pipeline")
+    if view.away is not None:
+        return view.read_ms
+    return view.now_ms if pipeline is None or pipeline.alive else pipeline.updated_ms
+
+
 def write_block(view: View, may_write: bool, read_only: str) -> str | None:
     """Why nothing can be changed from here now; None when it can."""
     if not may_write:
         return read_only
     if not view.own:
         return f"Read-only: {view.cluster.name} is not the cluster of this `ebbline up`."
+    if view.away is not None:
+        return "The database is away: a change could not be recorded."
     backend = view.processes.get("backend")
     if backend is None or not backend.alive:
         return "The backend is down: nothing can be changed until it runs again."
@@ -53,7 +63,7 @@ def write_block(view: View, may_write: bool, read_only: str) -> str | None:
 
 def head_pills(view: View, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[HeadPill]:
     """The age of the data, and the brokers with the age of the remote log's metadata."""
-    return [_age_pill(view, zone), _broker_pill(view, brokers)]
+    return [_age_pill(view, zone), _broker_pill(view, brokers, zone)]
 
 
 def _age_pill(view: View, zone: tzinfo | None) -> HeadPill:
@@ -66,14 +76,16 @@ def _age_pill(view: View, zone: tzinfo | None) -> HeadPill:
     return HeadPill(f"Live · {fmt.duration(max(1, round(age_ms / 1000)))} ago", "notice", "Age of the newest sample")
 
 
-def _broker_pill(view: View, brokers: Sequence[BrokerRow]) -> HeadPill:
+def _broker_pill(view: View, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> HeadPill:
+    if view.away is not None:
+        return HeadPill("Database away", "critical", f"Last read {fmt.clock(view.read_ms, view.now_ms, zone)}")
     answering = sum(broker.reachable for broker in brokers)
     known = f"{answering}/{len(brokers)} brokers" if brokers else "? brokers"
     pipeline = view.processes.get("pipeline")
     if pipeline is None:
         return HeadPill(f"{known} · metadata ?", "warning", "The pipeline has never reported")
     if not pipeline.alive:
-        return HeadPill(f"{known} · pipeline down", "critical", _last_sign(pipeline, view, None))
+        return HeadPill(f"{known} · pipeline down", "critical", _last_sign(pipeline, view, zone))
     lag = (pipeline.detail or {}).get("lag_records")
     behind = f"metadata +{fmt.duration(max(1, round(pipeline.age_ms / 1000)))}"
     if isinstance(lag, int) and lag > 0:
@@ -86,8 +98,21 @@ def _broker_pill(view: View, brokers: Sequence[BrokerRow]) -> HeadPill:
 
 def blindness(view: View, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[Blindness]:
     """What of our own is down or behind, the worst first."""
+    if view.away is not None:
+        return [_database_away(view, zone)]
     found = [*_backend_down(view, zone), *_pipeline_down(view, zone), *_partial(view, brokers)]
     return sorted(found, key=lambda one: one.status != "critical")
+
+
+def _database_away(view: View, zone: tzinfo | None) -> Blindness:
+    age = fmt.duration(max(1, round((view.now_ms - view.read_ms) / 1000)))
+    return Blindness(
+        "database-away",
+        "critical",
+        f"Database away since {fmt.clock(view.read_ms, view.now_ms, zone)}.",
+        f"What is shown was read {age} ago. The cluster is not affected; this page tries again by itself.",
+        view.away or "",
+    )
 
 
 def _backend_down(view: View, zone: tzinfo | None) -> list[Blindness]:

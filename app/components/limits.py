@@ -7,24 +7,28 @@ above what was asked for; that is the limit: amber from half of it, red at it. S
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from backend.store.queries.config import TopicRow
+from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import PartitionRow
+from backend.tiering.pending import PendingReason
 
-ALL_COPIED: Final = "all_copied"
 AMBER_SHARE: Final = 0.5
-REASONS: Final = {
-    "not_tiered": "the topic is not tiered",
-    "leader_does_not_know": "the leader does not know yet",
-    "all_copied": "all copied",
-    "changing": "records arrived while it was asked; the next sample tells",
+DISK_WARNING: Final = 0.85
+DISK_CRITICAL: Final = 0.95
+REASONS: Final[dict[str, str]] = {
+    PendingReason.NOT_TIERED: "the topic is not tiered",
+    PendingReason.LEADER_DOES_NOT_KNOW: "the leader does not know yet",
+    PendingReason.ALL_COPIED: "all copied",
+    PendingReason.CHANGING: "records arrived while it was asked; the next sample tells",
 }
 
 
 def pending_start(row: PartitionRow) -> int | None:
     """The first offset that is not in the remote tier; None: not known."""
-    if row.pending_reason == ALL_COPIED:
+    if row.pending_reason == PendingReason.ALL_COPIED:
         return row.log_end_offset
     if row.pending_reason is not None or row.earliest_pending_upload_offset in (None, -1):
         return None
@@ -48,7 +52,7 @@ def pending_bytes(row: PartitionRow) -> int | None:
 
 def pending_unknown_cause(row: PartitionRow) -> str:
     """Why pending is ``?``, in words."""
-    if row.pending_reason is not None and row.pending_reason != ALL_COPIED:
+    if row.pending_reason is not None and row.pending_reason != PendingReason.ALL_COPIED:
         return REASONS.get(row.pending_reason, row.pending_reason)
     return row.error or "the leader did not answer"
 
@@ -87,3 +91,26 @@ def pending_status(pending: int | None, limit: int | None) -> str | None:
     if pending is None or limit is None or pending < AMBER_SHARE * limit:
         return None
     return "critical" if pending >= limit else "warning"
+
+
+def worst_pending_status(rows: Iterable[PartitionRow], topic_limits: Mapping[str, int | None]) -> str | None:
+    """``critical`` when one partition is at its topic's limit, ``warning`` when one is half way there."""
+    found = {pending_status(pending_bytes(row), topic_limits.get(row.topic)) for row in rows}
+    return "critical" if "critical" in found else ("warning" if "warning" in found else None)
+
+
+def disk_share(broker: BrokerRow) -> float | None:
+    """The used share of the fullest log directory's disk; None: not known."""
+    shares = [
+        1 - directory["usable_bytes"] / directory["total_bytes"]
+        for directory in broker.log_dirs or []
+        if directory.get("total_bytes", 0) and directory["total_bytes"] > 0 and directory.get("usable_bytes", -1) >= 0
+    ]
+    return max(shares, default=None)
+
+
+def disk_status(share: float | None) -> str | None:
+    """``warning`` from 85 % used, ``critical`` from 95 %; None below or when it is not known."""
+    if share is None or share < DISK_WARNING:
+        return None
+    return "critical" if share >= DISK_CRITICAL else "warning"

@@ -23,9 +23,10 @@ from app.theme import Palette, palette
 from backend.store.queries import overview
 
 RANGES: Final = {"15m": 15, "1h": 60, "6h": 360, "24h": 1440}
+RANGE_WORDS: Final = {"15m": "15 minutes", "1h": "hour", "6h": "6 hours", "24h": "24 hours"}
 LONG_RANGES: Final = ("6h", "24h")
 REFRESH_S: Final = 5.0
-REFRESH_EMBEDDED_S: Final = 2.0
+REFRESH_WAIT_S: Final = 2.0
 REFRESH_LONG_S: Final = 30.0
 IDLE_MS: Final = 30 * 60_000
 # Entries of the session's state.
@@ -48,6 +49,11 @@ class Page:
     def range_ms(self) -> int:
         return RANGES[self.range_name] * 60_000
 
+    @property
+    def range_words(self) -> str:
+        """``hour``, ``15 minutes``: after "last"."""
+        return RANGE_WORDS[self.range_name]
+
     def view(self) -> View:
         """The facts of the head row, read now. Raises DatabaseAway."""
         found = state.view(self.cluster_id)
@@ -60,23 +66,32 @@ class Page:
 
 
 def open_page(
-    name: str, fact: Callable[[View], str] | str = "", *, parent: tuple[Any, str] | None = None
+    name: str,
+    fact: Callable[[View], str] | str = "",
+    *,
+    parent: tuple[Any, str] | None = None,
+    alerts: bool = True,
 ) -> Page | None:
-    """Draws style, head row and alerts. ``parent`` is (page, title) of the breadcrumb."""
+    """Draws style, head row and alerts.
+
+    ``parent`` is (page, title) of the breadcrumb; ``alerts`` False: the page itself tells our own blindness.
+    """
     colours = palette(st.context.theme.type)
     st.html(style.sheet(colours))
     _touch()
+    person = current_person()
+    if person.must_sign_in:
+        _plain_head(name)
+        _sign_in()
+        return None
     try:
         known = state.view(_wanted_cluster())
-    except DatabaseAway as error:
-        _plain_head(name)
-        _database_away(error)
-        return None
+    except DatabaseAway:
+        known = None
     if known is None:
         _plain_head(name)
-        _nothing_yet()
+        _wait()
         return None
-    person = current_person()
     with st.container(horizontal=True, key="head"):
         _title(name, fact(known) if callable(fact) else fact, parent)
         live_slot = st.container(key="head-live", width="content")
@@ -86,15 +101,17 @@ def open_page(
     page = Page(colours, cluster_id, range_name, zone, person)
     with live_slot:
         live(page, "head", _pills, page)
-    live(page, "alerts", _alerts, page)
+    if alerts:
+        live(page, "alerts", _alerts, page)
     return page
 
 
-def live(page: Page, name: str, draw: Callable[..., None], *arguments: Any) -> None:
+def live(page: Page, name: str, draw: Callable[..., None], *arguments: Any, history: bool = False) -> None:
     """Draws a part of the page again and again: display only, never the place to open a dialog.
 
     Reads are cached by the data version, so a round without news costs the head's small queries. Paused while a
-    dialog is open and after half an hour without a touch.
+    dialog is open and after half an hour without a touch. ``history``: the part draws the chosen range, where a long
+    one changes slowly; all others stay at the short interval, so that a stopped process shows within 15 s.
     """
 
     def guarded() -> None:
@@ -103,19 +120,17 @@ def live(page: Page, name: str, draw: Callable[..., None], *arguments: Any) -> N
             st.rerun()
         try:
             draw(*arguments)
-        except DatabaseAway as error:
-            if name == "alerts":
-                _database_away(error)
+        except DatabaseAway:
+            # Never read before, so there is nothing to show; the head row and the alerts say why.
+            st.html(markup.empty("? The database is away, and this was not read before."))
 
-    st.fragment(guarded, run_every=_interval_s(page), key=f"live-{name}")()
+    st.fragment(guarded, run_every=_interval_s(page, history), key=f"live-{name}")()
 
 
-def _interval_s(page: Page) -> float | None:
+def _interval_s(page: Page, history: bool) -> float | None:
     if st.session_state.get(PENDING) or st.session_state.get(_PAUSED):
         return None
-    if page.range_name in LONG_RANGES:
-        return REFRESH_LONG_S
-    return REFRESH_S
+    return REFRESH_LONG_S if history and page.range_name in LONG_RANGES else REFRESH_S
 
 
 def _touch() -> None:
@@ -196,7 +211,7 @@ def _range_picker() -> str:
 
 
 def _person_menu(person: Person) -> tzinfo | None:
-    with st.popover(f"{person.name} · {person.role}", key="person"):
+    with st.popover(person.label, key="person"):
         st.markdown(f"**{person.name}**  \n{person.explanation}")
         zone = st.segmented_control(
             "Times in",
@@ -225,8 +240,9 @@ def _browser_zone() -> tzinfo | None:
 def _pills(page: Page) -> None:
     view = page.view()
     brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.version)
-    if st.session_state.get(_PAUSED):
-        st.button("Paused · Resume", on_click=_resume, key="resume")
+    if st.session_state.get(_PAUSED) and st.button("Paused · Resume", key="resume"):
+        _resume()
+        st.rerun()  # every part of the page, not only this one
     pills = health_words.head_pills(view, brokers, page.zone)
     st.html('<div class="eb-pills">' + "".join(markup.pill(p.label, p.status, title=p.hint) for p in pills) + "</div>")
 
@@ -243,28 +259,24 @@ def _alerts(page: Page) -> None:
             st.html(markup.alert(notice.status, notice.title, notice.sentence, notice.note))
 
 
-def _database_away(error: DatabaseAway) -> None:
-    st.html(
-        markup.alert(
-            "critical",
-            "The database does not answer.",
-            str(error),
-            "The cluster itself is not affected. This page tries again by itself.",
-        )
-    )
-    with st.expander("Details to copy"):
-        st.code(f"{error}", language=None)
-    st.button("Retry", key="retry")
+def _sign_in() -> None:
+    st.html(markup.empty("Sign in to see the cluster."))
+    with st.container(horizontal=True, horizontal_alignment="center"):
+        st.button("Sign in", on_click=st.login, type="primary")
 
 
-def _nothing_yet() -> None:
-    @st.fragment(run_every=REFRESH_EMBEDDED_S)
+def _wait() -> None:
+    """Instead of the page, until there is a cluster to show."""
+
+    @st.fragment(run_every=REFRESH_WAIT_S)
     def wait() -> None:
         try:
-            if state.view(None) is not None:
-                st.rerun()
+            known = state.view(_wanted_cluster())
         except DatabaseAway as error:
-            st.html(markup.alert("critical", "The database does not answer.", str(error)))
+            _database_away(str(error))
+            return
+        if known is not None:
+            st.rerun()
         st.html(
             markup.empty(
                 "No cluster has been observed yet: the first sample comes a few seconds after the brokers are up.",
@@ -273,6 +285,19 @@ def _nothing_yet() -> None:
         )
 
     wait()
+
+
+def _database_away(cause: str) -> None:
+    st.html(
+        markup.alert(
+            "critical",
+            "The database does not answer.",
+            "Nothing was read from it yet, so there is nothing to show. The cluster is not affected; "
+            "this page tries again by itself.",
+        )
+    )
+    st.code(cause, language=None, wrap_lines=True)
+    st.button("Retry", key="retry")
 
 
 # --- cards ---

@@ -42,7 +42,7 @@ _SHEET: Final = """
 .st-key-shortcuts:focus-within { position: static; width: auto; height: auto; clip: auto; }
 
 .st-key-head { align-items: center; gap: 8px 14px; min-height: 38px; }
-.st-key-head > :first-child { flex: 1 1 auto; min-width: 200px; }
+.st-key-head > :first-child { flex: 1 1 0; min-width: 250px; width: auto !important; }
 .st-key-head-live > div { min-width: 0; }
 .st-key-crumbs { gap: 6px; align-items: baseline; }
 .st-key-crumbs a { padding: 0; min-height: 0; }
@@ -57,7 +57,7 @@ _SHEET: Final = """
 .eb-pill { display: inline-flex; align-items: center; gap: 5px; border: 1px solid var(--eb-line); border-radius: 5px;
   background: var(--eb-card); padding: 1px 7px; font-size: 12px; line-height: 18px; white-space: nowrap;
   color: var(--eb-text); font-variant-numeric: tabular-nums; }
-.eb-mark { font-size: 10px; display: inline-block; }
+.eb-mark { font-size: 12px; display: inline-block; }
 .eb-critical { color: var(--eb-critical); } .eb-warning { color: var(--eb-warning); }
 .eb-ok { color: var(--eb-ok); } .eb-notice { color: var(--eb-notice); }
 .eb-quiet { color: var(--eb-muted); }
@@ -138,12 +138,14 @@ _SHEET: Final = """
 .eb-swatch-pending { border: 1.5px solid var(--eb-local); }
 .eb-swatch-box { width: 7px; height: 7px; }
 
-.eb-pairs { display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 5px 12px; margin: 0; font-size: 12.5px; }
+.eb-pairs { display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 5px 12px; margin: 0; padding: 0;
+  font-size: 12.5px; }
 .eb-pairs dt { color: var(--eb-muted); font-weight: 400; }
 .eb-pairs dd { margin: 0; text-align: right; color: var(--eb-text); font-variant-numeric: tabular-nums;
   overflow-wrap: anywhere; }
 .eb-pairs dd.eb-critical { color: var(--eb-critical); } .eb-pairs dd.eb-warning { color: var(--eb-warning); }
-.eb-facts { display: grid; grid-template-columns: 120px minmax(0, 1fr); gap: 8px 10px; margin: 0; font-size: 13px; }
+.eb-facts { display: grid; grid-template-columns: 120px minmax(0, 1fr); gap: 8px 10px; margin: 0; padding: 0;
+  font-size: 13px; }
 .eb-facts dt { color: var(--eb-muted); font-weight: 400; } .eb-facts dd { margin: 0; color: var(--eb-text); }
 @media (max-width: 560px) { .eb-facts { grid-template-columns: 1fr; } }
 .eb-lines { font-size: 12.5px; color: var(--eb-muted); line-height: 19px; }
@@ -178,7 +180,7 @@ _SHEET: Final = """
 .eb-change > span { overflow-wrap: anywhere; }
 .st-key-changes { gap: 0; overflow-x: auto; }
 .st-key-changes > * { min-width: 640px; }
-[class*="st-key-stale-"] { filter: grayscale(1); opacity: 0.62; }
+.eb-old, [class*="st-key-stale-"] { filter: grayscale(1); opacity: 0.62; }
 .st-key-person button { border: 0; background: none; }
 .st-key-person button p { white-space: nowrap; font-size: 12.5px; }
 .st-key-filters { align-items: center; gap: 8px 14px; }

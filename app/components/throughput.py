@@ -15,7 +15,9 @@ from app.theme import Palette, layout
 from backend.store.queries.overview import ClusterSample
 
 HEIGHT = 292
-RIGHT_PX = 112
+RIGHT_PX = 126
+# A limit farther away than this would press the pending line flat; it is then named, not drawn.
+LIMIT_FACTOR_MAX = 4
 
 
 def scale(highest: float) -> tuple[float, str]:
@@ -39,7 +41,10 @@ def figure(
     rate_top = max((value for value in (*rates.produced, *rates.copied) if value), default=0.0)
     rate_by, rate_unit = scale(rate_top) if rates.in_bytes else (1.0, "records")
     pending = [sample.pending_bytes for sample in history]
-    pending_top = max([value for value in pending if value] + [limit_bytes or 0], default=0)
+    pending_top = max([value for value in pending if value], default=0)
+    limit_near = limit_bytes is not None and limit_bytes <= LIMIT_FACTOR_MAX * pending_top
+    if limit_near:
+        pending_top = max(pending_top, limit_bytes or 0)
     pending_by, pending_unit = scale(pending_top)
     times = [_time(at_ms, zone) for at_ms in rates.at_ms]
     produced = [None if value is None else value / rate_by for value in rates.produced]
@@ -71,7 +76,9 @@ def figure(
     )
     below = [(f"pending {fmt.size(_last(pending))}", _last(waiting), colours.local)]
     shapes: list[dict[str, Any]] = []
-    if limit_bytes is not None:
+    if limit_bytes is not None and not limit_near:
+        below.append((f"limit {fmt.size(limit_bytes)} ↑", pending_top / pending_by * 1.05, colours.muted))
+    elif limit_bytes is not None:
         limit = limit_bytes / pending_by
         below.append((f"limit {fmt.size(limit_bytes)}", limit, colours.critical))
         line = {"color": colours.critical, "width": 1.2, "dash": "dash"}

@@ -11,6 +11,7 @@ from typing import Final
 
 from app.components import format as fmt
 from app.components.attention import DELETE_OVERDUE_MS, is_hung, times_p99
+from app.components.limits import disk_share
 from backend.store.queries.overview import BrokerRow, ClusterSample, LedgerTotals
 from backend.store.queries.partitions import ReplicaRow, SegmentRow
 from backend.tiering.segment_state import SegmentState
@@ -38,6 +39,7 @@ class Tile:
     sub: str
     status: str | None
     series: tuple[float | None, ...]
+    from_ledger: bool = False  # told by the pipeline, not by the observer
 
 
 def tiles(
@@ -48,34 +50,46 @@ def tiles(
     behind: Sequence[ReplicaRow],
     brokers: Sequence[BrokerRow],
     *,
-    limit_bytes: int | None,
-    range_name: str,
-    now_ms: int,
+    pending_status: str | None,
+    ledger_ms: int | None,
+    range_ms: int,
 ) -> list[Tile]:
-    """Pending, oldest open copy, not in sync, delete overdue, remote, local."""
+    """Pending, oldest open copy, not in sync, delete overdue, remote, local.
+
+    ``pending_status``: of the worst partition. ``ledger_ms``: up to when the ledger is known; None: not at all.
+    """
+    over = fmt.duration(range_ms / 1000)
+    if ledger_ms is None:
+        copy, delete, remote = (_unknown(name) for name in ("Oldest open copy", "Delete overdue", "Remote"))
+    else:
+        copy = _oldest_copy(history, open_segments, p99_ms, ledger_ms)
+        delete = _delete_overdue(history, ledger, over, ledger_ms)
+        remote = _remote(history, ledger, over)
     return [
-        _pending(history, limit_bytes, range_name),
-        _oldest_copy(history, open_segments, p99_ms, now_ms),
+        _pending(history, pending_status, over),
+        copy,
         _not_in_sync(history, behind),
-        _delete_overdue(history, ledger, range_name, now_ms),
-        _remote(history, ledger, range_name),
+        delete,
+        remote,
         _local(history, brokers),
     ]
 
 
-def _pending(history: Sequence[ClusterSample], limit: int | None, range_name: str) -> Tile:
+def _unknown(name: str) -> Tile:
+    return Tile(name, fmt.UNKNOWN, "the pipeline has not said", None, (), from_ledger=True)
+
+
+def _pending(history: Sequence[ClusterSample], status: str | None, over: str) -> Tile:
     series = tuple(sample.pending_bytes for sample in history)
-    last = series[-1] if series else None
-    status = None if last is None or limit is None or last < limit / 2 else ("critical" if last >= limit else "warning")
-    return Tile("Pending upload", fmt.size(last), _change(series, range_name), status, series)
+    return Tile("Pending upload", fmt.size(series[-1] if series else None), _change(series, over), status, series)
 
 
-def _change(series: Sequence[float | None], range_name: str) -> str:
+def _change(series: Sequence[float | None], over: str) -> str:
     known = [value for value in series if value is not None]
     if len(known) < 2:
         return "no history yet" if known else "the leaders have not told it"
     delta = known[-1] - known[0]
-    return f"{'+' if delta >= 0 else '−'}{fmt.size(abs(delta))} in {range_name}"
+    return "unchanged in " + over if not delta else f"{'+' if delta > 0 else '−'}{fmt.size(abs(delta))} in {over}"
 
 
 def _oldest_copy(
@@ -84,18 +98,20 @@ def _oldest_copy(
     series = tuple(None if s.open_copies is None else (s.oldest_open_copy_ms or 0) for s in history)
     copies = [s for s in segments if s.state is SegmentState.COPY_SEGMENT_STARTED]
     if not copies:
-        return Tile("Oldest open copy", "none", "nothing is being copied", None, series)
+        return Tile("Oldest open copy", "none", "nothing is being copied", None, series, from_ledger=True)
     oldest = min(copies, key=lambda s: s.copy_started_ms)
     age_ms, known = now_ms - oldest.copy_started_ms, p99.get((oldest.topic, oldest.partition))
     status = "critical" if is_hung(oldest, known, now_ms) else None
-    return Tile("Oldest open copy", fmt.duration(age_ms / 1000), times_p99(age_ms, known), status, series)
+    sub = times_p99(age_ms, known)
+    return Tile("Oldest open copy", fmt.duration(age_ms / 1000), sub, status, series, from_ledger=True)
 
 
 def _not_in_sync(history: Sequence[ClusterSample], behind: Sequence[ReplicaRow]) -> Tile:
     series = tuple(sample.replicas_not_in_sync for sample in history)
     count = len(behind)
     words = Counter(PHASE_WORDS.get(replica.phase or "", "phase not known") for replica in behind)
-    sub = ", ".join(f"{number} {word}" for word, number in words.most_common(2)) or _all_in_sync(history)
+    worst_first = sorted(words.items(), key=lambda entry: (entry[0] not in ("failed", "stuck"), -entry[1]))
+    sub = ", ".join(f"{number} {word}" for word, number in worst_first[:2]) or _all_in_sync(history)
     stuck = any(replica.phase in ("DELAYED", "FAILED") for replica in behind)
     value = f"{fmt.count(count)} replica{'' if count == 1 else 's'}"
     return Tile("Not in sync", value, sub, None if not count else ("critical" if stuck else "warning"), series)
@@ -105,21 +121,24 @@ def _all_in_sync(history: Sequence[ClusterSample]) -> str:
     return f"all {fmt.count(history[-1].replicas)} in sync" if history else "no sample yet"
 
 
-def _delete_overdue(history: Sequence[ClusterSample], ledger: LedgerTotals, range_name: str, now_ms: int) -> Tile:
+def _delete_overdue(history: Sequence[ClusterSample], ledger: LedgerTotals, over: str, now_ms: int) -> Tile:
     series = tuple(
         s.oldest_open_delete_ms if (s.oldest_open_delete_ms or 0) > DELETE_OVERDUE_MS else 0 for s in history
     )
     began_ms = ledger.oldest_open_delete_ms
     if began_ms is None or now_ms - began_ms <= DELETE_OVERDUE_MS:
         earlier = any(series)
-        return Tile("Delete overdue", "0 B", f"{'some' if earlier else 'none'} in {range_name}", None, series)
+        sub = f"{'some' if earlier else 'none'} in {over}"
+        return Tile("Delete overdue", "0 B", sub, None, series, from_ledger=True)
     sub = f"oldest {fmt.duration((now_ms - began_ms) / 1000)}"
-    return Tile("Delete overdue", fmt.size(ledger.delete_started_bytes), sub, "warning", series)
+    value = fmt.size(ledger.delete_started_bytes)
+    return Tile("Delete overdue", value, sub, "warning", series, from_ledger=True)
 
 
-def _remote(history: Sequence[ClusterSample], ledger: LedgerTotals, range_name: str) -> Tile:
+def _remote(history: Sequence[ClusterSample], ledger: LedgerTotals, over: str) -> Tile:
     series = tuple(sample.remote_log_bytes for sample in history)
-    return Tile("Remote", fmt.size(ledger.copy_finished_bytes), _change(series, range_name), None, series)
+    value = fmt.size(ledger.copy_finished_bytes)
+    return Tile("Remote", value, _change(series, over), None, series, from_ledger=True)
 
 
 def _local(history: Sequence[ClusterSample], brokers: Sequence[BrokerRow]) -> Tile:
@@ -127,16 +146,6 @@ def _local(history: Sequence[ClusterSample], brokers: Sequence[BrokerRow]) -> Ti
     shares = [share for broker in brokers if (share := disk_share(broker)) is not None]
     sub = f"{max(shares):.0%} of disk used" if shares else "disk size not known"
     return Tile("Local", fmt.size(series[-1] if series else None), sub, None, series)
-
-
-def disk_share(broker: BrokerRow) -> float | None:
-    """The used share of the fullest log directory's disk; None: not known."""
-    shares = [
-        1 - directory["usable_bytes"] / directory["total_bytes"]
-        for directory in broker.log_dirs or []
-        if directory.get("total_bytes", 0) and directory["total_bytes"] > 0 and directory.get("usable_bytes", -1) >= 0
-    ]
-    return max(shares, default=None)
 
 
 @dataclass(frozen=True, slots=True)

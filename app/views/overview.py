@@ -24,12 +24,10 @@ BEHIND_ROWS = 7
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Everything the page shows, read once per data version."""
+    """What the parts of the page share, read once per data version."""
 
     view: View
     facts: attention.Facts
-    history: list[queries.ClusterSample]
-    replica_counts: dict[int, int]
 
     @property
     def limits(self) -> dict[str, int | None]:
@@ -42,17 +40,22 @@ class Reading:
         each = [known.get(row.topic) for row in self.facts.partitions]
         return sum(value for value in each if value is not None) if each and None not in each else None
 
+    @property
+    def ledger_known(self) -> bool:
+        return "pipeline" in self.view.processes
+
 
 def render() -> None:
-    page = open_page("Overview", _fact)
+    # Our own blindness is on top of what needs attention, so it needs no box above the page.
+    page = open_page("Overview", _fact, alerts=False)
     if page is None:
         return
-    live(page, "overview-tiles", _tiles, page)
+    live(page, "overview-tiles", _tiles, page, history=True)
     with st.container(key="grid-overview-a"):
         with st.container(key="card-attention"):
             live(page, "attention", _attention, page)
         with st.container(key="card-keeping-up"):
-            live(page, "keeping-up", _keeping_up, page)
+            live(page, "keeping-up", _keeping_up, page, history=True)
     with st.container(key="grid-overview-b"):
         with st.container(key="card-brokers"):
             live(page, "brokers", _brokers, page)
@@ -63,7 +66,11 @@ def render() -> None:
 def _fact(view: View) -> str:
     rows = state.read_cached(partition_queries.partitions, view.cluster.cluster_id, version=view.version)
     topics = len({row.topic for row in rows})
-    return f"{fmt.count(len(rows))} tiered partitions in {fmt.count(topics)} topic{'' if topics == 1 else 's'}"
+    return f"{_plural(len(rows), 'tiered partition')} in {_plural(topics, 'topic')}"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{fmt.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def read(page: Page) -> Reading:
@@ -74,7 +81,8 @@ def read(page: Page) -> Reading:
     open_segments = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
     copying = tuple(sorted({(s.topic, s.partition) for s in open_segments}))
     facts = attention.Facts(
-        now_ms=view.now_ms,
+        now_ms=view.now_ms - (view.ages.offsets_ms or 0) if health_words.stale(view) else view.now_ms,
+        ledger_ms=health_words.ledger_ms(view),
         blindness=health_words.blindness(view, brokers, page.zone),
         brokers=brokers,
         partitions=state.read_cached(partition_queries.partitions, cluster_id, version=version),
@@ -85,38 +93,44 @@ def read(page: Page) -> Reading:
         ledger=state.read_cached(queries.ledger_totals, cluster_id, version=version),
         findings=state.read_cached(queries.open_findings, cluster_id, version=version),
     )
-    # The start moves in steps, so that the reads of five parts share one entry of the cache.
+    return Reading(view, facts)
+
+
+def history(page: Page, view: View) -> list[queries.ClusterSample]:
+    """The cluster's totals over the chosen range. Raises DatabaseAway."""
+    # The start moves in steps, so that the reads of two parts share one entry of what is known.
     step_ms = max(1000, page.range_ms // 600)
-    since_ms = (view.now_ms - page.range_ms) // step_ms * step_ms
-    history = state.read_cached(queries.history, cluster_id, since_ms, version=version)
-    counts = state.read_cached(queries.replica_counts, cluster_id, version=version)
-    return Reading(view, facts, history, counts)
+    since_ms = (view.read_ms - page.range_ms) // step_ms * step_ms
+    return state.read_cached(queries.history, page.cluster_id, since_ms, version=view.version)
 
 
 def _tiles(page: Page) -> None:
     reading = read(page)
+    facts, view = reading.facts, reading.view
     found = totals.tiles(
-        reading.history,
-        reading.facts.ledger,
-        reading.facts.open_segments,
-        reading.facts.p99_ms,
-        reading.facts.replicas_behind,
-        reading.facts.brokers,
-        limit_bytes=reading.cluster_limit,
-        range_name=page.range_name,
-        now_ms=reading.view.now_ms,
+        history(page, view),
+        facts.ledger,
+        facts.open_segments,
+        facts.p99_ms,
+        facts.replicas_behind,
+        facts.brokers,
+        pending_status=limits.worst_pending_status(facts.partitions, reading.limits),
+        ledger_ms=facts.ledger_ms if reading.ledger_known else None,
+        range_ms=page.range_ms,
     )
-    with st.container(key=body_key(reading.view, "tiles")):
-        st.html('<div class="eb-tiles">' + "".join(_tile(tile, page) for tile in found) + "</div>")
+    ledger_old = reading.ledger_known and not view.processes["pipeline"].alive
+    with st.container(key=body_key(view, "tiles")):
+        inner = "".join(_tile(tile, page, old=ledger_old and tile.from_ledger) for tile in found)
+        st.html(f'<div class="eb-tiles">{inner}</div>')
 
 
-def _tile(tile: totals.Tile, page: Page) -> str:
+def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
     colour = page.colours.muted if tile.status is None else status_colour(page.colours, tile.status)
     picture = sparkline(tile.series, colour)
-    image = f'<img src="{picture}" alt="{markup.text(tile.name)}, last {page.range_name}">' if picture else ""
+    image = f'<img src="{picture}" alt="{markup.text(tile.name)}, last {page.range_words}">' if picture else ""
     sign = markup.mark(tile.status) + " " if tile.status else ""
     return (
-        f'<div class="eb-tile"><div class="eb-name">{markup.text(tile.name)}</div>'
+        f'<div class="eb-tile{" eb-old" if old else ""}"><div class="eb-name">{markup.text(tile.name)}</div>'
         f'<div class="eb-figure">{markup.text(tile.value)}</div>'
         f'<div class="eb-sub eb-{tile.status or "quiet"}">{sign}{markup.text(tile.sub)}</div>{image}</div>'
     )
@@ -156,20 +170,17 @@ def _problem(number: int, problem: attention.Problem) -> None:
 
 def _keeping_up(page: Page) -> None:
     reading = read(page)
-    rates = totals.rates(reading.history, page.range_ms)
-    clause = f"cluster, last {page.range_name}" + ("; bytes from the records' mean size" if rates.in_bytes else "")
-    card_head(
-        "keeping-up",
-        "Is copying keeping up?",
-        clause,
-        rows=throughput.rows(rates, reading.history, page.zone),
-    )
-    if len(reading.history) < 2:
+    samples = history(page, reading.view)
+    rates = totals.rates(samples, page.range_ms)
+    clause = f"cluster, last {page.range_words}" + (" · bytes from the records' mean size" if rates.in_bytes else "")
+    if len(samples) < 2:
+        card_head("keeping-up", "Is copying keeping up?", clause)
         st.html(markup.empty("No history yet: the chart begins with the second sample."))
         return
+    card_head("keeping-up", "Is copying keeping up?", clause, rows=throughput.rows(rates, samples, page.zone))
     now_ms = reading.view.now_ms
     fig = throughput.figure(
-        rates, reading.history, reading.cluster_limit, now_ms - page.range_ms, now_ms, page.colours, page.zone
+        rates, samples, reading.cluster_limit, now_ms - page.range_ms, now_ms, page.colours, page.zone
     )
     with st.container(key=body_key(reading.view, "keeping-up")):
         st.plotly_chart(
@@ -180,8 +191,9 @@ def _keeping_up(page: Page) -> None:
 def _brokers(page: Page) -> None:
     reading = read(page)
     stale_ms = STALE_AFTER_INTERVALS * reading.view.cluster.sample_interval_ms
-    found = broker_grid.checks(reading.facts, reading.replica_counts, stale_ms)
-    card_head("brokers", "Brokers", "only problems are coloured", rows=broker_grid.rows(found))
+    counts = state.read_cached(queries.replica_counts, page.cluster_id, version=reading.view.version)
+    found = broker_grid.checks(reading.facts, counts, stale_ms, reading.view.now_ms)
+    card_head("brokers", "Brokers", "only problems are coloured", rows=broker_grid.rows(found) if found else None)
     if not found:
         st.html(markup.empty("No broker has been seen yet."))
         return
@@ -217,4 +229,9 @@ def _behind(page: Page) -> None:
 
 def rank_by_pending(rows: Sequence[partition_queries.PartitionRow]) -> list[partition_queries.PartitionRow]:
     """The most pending bytes first; what is not known comes after what is, then by name."""
-    return sorted(rows, key=lambda row: (-(limits.pending_bytes(row) or -1), row.topic, row.partition))
+
+    def rank(row: partition_queries.PartitionRow) -> tuple[int, str, int]:
+        pending = limits.pending_bytes(row)
+        return (1 if pending is None else -pending), row.topic, row.partition
+
+    return sorted(rows, key=rank)

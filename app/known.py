@@ -1,0 +1,58 @@
+"""What this process has read from the database: spared from reading again, and kept for when the database is away.
+
+One entry per question, the newest answer only: shared by all sessions, never changed by who gets it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final
+
+ENTRIES_MAX: Final = 500
+# An answer is never older than this, even if the data version stands still.
+AGE_MS_MAX: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a question gave, for which version of the data, and when."""
+
+    value: Any
+    version: int
+    read_ms: int
+
+
+class Known:
+    """Answers by question; the one that was not used for longest goes first."""
+
+    def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
+        self._entries_max = entries_max
+        self._answers: OrderedDict[Hashable, Answer] = OrderedDict()
+        self._lock = Lock()
+
+    def last(self, question: Hashable) -> Answer | None:
+        """The newest answer, however old."""
+        with self._lock:
+            found = self._answers.get(question)
+            if found is not None:
+                self._answers.move_to_end(question)
+            return found
+
+    def keep(self, question: Hashable, answer: Answer) -> None:
+        with self._lock:
+            self._answers[question] = answer
+            self._answers.move_to_end(question)
+            while len(self._answers) > self._entries_max:
+                self._answers.popitem(last=False)
+
+    def answer(self, question: Hashable, version: int, now_ms: int, ask: Callable[[], Any]) -> Any:
+        """The answer for this version of the data; asks only when it is not known. Two may ask at the same time."""
+        found = self.last(question)
+        if found is not None and found.version == version and now_ms - found.read_ms <= AGE_MS_MAX:
+            return found.value
+        value = ask()
+        self.keep(question, Answer(value, version, now_ms))
+        return value
