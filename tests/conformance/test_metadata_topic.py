@@ -92,7 +92,7 @@ async def read(
 def test_the_topic_is_created_once_whoever_asks(run: Callable[[Play], None]) -> None:
     async def play(one: MetadataTopic, two: MetadataTopic) -> None:
         counts = await asyncio.gather(one.ensure_created(SETTINGS), two.ensure_created(SETTINGS))
-        assert counts == [4, 4]
+        assert list(counts) == [4, 4]
 
     run(play)
 

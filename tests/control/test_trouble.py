@@ -1,0 +1,201 @@
+"""A cluster, a database or this process that goes away: said with since when, nothing lost that was promised."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.control.site import FLAG, TIERED, ControlSite
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[ControlSite]:
+    """A site of its own, which the test may break."""
+    with ControlSite(tmp_path) as made:
+        yield made
+
+
+def rows(site: ControlSite, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(site.folder / "ebbline.db", timeout=30)
+    try:
+        return connection.execute(query, values).fetchall()
+    finally:
+        connection.close()
+
+
+def processes(site: ControlSite) -> dict[str, dict[str, Any]]:
+    return {p["process"]: p for p in site.get("/v1/cluster")["processes"]}
+
+
+def test_a_broker_that_dies_is_shown_as_such_and_its_replicas_keep_their_last_offsets(own: ControlSite) -> None:
+    own.create_topic("orders", partitions=3, config=TIERED)
+    own.produce("orders", 300)
+    own.wait_until_quiet("orders")
+    before = {(r["partition"], r["broker_id"]): r for n in range(3) for r in replicas(own, n)}
+    own.cluster.kill_broker(3)
+    own.wait_until("broker 3 is seen to be away", lambda: not broker(own, 3)["reachable"])
+    own.wait_until(
+        "a live broker leads each partition", lambda: {p["leader"] for p in own.partitions("orders")} <= {1, 2}
+    )
+    own.wait_until("its replicas left the ISR", lambda: all(3 not in p["isr"] for p in own.partitions("orders")))
+    own.wait_until("its replicas have an error", lambda: all(replica(own, n, 3)["error"] for n in range(3)))
+    for partition in range(3):
+        now = replica(own, partition, 3)
+        assert (now["in_isr"], now["phase"]) == (False, None)
+        assert "alive" in now["error"] or "reached" in now["error"] or "closed" in now["error"]
+        assert now["log_end_offset"] == before[partition, 3]["log_end_offset"]
+        assert now["sampled_ms"] < replica(own, partition, 1)["sampled_ms"]
+    assert broker(own, 3)["seen_ms"] < broker(own, 1)["seen_ms"]
+    assert own.operator.get("/readyz").status_code == 200
+    own.cluster.start_broker(3)
+    own.wait_until("it is in sync again", lambda: all(len(p["isr"]) == 3 for p in own.partitions("orders")))
+    own.wait_until("its error is gone", lambda: all(replica(own, n, 3)["error"] is None for n in range(3)))
+
+
+def replicas(site: ControlSite, partition: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = site.get(f"/v1/partitions/orders/{partition}")["replicas"]
+    return found
+
+
+def replica(site: ControlSite, partition: int, broker_id: int) -> dict[str, Any]:
+    return next(r for r in replicas(site, partition) if r["broker_id"] == broker_id)
+
+
+def broker(site: ControlSite, broker_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = next(b for b in site.get("/v1/brokers")["items"] if b["broker_id"] == broker_id)
+    return found
+
+
+def test_a_cluster_that_is_away_is_said_with_since_when_and_what_was_seen_stays(own: ControlSite) -> None:
+    own.create_topic("orders", partitions=1)
+    own.produce("orders", 20)
+    own.wait_until_quiet("orders")
+    plan = own.plan({"enable": True})
+    began_ms = time.time() * 1000
+    for broker_id in (1, 2, 3):
+        own.cluster.kill_broker(broker_id)
+    own.wait_until("the API says so", lambda: own.operator.get("/readyz").status_code == 503)
+    cluster = own.get("/v1/cluster")
+    assert cluster["answers"] is False
+    assert cluster["away_since_ms"] >= began_ms - 1000
+    own.wait_until("the database says so", lambda: processes(own)["observer"]["state"] == "waiting")
+    observer = processes(own)["observer"]
+    assert observer["message"].startswith("The cluster does not answer.")
+    assert observer["detail"]["away_since_ms"] == own.get("/v1/cluster")["away_since_ms"]
+    (shown,) = own.partitions("orders")
+    assert (shown["log_end_offset"], shown["high_watermark"]) == (20, 20)
+    assert shown["sampled_ms"] <= cluster["away_since_ms"]
+    refused = own.operator.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": {"enable": True}})
+    assert (refused.status_code, refused.json()["type"]) == (503, "urn:ebbline:problem:unavailable")
+    assert own.execute(plan["id"]).status_code == 503
+    assert own.get(f"/v1/plans/{plan['id']}")["plan"]["state"] == "checked"
+    for broker_id in (1, 2, 3):
+        own.cluster.start_broker(broker_id)
+    own.wait_until("it is back", lambda: own.operator.get("/readyz").status_code == 200, timeout_s=60)
+    own.wait_until("the heartbeat follows", lambda: processes(own)["observer"]["state"] == "running")
+
+
+def test_rounds_wait_while_the_database_refuses_and_are_stored_afterwards(own: ControlSite) -> None:
+    own.wait_until("samples are stored", lambda: rows(own, "SELECT COUNT(*) FROM cluster_sample")[0][0] > 2)
+    connection = sqlite3.connect(own.folder / "ebbline.db", timeout=30)
+    connection.execute("ALTER TABLE cluster_sample RENAME TO hidden")
+    connection.commit()
+    recorder = own.plane.observer.recorder
+    own.wait_until("rounds wait", lambda: own.cluster.ask(lambda: recorder.waiting_rounds) >= 3)
+    assert "cluster_sample" in (recorder.away or "")
+    rounds_before = own.cluster.ask(lambda: own.plane.observer.state.rounds)
+    connection.execute("ALTER TABLE hidden RENAME TO cluster_sample")
+    connection.commit()
+    connection.close()
+    own.wait_until("nothing waits", lambda: own.cluster.ask(lambda: recorder.waiting_rounds) == 0, timeout_s=60)
+    assert recorder.dropped_rounds == 0
+    assert rows(own, "SELECT COUNT(*) FROM cluster_sample")[0][0] >= rounds_before
+
+
+def test_a_locked_database_does_not_stop_the_brokers_or_the_rounds(own: ControlSite) -> None:
+    lock = sqlite3.connect(own.folder / "ebbline.db", timeout=30, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    rounds = own.cluster.ask(lambda: own.plane.observer.state.rounds)
+    own.create_topic("while-locked", partitions=1)
+    own.produce("while-locked", 20)
+    own.wait_until("rounds go on", lambda: own.cluster.ask(lambda: own.plane.observer.state.rounds) > rounds + 3)
+    assert own.operator.get("/readyz").json()["checks"]["database"] is not None
+    lock.execute("ROLLBACK")
+    lock.close()
+    own.wait_until("samples arrive", lambda: bool(own.partitions("while-locked")))
+    own.wait_until("ready again", lambda: own.operator.get("/readyz").status_code == 200)
+
+
+@pytest.mark.parametrize(
+    ("state", "changed", "ends"),
+    [("requested", False, "failed"), ("requested", True, "verified"), ("accepted", True, "verified")],
+)
+def test_a_plan_that_a_crash_interrupted_is_looked_after_at_the_next_start(
+    own: ControlSite, state: str, changed: bool, ends: str
+) -> None:
+    plan = own.plan({"enable": True})
+    if changed:
+        own.cluster.call(_apply(own, plan))
+    own.stop_plane()
+    connection = sqlite3.connect(own.folder / "ebbline.db", timeout=30)
+    connection.execute("UPDATE operation SET state = ?, requested_ms = 1 WHERE id = ?", (state, plan["id"]))
+    connection.commit()
+    connection.close()
+    own.start_plane()
+    found = own.wait_until(
+        "the plan has ended",
+        lambda: (row := own.get(f"/v1/plans/{plan['id']}")["plan"])["state"] == ends and row,
+        timeout_s=60,
+    )
+    assert [step["state"] for step in found["result"]["steps"]] == ["recovered", ends]
+    assert own.get("/v1/audit?limit=1")["items"][0]["result"] == ends
+
+
+async def _apply(site: ControlSite, plan: dict[str, Any]) -> None:
+    from backend.control.operations.toggle_bootstrap import ToggleBootstrap, ToggleInputs
+
+    inputs = ToggleInputs.model_validate(plan["inputs"])
+    await ToggleBootstrap().apply(site.plane.operations._site, inputs, plan["snapshot"])
+
+
+def test_a_deleted_topic_leaves_the_pages_and_its_history_stays(own: ControlSite) -> None:
+    own.create_topic("orders", partitions=2)
+    own.wait_until("it is seen", lambda: len(own.partitions("orders")) == 2)
+    own.admin.delete_topics(["orders"])["orders"].result(30)
+    own.wait_until("it is gone", lambda: own.partitions("orders") == [])
+    assert rows(own, "SELECT COUNT(*) FROM replica_current WHERE topic = 'orders'") == [(0,)]
+    own.wait_until(
+        "its settings are gone",
+        lambda: rows(own, "SELECT COUNT(*) FROM config_value WHERE resource = 'orders'") == [(0,)],
+    )
+    assert rows(own, "SELECT COUNT(*) FROM partition_sample WHERE topic = 'orders'")[0][0] > 0
+
+
+def test_a_restart_goes_on_where_the_process_before_stopped(own: ControlSite) -> None:
+    own.create_topic("orders", partitions=1)
+    own.wait_until_quiet("orders")
+    since = {r["broker_id"]: r["phase_since_ms"] for r in replicas(own, 0)}
+    first = own.get("/v1/cluster")["cluster"]["first_seen_ms"]
+    events = rows(own, "SELECT COUNT(*) FROM engine_event")[0][0]
+    assert events > 0
+    own.stop_plane()
+    assert processes_stored(own) == {"backend": "stopped", "observer": "stopped"}
+    own.start_plane()
+    own.wait_until("it samples", lambda: processes(own)["observer"]["state"] == "running")
+    assert {r["broker_id"]: r["phase_since_ms"] for r in replicas(own, 0)} == since
+    assert own.get("/v1/cluster")["cluster"]["first_seen_ms"] == first
+    again = rows(own, "SELECT COUNT(DISTINCT source_offset) FROM engine_event")[0][0]
+    assert again == rows(own, "SELECT COUNT(*) FROM engine_event")[0][0]
+
+
+def processes_stored(site: ControlSite) -> dict[str, str]:
+    return dict(rows(site, "SELECT process, state FROM process_status WHERE process IN ('backend', 'observer')"))
+
+
+def test_the_flag_is_part_of_what_is_stored_of_every_broker(own: ControlSite) -> None:
+    own.wait_until("settings are stored", lambda: len(own.get(f"/v1/config?name={FLAG}")["items"]) == 3)
