@@ -24,7 +24,7 @@ from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_delete import delete_partition
 from backend.engine.remote.rlm_expire import ExpirationTask
 from backend.engine.remote.rlm_read import RemoteRead
-from backend.engine.remote.rsm import RemoteStorageError, RetriableRemoteStorageError
+from backend.engine.remote.rsm import RemoteStorageError, RemoteStorageManager, RetriableRemoteStorageError
 from backend.engine.remote.tier import PartitionView, Tier
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition
@@ -237,6 +237,11 @@ class RemoteLogManager:
             _log.error("Remote data of the deleted partition %s could not be removed: %s", partition, error)
 
     # What is known
+
+    @property
+    def storage(self) -> RemoteStorageManager:
+        """The storage plug-in in use."""
+        return self._tier.storage
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         """Whether remote metadata of the partition has been read up to its end."""

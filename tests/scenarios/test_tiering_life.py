@@ -1,0 +1,223 @@
+"""Kafka's own integration tests of tiered storage, with their numbers (`OffloadAndConsume…`, `DeleteSegments…`,
+`Reassign…`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager, StorageEvent
+from tests.scenarios.tiering_lab import START_MS, Lab, Told, lab, values
+
+METADATA = "__remote_log_metadata"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with lab(tmp_path_factory.mktemp("tiering-life")) as started:
+        yield started
+
+
+def history(running: Lab, node: int, topic: str, *types: EventType) -> list[StorageEvent]:
+    """What the broker asked of the remote storage for a topic, oldest first."""
+    manager = running.cluster.broker(node).services.remote_log_manager
+    assert manager is not None
+    storage = manager.storage
+    assert isinstance(storage, ObjectStoreRemoteStorageManager)
+    return [e for e in storage.history if e.type in types and e.topic_id_partition.topic == topic]
+
+
+def fetched_segments(running: Lab, node: int, topic: str) -> int:
+    return len(history(running, node, topic, EventType.FETCH_SEGMENT))
+
+
+def deleted(running: Lab, node: int, topic: str) -> list[int]:
+    return [event.start_offset for event in history(running, node, topic, EventType.DELETE_SEGMENT)]
+
+
+def test_offload_and_consume_from_the_leader_also_after_a_restart(running: Lab) -> None:
+    running.create("one", [(2,)], batches=1, local_retention_bytes=1)
+    running.create("two", [(2,)], batches=2, local_retention_bytes=1)
+    running.produce("one", *values(0, 1, 2))
+    running.produce("two", *values(0, 1, 2, 3, 4))
+    running.wait_offsets("one", (0, 2, 3, 1))
+    running.wait_offsets("two", (0, 4, 5, 3))
+    assert running.remote_starts("one") == [0, 1]
+    assert running.remote_starts("two") == [0, 2]
+    running.cluster.stop_broker(2)
+    running.cluster.start_broker(2)
+    running.wait("broker 2 leads again", lambda: running.leads(2, "one") and running.leads(2, "two"))
+    assert running.consume("one", 1) == values(1, 2)
+    assert fetched_segments(running, 2, "one") == 1
+    assert running.consume("two", 1) == values(1, 2, 3, 4)
+    assert fetched_segments(running, 2, "two") == 2
+
+
+@pytest.mark.parametrize("setting", ["retention_bytes", "retention_ms"])
+def test_retention_deletes_remote_segments_by_size_and_by_time(running: Lab, setting: str) -> None:
+    topic = setting.replace("_", "-")
+    running.create(topic, [(1, 2)], batches=1, local_retention_bytes=1)
+    running.produce(topic, *values(0, 1, 2))
+    # The last record is from tomorrow, so that the active segment survives.
+    running.produce(topic, *values(3), first_ms=START_MS + 400_000_000_000)
+    running.wait_offsets(topic, (0, 3, 4, 2))
+    assert running.alter(topic, **{setting: 1, f"local_{setting}": 1}) == 0
+    running.wait_offsets(topic, (3, 3, 4, 2), 1, 2)
+    running.wait("nothing is remote", lambda: running.remote_starts(topic) == [])
+    assert deleted(running, 1, topic) == [0, 1, 2]
+    assert running.log(topic).leader_epochs.earliest_entry == (0, 3)
+    assert running.consume(topic, 3) == values(3)
+    assert fetched_segments(running, 1, topic) == 0
+
+
+def test_delete_records_takes_remote_segments_below_log_start(running: Lab) -> None:
+    topic = "log-start"
+    running.create(topic, [(1, 2)], local_retention_bytes=1)
+    running.produce(topic, *values(0, 1, 2, 3, 4))
+    running.wait_offsets(topic, (0, 4, 5, 3), 1, 2)
+    running.delete_records(topic, 3)
+    running.wait("one segment is left", lambda: running.remote_starts(topic) == [2])
+    assert deleted(running, 1, topic) == [0]
+    assert running.log(topic).leader_epochs.earliest_entry == (0, 3)
+    assert running.consume(topic, 3) == values(3, 4)
+    assert fetched_segments(running, 1, topic) == 1
+    running.move_leader(topic, (2, 1))
+    running.produce(topic, *values(5, 6, 7, 8, 9))
+    running.wait_offsets(topic, (3, 8, 10, 7))
+    running.delete_records(topic, 7)
+    running.wait("one segment is left", lambda: running.remote_starts(topic) == [6])
+    assert deleted(running, 2, topic) == [4, 2]  # the present epochs first
+    assert running.consume(topic, 7) == values(7, 8, 9)
+    assert fetched_segments(running, 2, topic) == 1
+
+
+def test_deleting_a_topic_leaves_nothing_remote(running: Lab) -> None:
+    topic = "doomed"
+    running.create(topic, [(1, 2), (2, 1)], batches=1, local_retention_bytes=1)
+    for partition in (0, 1):
+        running.produce(topic, *values(0, 1, 2), partition=partition)
+        running.wait_offsets(topic, (0, 2, 3, 1), partition=partition)
+    running.delete_topic(topic)
+    for partition in (0, 1):
+        running.wait("nothing is remote", lambda p=partition: running.remote_starts(topic, p) == [])
+    assert (deleted(running, 1, topic), deleted(running, 2, topic)) == ([0, 1], [0, 1])
+
+
+def test_tiering_switched_on_later_takes_what_is_there(running: Lab) -> None:
+    topic = "later"
+    running.create(topic, [(1, 2), (2, 1)], batches=1, remote_storage_enable="false")
+    for partition in (0, 1):
+        running.produce(topic, *values(0, 1, 2), partition=partition)
+        assert running.offsets(topic, partition) == (0, 0, 3, -1)
+    assert running.alter(topic, remote_storage_enable="true", local_retention_bytes=1) == 0
+    for partition in (0, 1):
+        running.produce(topic, *values(3, 4), partition=partition)
+        running.wait_offsets(topic, (0, 4, 5, 3), partition=partition)
+        assert running.consume(topic, 0, partition=partition) == values(0, 1, 2, 3, 4)
+
+
+def test_the_active_segment_is_rolled_by_local_retention_and_copied(running: Lab) -> None:
+    topic = "rolled"
+    running.create(topic, [(1,)], batches=1, local_retention_ms=1)
+    running.produce(topic, *values(0, 1, 2, 3))
+    running.wait_offsets(topic, (0, 4, 4, 3))
+    assert running.remote_starts(topic) == [0, 1, 2, 3]
+    assert running.consume(topic, 0) == values(0, 1, 2, 3)
+    assert fetched_segments(running, 1, topic) == 4
+
+
+def test_offsets_by_time_over_both_tiers_and_two_leaders(running: Lab) -> None:
+    topic = "times"
+    running.create(topic, [(1, 2)], local_retention_bytes=1)
+    running.produce(topic, *values(0, 1, 2))
+    running.wait_offsets(topic, (0, 2, 3, 1))
+    running.move_leader(topic, (2, 1))
+    running.produce(topic, *values(3, 4, 5))
+    running.wait_offsets(topic, (0, 4, 6, 3), 1, 2)
+
+    def at(offset: int) -> Told:
+        return running.list_offset(2, topic, START_MS + 1000 * offset)
+
+    def found(offset: int, epoch: int) -> Told:
+        return Told(offset, epoch, START_MS + 1000 * offset)
+
+    assert [at(6), at(5), at(4)] == [Told(-1, -1), found(5, 1), found(4, 1)]
+    assert [at(-1), at(0), at(1), at(3)] == [found(0, 0), found(0, 0), found(1, 0), found(3, 1)]
+    running.delete_records(topic, 3)
+    running.wait("one segment is left", lambda: running.remote_starts(topic) == [2])
+    assert running.list_offset(2, topic, -2) == Told(3, 1)
+    running.delete_records(topic, 4)
+    running.wait("nothing is remote", lambda: running.remote_starts(topic) == [])
+    assert [running.list_offset(2, topic, sentinel) for sentinel in (-2, -4, -5)] == [
+        Told(4, 1),
+        Told(4, 1),
+        Told(3, -1),
+    ]
+
+
+def test_a_replica_that_comes_later_serves_what_others_copied(running: Lab) -> None:
+    topic = "moved"
+    running.create(topic, [(1,)], batches=1, local_retention_bytes=1)
+    running.produce(topic, *values(0, 1, 2))
+    running.wait_offsets(topic, (0, 2, 3, 1))
+    running.reassign(topic, (1, 3))
+    running.wait("broker 3 is in sync", lambda: set(running.registration(topic).isr) == {1, 3})
+    running.move_leader(topic, (3, 1))
+    running.produce(topic, *values(3))
+    running.wait_offsets(topic, (0, 3, 4, 2))
+    assert running.consume(topic, 0) == values(0, 1, 2, 3)
+    assert fetched_segments(running, 3, topic) == 3
+    # Followers serve old offsets too, from their own view of the remote tier.
+    assert running.fetch(topic, 1, node=1).error == 0
+    assert running.fetch(topic, 1, node=1).values == [(1, b"v1")]
+
+
+@pytest.mark.parametrize("last_tiered", [False, True])
+def test_an_empty_replica_starts_where_the_flag_says(running: Lab, last_tiered: bool) -> None:
+    topic = f"bootstrap-{last_tiered}".lower()
+    running.create(topic, [(1, 2)])
+    running.produce(topic, *values(*range(13)))
+    running.wait_offsets(topic, (0, 0, 13, 11))
+    # Local data from 6 on, remote up to 11.
+    size = running.log(topic).segments[0].size_bytes
+    assert running.alter(topic, local_retention_bytes=3 * size + size // 2 + 1) == 0
+    running.wait_offsets(topic, (0, 6, 13, 11), 1, 2)
+    assert running.alter_brokers(3, follower_fetch_last_tiered_offset_enable=str(last_tiered).lower()) == 0
+    running.reassign(topic, (1, 2, 3))
+    running.wait("broker 3 is in sync", lambda: set(running.registration(topic).isr) == {1, 2, 3})
+    start = 12 if last_tiered else 6
+    running.wait_offsets(topic, (0, start, 13, 11), 3)
+    log = running.log(topic, node=3)
+    assert log.leader_epochs.entries == running.log(topic).leader_epochs.entries
+    running.alter_brokers(3, follower_fetch_last_tiered_offset_enable=None)
+    running.move_leader(topic, (3, 1, 2))
+    assert running.consume(topic, 0) == values(*range(13))
+
+
+def test_everything_tiered_does_not_keep_a_new_replica_out(running: Lab) -> None:
+    topic = "idle"
+    running.create(topic, [(1, 2)], local_retention_ms=1)
+    running.produce(topic, *values(0, 1, 2, 3))
+    running.wait_offsets(topic, (0, 4, 4, 3), 1, 2)
+    assert running.alter_brokers(3, follower_fetch_last_tiered_offset_enable="true") == 0
+    running.reassign(topic, (1, 2, 3))
+    running.wait("broker 3 is in sync", lambda: set(running.registration(topic).isr) == {1, 2, 3})
+    running.wait_offsets(topic, (0, 4, 4, 3), 3)
+    running.alter_brokers(3, follower_fetch_last_tiered_offset_enable=None)
+
+
+def test_the_metadata_topic_is_created_as_kafka_creates_it(running: Lab, tmp_path: Path) -> None:
+    image = running.cluster.broker(1).services.metadata.image
+    topic = image.topic(METADATA)
+    assert topic is not None
+    assert len(topic.partitions) == 5
+    assert {len(one.replicas) for one in topic.partitions.values()} == {3}
+    config = image.topic_config(METADATA)
+    assert {name: config[name] for name in ("cleanup.policy", "min.insync.replicas", "retention.ms")} == {
+        "cleanup.policy": "delete",
+        "min.insync.replicas": "2",
+        "retention.ms": "-1",
+    }
