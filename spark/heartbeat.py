@@ -67,18 +67,23 @@ class Heartbeat:
         self._write(self._progress.state, self._progress.message, None)
 
     def _run(self) -> None:
+        # Before the brokers are asked: while they are away, that takes seconds.
+        self._write(self._progress.state, self._progress.message, None)
         while True:
             self._beat()
             if self._end.wait(INTERVAL_MS / 1000):
                 return
 
     def _beat(self) -> None:
-        state, message, lag = self._progress.state, self._progress.message, None
+        lag: int | None = None
+        away: str | None = None
         try:
             lag = sum(max(0, h.high - max(h.low, self._next(p))) for p, h in self._offsets.held().items())
         except (BrokersAway, TopicMissing) as error:
-            if state == "running":
-                state, message = "waiting", f"{error}"
+            away = str(error)
+        state, message = self._progress.state, self._progress.message
+        if state == "running" and away is not None:
+            state, message = "waiting", away
         if state == "running" and self._sink.trouble is not None:
             state, message = "waiting", self._sink.trouble
         self._write(state, message, lag)

