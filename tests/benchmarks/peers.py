@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 ORACLE = Path(__file__).parents[1] / "oracle" / "apache_kafka.py"
@@ -45,14 +46,12 @@ class Peer:
         return total_kb / 1e3
 
     def create_topic(self, name: str, *, partitions: int, replicas: int, config: dict[str, str] | None = None) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config or {})
         admin.create_topics([topic])[name].result(timeout=60.0)
 
     def client(self, *words: str) -> dict[str, float]:
         """Runs one piece of client work; its JSON."""
-        import json
-
         done = subprocess.run(
             [sys.executable, "-m", "tests.benchmarks.client", words[0], self.bootstrap, *words[1:]],
             capture_output=True,
@@ -79,7 +78,11 @@ def _first_acknowledged(bootstrap: str, started_s: float) -> float:
             topic = NewTopic("first", num_partitions=1, replication_factor=3)
             admin.create_topics([topic])["first"].result(timeout=5.0)
             break
-        except KafkaException:
+        except TimeoutError:
+            continue  # nobody listens yet
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                break  # an earlier request did it, its answer came too late
             time.sleep(0.05)
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0})
     producer.produce("first", b"x")
@@ -131,8 +134,6 @@ def apache_kafka() -> Iterator[Peer]:
     jars = subprocess.run([*oracle, "jars"], capture_output=True, text=True, check=False)
     if jars.returncode != 0:
         raise PeerUnavailable((jars.stderr or jars.stdout).strip().splitlines()[-1])
-    import json
-
     with tempfile.TemporaryDirectory(prefix="kafka-bench-") as folder:
         cluster = Path(folder) / "cluster"
         started_s = time.monotonic()

@@ -94,7 +94,7 @@ WORKS = (
 
 
 def _alter(peer: Peer, topic: str, name: str, value: str) -> None:
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(timeout=30.0)
