@@ -99,7 +99,7 @@ class ControlApi:
                 "The control API does not answer; nothing was changed. Try again when it runs.", sent=False
             ) from error
         except httpx.HTTPError as error:
-            text = "The control API broke off; whether it did it is not known yet. The plan's state below will tell."
+            text = "The control API broke off; what it did is not known yet. Try again: a plan is executed once."
             raise ApiAway(text, sent=True) from error
         return _checked(answer)
 

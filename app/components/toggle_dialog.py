@@ -1,0 +1,183 @@
+"""The change of the bootstrap setting: plan → diff → checks → reason and typed name → execute once → how it ended.
+
+The dialog opens from the session's state, on a run of the whole page; the work is done once, in the callback of the
+button, with an idempotency key made when the dialog was opened. Every refusal is a sentence on the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import uuid4
+
+import streamlit as st
+
+from app import state
+from app.client import ApiAway, ApiError, ApiRefused, ControlApi
+from app.components import markup, plan
+from app.components.flag_matrix import KIND
+from app.components.page import PENDING, Page
+from app.person import Person
+from backend.store.queries import audit
+
+REASON_CHARS_MAX: Final = 500
+NAME_CHARS_MAX: Final = 100
+CSS: Final = """
+.eb-checks { margin: 0; padding: 0; list-style: none; }
+.eb-checks li { display: flex; gap: 6px; align-items: baseline; margin: 0; padding: 0; line-height: 19px; }
+.st-key-outcome { align-items: center; flex-wrap: nowrap; gap: 8px; }
+.st-key-outcome > :first-child { flex: 1 1 auto; min-width: 0; }
+"""
+_OUTCOME: Final = "config_outcome"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The plan in the dialog. ``problem``: why its execution did not go; ``final``: trying again cannot help."""
+
+    view: plan.PlanView
+    key: str
+    cluster_name: str
+    problem: str = ""
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the last action came to: a plan to follow, or why there was none."""
+
+    plan_id: int | None
+    problem: str = ""
+
+
+# --- callbacks: each does its work once ---
+
+
+def propose(person: Person, cluster_name: str, inputs: Mapping[str, Any]) -> None:
+    """Makes a plan and opens the dialog with it."""
+    _open(cluster_name, lambda: plan.of_plan(_api(person).plan(KIND, inputs)))
+
+
+def dry_run(person: Person, cluster_name: str, inputs: Mapping[str, Any]) -> None:
+    """Opens the dialog with what the plan would be; a viewer may."""
+    _open(cluster_name, lambda: plan.of_dry_run(_api(person).dry_run(KIND, inputs)))
+
+
+def revert(person: Person, cluster_name: str, plan_id: int) -> None:
+    """Plans the way back and opens the dialog with it."""
+    _open(cluster_name, lambda: plan.of_plan(_api(person).revert(plan_id)))
+
+
+def dismiss() -> None:
+    """Takes the outcome off the page."""
+    st.session_state.pop(_OUTCOME, None)
+
+
+def _open(cluster_name: str, ask: Callable[[], plan.PlanView]) -> None:
+    st.session_state.pop(_OUTCOME, None)
+    try:
+        view = ask()
+    except ApiError as error:
+        st.session_state[_OUTCOME] = Outcome(None, str(error))
+        return
+    st.session_state[PENDING] = Pending(view, uuid4().hex, cluster_name)
+
+
+def _cancel() -> None:
+    st.session_state.pop(PENDING, None)
+
+
+def _execute(person: Person, pending: Pending) -> None:
+    plan_id = pending.view.plan_id
+    if plan_id is None:
+        return
+    reason, typed = (str(st.session_state.get(f"{name}-{plan_id}") or "") for name in ("reason", "confirm"))
+    try:
+        _api(person).execute(plan_id, key=pending.key, confirm=typed.strip(), reason=reason.strip())
+    except ApiRefused as error:
+        # A conflict is about the plan itself: it was executed, refused, or the cluster has changed.
+        final = error.status in (403, 404, 409)
+        st.session_state[PENDING] = replace(pending, problem=f"Nothing was changed. {error}", final=final)
+    except ApiAway as error:
+        st.session_state[PENDING] = replace(pending, problem=str(error))
+    else:
+        st.session_state.pop(PENDING, None)
+        st.session_state[_OUTCOME] = Outcome(plan_id)
+
+
+def _api(person: Person) -> ControlApi:
+    known = state.environment()
+    return ControlApi(known.api_url, known.api_token_file, person)
+
+
+# --- the dialog ---
+
+
+def show(page: Page) -> None:
+    """Opens the dialog when a plan is pending. Call it outside of live parts: a dialog opened in one goes dead."""
+    pending = st.session_state.get(PENDING)
+    if isinstance(pending, Pending):
+        st.dialog(pending.view.title, width="large", on_dismiss=_cancel)(_body)(page.person, pending)
+
+
+def _body(person: Person, pending: Pending) -> None:
+    view = pending.view
+    st.html(plan.intro_html(view, pending.cluster_name))
+    st.html(plan.diff_html(view))
+    st.html(plan.facts_html(view))
+    if view.blocked:
+        with st.expander(f"{len(view.blocked)} partitions could not take a new replica"):
+            st.html(
+                markup.table([("Partition", "left"), ("Why", "left")], view.blocked, caption="Partitions and reasons")
+            )
+    if view.cli:
+        st.code("\n".join(view.cli).replace(" --alter", " \\\n  --alter"), language="bash", wrap_lines=True)
+    confirmable = view.plan_id is not None and not view.refused
+    ready = _confirmation(pending) if confirmable else False
+    if view.refused:
+        st.html(markup.alert("critical", "There is nothing to confirm.", "The first check above says why."))
+    if pending.problem:
+        st.html(markup.alert("critical", pending.problem, ""))
+    with st.container(horizontal=True, key="dialog-buttons"):
+        if st.button(view.keep if confirmable else "Close", on_click=_cancel, key="keep"):
+            st.rerun()
+        if confirmable:
+            blocked = not ready or pending.final
+            act = st.button(
+                view.act, type="primary", key="act", disabled=blocked, on_click=_execute, args=(person, pending)
+            )
+            # Without it the callback would run and the dialog stay open.
+            if act:
+                st.rerun()
+
+
+def _confirmation(pending: Pending) -> bool:
+    """Reason and typed name; True when both are there."""
+    plan_id, name = pending.view.plan_id, pending.cluster_name
+    reason = st.text_input(
+        "Reason", key=f"reason-{plan_id}", max_chars=REASON_CHARS_MAX, live=True, placeholder="It stands in the audit"
+    )
+    typed = st.text_input(f"Type {name} to confirm", key=f"confirm-{plan_id}", max_chars=NAME_CHARS_MAX, live=True)
+    return bool((reason or "").strip()) and (typed or "").strip() == name
+
+
+# --- how it ended ---
+
+
+def outcome_shown() -> bool:
+    """Something of the last action is on the page."""
+    return isinstance(st.session_state.get(_OUTCOME), Outcome)
+
+
+def outcome(page: Page) -> None:
+    """The state of the last executed plan as the database has it now, or why nothing was changed. For a live part."""
+    found = st.session_state.get(_OUTCOME)
+    if not isinstance(found, Outcome):
+        return
+    if found.plan_id is None:
+        st.html(markup.alert("critical", "Nothing was changed.", found.problem))
+        return
+    row = state.read_cached(audit.operation, page.cluster_id, found.plan_id, version=page.view().read_ms)
+    if row is not None:
+        st.html(plan.outcome_html(row))
