@@ -12,9 +12,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from app import links
 
-ICON = Path(__file__).resolve().parent / "static" / "mark.svg"
-LOGO = Path(__file__).resolve().parent / "static" / "logo.svg"
+STATIC = Path(__file__).resolve().parent / "static"
+LOGO = "logo-dark.svg" if st.context.theme.type == "dark" else "logo.svg"
 
-st.set_page_config(page_title="ebbline", page_icon=str(ICON), layout="wide", initial_sidebar_state="auto")
-st.logo(str(LOGO), size="medium")
+st.set_page_config(
+    page_title="ebbline", page_icon=str(STATIC / "mark.svg"), layout="wide", initial_sidebar_state="auto"
+)
+st.logo(str(STATIC / LOGO), size="medium")
 links.navigate()

@@ -30,6 +30,15 @@ METADATA_TOPIC: Final = "__remote_log_metadata"
 METADATA_REPLICATION: Final = 3
 SEVERITIES: Final = ("critical", "warning", "notice")
 ROWS_MAX: Final = 6
+PHASE_WORDS: Final = {
+    "TRUNCATING": "truncating",
+    "WAITING_FOR_METADATA": "waiting for metadata",
+    "BUILDING_REMOTE_AUX": "building remote state",
+    "FETCHING": "fetching",
+    "DELAYED": "stuck",
+    "FAILED": "failed",
+    "IN_SYNC": "in sync",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +215,7 @@ def _followers(facts: Facts) -> Iterable[Problem]:
         phase = _phase(replica.phase)
         stuck = phase is FollowerPhase.FAILED or (phase in WITHOUT_PROGRESS and since_ms > STUCK_MS)
         evidence = replica.evidence if isinstance(replica.evidence, dict) else {}
-        detail = str(evidence.get("sentence") or replica.error or "It is not in the ISR.")
+        detail = str(evidence.get("sentence") or replica.error or _not_in_isr(replica.phase))
         lasting = f" For {fmt.duration(since_ms / 1000)}." if since_ms >= 1000 else ""
         yield Problem(
             "follower-stuck" if stuck else "follower-behind",
@@ -217,6 +226,11 @@ def _followers(facts: Facts) -> Iterable[Problem]:
             "Replicas",
             partition=name,
         )
+
+
+def _not_in_isr(phase: str | None) -> str:
+    word = PHASE_WORDS.get(phase or "")
+    return f"{word.capitalize()}, not in the ISR." if word and phase != "IN_SYNC" else "Not in the ISR."
 
 
 def _phase(name: str | None) -> FollowerPhase | None:

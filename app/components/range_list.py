@@ -162,7 +162,7 @@ def _decades(bars: Sequence[RangeBar]) -> tuple[float, float]:
     """The axis in log10 of bytes: half a decade below the smallest part, a fifth above the largest."""
     sizes = [size for bar in bars for size in (bar.reach, bar.local_bytes, bar.pending_bytes) if size]
     high = log10(max([*sizes, 1e6])) + 0.2
-    low = log10(min([*sizes, 1e6])) - 0.5
+    low = log10(min(sizes, default=1e6)) - 0.5
     return max(low, high - 9.0), high
 
 

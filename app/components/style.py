@@ -35,7 +35,7 @@ _SHEET: Final = """
 .stApp { background: var(--eb-page); }
 [data-testid="stHeader"] { background: var(--eb-card); border-bottom: 1px solid var(--eb-line); height: 44px;
   min-height: 44px; }
-[data-testid="stMainBlockContainer"] { padding: 54px 20px 24px; max-width: none; }
+[data-testid="stMainBlockContainer"] { padding: 54px 20px 12px; max-width: none; }
 [data-testid="stMainBlockContainer"] > div { gap: 12px; }
 .eb-hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip: rect(0 0 0 0); }
 .st-key-shortcuts { position: absolute; width: 1px; height: 1px; overflow: hidden; clip: rect(0 0 0 0); }
@@ -57,7 +57,8 @@ _SHEET: Final = """
 .eb-pill { display: inline-flex; align-items: center; gap: 5px; border: 1px solid var(--eb-line); border-radius: 5px;
   background: var(--eb-card); padding: 1px 7px; font-size: 12px; line-height: 18px; white-space: nowrap;
   color: var(--eb-text); font-variant-numeric: tabular-nums; }
-.eb-mark { font-size: 12px; display: inline-block; }
+.eb-mark { font-size: 11px; display: inline-block; font-family: 'DejaVu Sans', 'Segoe UI Symbol', 'Apple Symbols',
+  sans-serif; }
 .eb-critical { color: var(--eb-critical); } .eb-warning { color: var(--eb-warning); }
 .eb-ok { color: var(--eb-ok); } .eb-notice { color: var(--eb-notice); }
 .eb-quiet { color: var(--eb-muted); }
@@ -65,6 +66,7 @@ _SHEET: Final = """
 
 [class*="st-key-card-"] { background: var(--eb-card); border: 1px solid var(--eb-line); border-radius: 8px;
   padding: 12px 14px; gap: 8px; height: 100%; }
+[class*="st-key-card-"] > div > [data-testid="stVerticalBlock"] { gap: 6px; }
 [class*="st-key-cardhead-"] { align-items: center; gap: 8px; min-height: 26px; }
 [class*="st-key-cardhead-"] > :first-child { flex: 1 1 0; min-width: 0; }
 [class*="st-key-table-"] { width: auto; }
@@ -98,15 +100,16 @@ _SHEET: Final = """
   z-index: 1; }
 .eb-tile .eb-sub.eb-critical { color: var(--eb-critical); } .eb-tile .eb-sub.eb-warning { color: var(--eb-warning); }
 .eb-tile img { position: absolute; right: 12px; bottom: 10px; width: 64px; height: 42px; }
+@media (max-width: 560px) { .eb-tile img { width: 40px; height: 26px; top: 30px; } }
 
-[class*="st-key-attention-row"] { align-items: center; border-bottom: 1px solid var(--eb-line); padding: 6px 0;
-  gap: 10px; flex-wrap: nowrap; }
-[class*="st-key-attention-row"]:last-child { border-bottom: 0; }
+.st-key-attention-list > * + * { border-top: 1px solid var(--eb-line); }
+[class*="st-key-attention-row"] { align-items: center; padding: 6px 0; gap: 10px; flex-wrap: nowrap; }
 [class*="st-key-attention-row"] > :first-child { flex: 1 1 0; min-width: 0; }
 [class*="st-key-attention-row"] a { padding: 0; min-height: 0; }
 [class*="st-key-attention-row"] a p { color: var(--eb-local); font-size: 12.5px; white-space: nowrap; }
 .st-key-attention-list { gap: 0; }
 .eb-problem { display: grid; grid-template-columns: 78px minmax(0, 1fr); align-items: center; gap: 0 6px; }
+@media (max-width: 560px) { .eb-problem { grid-template-columns: minmax(0, 1fr); } }
 .eb-problem .eb-sentence { font-size: 13px; line-height: 18px; color: var(--eb-text); overflow-wrap: anywhere; }
 .eb-problem .eb-detail { font-size: 12px; line-height: 17px; color: var(--eb-muted); overflow-wrap: anywhere; }
 
@@ -180,6 +183,7 @@ _SHEET: Final = """
 .eb-change > span { overflow-wrap: anywhere; }
 .st-key-changes { gap: 0; overflow-x: auto; }
 .st-key-changes > * { min-width: 640px; }
+@media (max-width: 560px) { .st-key-card-behind .xtick:nth-child(even) { display: none; } }
 .eb-old, [class*="st-key-stale-"] { filter: grayscale(1); opacity: 0.62; }
 .st-key-person button { border: 0; background: none; }
 .st-key-person button p { white-space: nowrap; font-size: 12.5px; }

@@ -14,10 +14,11 @@ from app.components.totals import Rates
 from app.theme import Palette, layout
 from backend.store.queries.overview import ClusterSample
 
-HEIGHT = 292
+HEIGHT = 284
 RIGHT_PX = 126
 # A limit farther away than this would press the pending line flat; it is then named, not drawn.
 LIMIT_FACTOR_MAX = 4
+AXIS_HEADROOM = 1.12
 
 
 def scale(highest: float) -> tuple[float, str]:
@@ -77,7 +78,7 @@ def figure(
     below = [(f"pending {fmt.size(_last(pending))}", _last(waiting), colours.local)]
     shapes: list[dict[str, Any]] = []
     if limit_bytes is not None and not limit_near:
-        below.append((f"limit {fmt.size(limit_bytes)} ↑", pending_top / pending_by * 1.05, colours.muted))
+        below.append((f"limit {fmt.size(limit_bytes)} ↑", pending_top / pending_by * AXIS_HEADROOM, colours.muted))
     elif limit_bytes is not None:
         limit = limit_bytes / pending_by
         below.append((f"limit {fmt.size(limit_bytes)}", limit, colours.critical))
@@ -103,14 +104,13 @@ def figure(
                 "range": [start, end],
                 "showgrid": False,
                 "linecolor": colours.line,
-                "nticks": 7,
                 "tickangle": 0,
                 "tickformat": "%H:%M",
                 "fixedrange": True,
                 "anchor": "y2",
             },
-            yaxis={**axis, "domain": [0.57, 1.0], "range": [0, (rate_top / rate_by or 1.0) * 1.12]},
-            yaxis2={**axis, "domain": [0.0, 0.42], "range": [0, (pending_top / pending_by or 1.0) * 1.12]},
+            yaxis={**axis, "domain": [0.57, 1.0], "range": [0, (rate_top / rate_by or 1.0) * AXIS_HEADROOM]},
+            yaxis2={**axis, "domain": [0.0, 0.42], "range": [0, (pending_top / pending_by or 1.0) * AXIS_HEADROOM]},
         )
     )
     return fig
@@ -132,27 +132,38 @@ def rows(rates: Rates, history: Sequence[ClusterSample], zone: tzinfo | None) ->
 def _end_labels(
     entries: Sequence[tuple[str, float | None, str]], top: float, axis: str, height_px: float
 ) -> list[dict[str, Any]]:
-    """Labels at the lines' ends; those that would overlap are pushed apart."""
-    placed: list[dict[str, Any]] = []
-    step = (top or 1.0) * 1.12 / height_px * 15  # a line of text has 15 px
-    floor = float("-inf")
-    for label, value, colour in sorted(entries, key=lambda entry: entry[1] if entry[1] is not None else 0.0):
-        at = max(value if value is not None else 0.0, floor)
-        floor = at + step
-        placed.append(
-            {
-                "text": label,
-                "x": 1.0,
-                "xref": "paper",
-                "xanchor": "left",
-                "xshift": 8,
-                "y": at,
-                "yref": axis,
-                "yanchor": "middle",
-                "showarrow": False,
-                "font": {"color": colour, "size": 11.5},
-            }
+    """Labels at the lines' ends; those that would overlap are pushed apart, within the axis."""
+    highest = (top or 1.0) * AXIS_HEADROOM
+    step = highest / height_px * 15  # a line of text has 15 px
+    ordered = sorted(entries, key=lambda entry: entry[1] if entry[1] is not None else 0.0)
+    return [
+        {
+            "text": label,
+            "x": 1.0,
+            "xref": "paper",
+            "xanchor": "left",
+            "xshift": 8,
+            "y": at,
+            "yref": axis,
+            "yanchor": "middle",
+            "showarrow": False,
+            "font": {"color": colour, "size": 11.5},
+        }
+        for (label, _, colour), at in zip(
+            ordered, apart([value or 0.0 for _, value, _ in ordered], step, highest), strict=True
         )
+    ]
+
+
+def apart(values: Sequence[float], step: float, highest: float) -> list[float]:
+    """Rising ``values``, moved as little as needed to be ``step`` apart and none above ``highest``."""
+    placed: list[float] = []
+    for value in values:
+        placed.append(max(value, placed[-1] + step) if placed else value)
+    ceiling = highest
+    for index in range(len(placed) - 1, -1, -1):
+        placed[index] = min(placed[index], ceiling)
+        ceiling = placed[index] - step
     return placed
 
 

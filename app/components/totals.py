@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final
 
 from app.components import format as fmt
-from app.components.attention import DELETE_OVERDUE_MS, is_hung, times_p99
+from app.components.attention import DELETE_OVERDUE_MS, PHASE_WORDS, is_hung, times_p99
 from app.components.limits import disk_share
 from backend.store.queries.overview import BrokerRow, ClusterSample, LedgerTotals
 from backend.store.queries.partitions import ReplicaRow, SegmentRow
@@ -19,15 +19,6 @@ from backend.tiering.segment_state import SegmentState
 # Copies come segment by segment; a rate over less than this would be a comb.
 RATE_WINDOW_MS_MIN: Final = 60_000
 RATE_WINDOW_SHARE: Final = 1 / 40
-PHASE_WORDS: Final = {
-    "TRUNCATING": "truncating",
-    "WAITING_FOR_METADATA": "waiting for metadata",
-    "BUILDING_REMOTE_AUX": "building remote state",
-    "FETCHING": "fetching",
-    "DELAYED": "stuck",
-    "FAILED": "failed",
-    "IN_SYNC": "in sync",
-}
 
 
 @dataclass(frozen=True, slots=True)
