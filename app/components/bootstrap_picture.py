@@ -33,7 +33,7 @@ CSS: Final = """
   font-size: 12px; align-items: center; font-variant-numeric: tabular-nums; }
 .eb-dumbbells .eb-head { color: var(--eb-muted); font-size: 11.5px; line-height: 20px; }
 .eb-dumbbells .eb-name { text-align: right; overflow-wrap: anywhere; color: var(--eb-text); line-height: 16px; }
-.eb-dumbbells .eb-track { position: relative; height: 24px; margin-right: 64px; }
+.eb-dumbbells .eb-track { position: relative; height: 22px; margin-right: 64px; }
 .eb-dumbbells .eb-track::before { content: ""; position: absolute; left: -7px; top: 0; bottom: 0;
   border-left: 1px solid var(--eb-line); }
 .eb-dumbbells .eb-track > * { position: absolute; top: 50%; }

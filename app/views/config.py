@@ -431,6 +431,12 @@ def _audit(page: Page) -> None:
 CSS: Final = """
 [class*="st-key-cardhead-matrix"] .eb-card-title { width: 100%; }
 .eb-push { margin-left: auto; }
+.st-key-card-matrix .eb-table td { height: 31px; padding-top: 4px; padding-bottom: 4px; }
 .st-key-actions { gap: 6px; margin-top: auto; }
 .st-key-card-bootstrap { gap: 10px; }
+.st-key-changes .eb-change { grid-template-columns: 124px 92px 104px 138px 82px minmax(60px, 1fr); }
+.st-key-changes .eb-change-head { border-bottom: 1px solid var(--eb-line); margin-right: 64px; }
+.st-key-changes > :last-child { border-bottom: 0; }
+[class*="st-key-change-row"] > :last-child:not(:first-child) { width: 58px; }
+[class*="st-key-change-row"] button:not(:disabled) p { color: var(--eb-local); }
 """
