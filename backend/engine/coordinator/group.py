@@ -18,7 +18,7 @@ UNKNOWN_MEMBER: Final = ""
 
 
 class GroupState(StrEnum):
-    """States under the names that DescribeGroups shows."""
+    """States under the names that DescribeGroups shows. Dead is a group that does not exist."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -29,11 +29,10 @@ class GroupState(StrEnum):
 
 # A state may lead to these; staying in a state is no transition.
 LEGAL: Final[Mapping[GroupState, frozenset[GroupState]]] = {
-    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-    GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}),
-    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-    GroupState.DEAD: frozenset(),
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE}),
 }
 
 

@@ -31,8 +31,6 @@ class Joining(Turn):
         elif not self._accepts(event.member_id):
             self._expel(event.member_id)
             self._refuse_join(event, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-        elif self.state is GroupState.DEAD:
-            self._refuse_join(event, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif not self._speaks(event):
             self._refuse_join(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif not event.member_id:
@@ -46,7 +44,7 @@ class Joining(Turn):
         """Whether the group has a place (group.max.size); during a rebalance those who came first have it."""
         most, member = self.limits.members_max, self.members.get(member_id)
         match self.state:
-            case GroupState.EMPTY | GroupState.DEAD:
+            case GroupState.EMPTY:
                 return True
             case GroupState.PREPARING_REBALANCE:
                 waiting = sum(one.join_token is not None for one in self.members.values())
@@ -138,8 +136,9 @@ class Joining(Turn):
                 self._refuse_join(event, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _update(self, event: Join, member: Member) -> None:
-        if member.join_token is not None:
-            self.refuse_waiting_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        # What it asked before is answered; only its latest request waits.
+        self.refuse_waiting_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        self.refuse_waiting_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         updated = self._member_of(event, member.member_id, member.assignment)
         self.change(replace(updated, instance_id=member.instance_id, is_new=member.is_new))
         self.prepare_or_complete(event.now_ms)

@@ -99,8 +99,6 @@ class _Turn(Joining):
             self.effects.append(Store(self._assigned(self.storing), report=True))
 
     def _check_sync(self, event: Sync) -> ErrorCode:
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = check_member(self.group(), event.member_id, event.instance_id)
         if error is not ErrorCode.NONE:
             return error
@@ -150,8 +148,6 @@ class _Turn(Joining):
         self.effects.append(Reply(event.token, self._heartbeat_error(event)))
 
     def _heartbeat_error(self, event: Heartbeat) -> ErrorCode:
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = check_member(self.group(), event.member_id, event.instance_id)
         if error is not ErrorCode.NONE:
             return error
@@ -173,8 +169,6 @@ class _Turn(Joining):
         self._after_removal(members, pending, event.now_ms)
 
     def _leaving(self, member_id: str, instance_id: str | None) -> tuple[ErrorCode, Member | None]:
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
         if instance_id is None and member_id in self.pending:
             del self.pending[member_id]
             return ErrorCode.NONE, None

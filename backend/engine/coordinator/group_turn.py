@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields, replace
+from typing import Final
 
 from backend.engine.coordinator.group import (
     LEGAL,
@@ -22,6 +23,9 @@ from backend.engine.coordinator.group import (
     SyncResult,
 )
 from backend.protocol.errors import ErrorCode
+
+# A rebalance that nobody has joined is looked at again after the rebalance time-out, which a client may set to 0.
+POSTPONED_MS_MIN: Final = 1000
 
 
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -176,7 +180,7 @@ class Turn:
             return
         if not self._elect_leader():
             # Only static members are left, none of which has joined: wait on for one of them.
-            self.join_deadline_ms = now_ms + self.rebalance_timeout_ms()
+            self.join_deadline_ms = now_ms + max(self.rebalance_timeout_ms(), POSTPONED_MS_MIN)
             return
         self.generation = _next(self.generation)
         self.protocol_name = self.select_protocol()
