@@ -17,10 +17,10 @@ from app.components import markup
 
 ROWS: Final = 7
 CSS: Final = """
-.eb-sketch { position: relative; height: 116px; margin: 2px 0 4px; font-size: 11.5px; color: var(--eb-text); }
+.eb-sketch { --down: 0px; position: relative; height: calc(116px + var(--down)); margin: 10px 0 4px; font-size: 11.5px; color: var(--eb-text); }
 .eb-sketch > * { position: absolute; }
 .eb-sketch .eb-lane-name { left: 0; width: 60px; text-align: right; line-height: 18px; }
-.eb-sketch .eb-lanes { left: 72px; right: 18px; top: 22px; bottom: 0; border-left: 1px solid var(--eb-line); }
+.eb-sketch .eb-lanes { left: 72px; right: 18px; top: calc(22px + var(--down)); bottom: 0; border-left: 1px solid var(--eb-line); }
 .eb-sketch .eb-lanes > * { position: absolute; }
 .eb-sketch .eb-bar { height: 18px; }
 .eb-sketch .eb-bar-remote { background: repeating-linear-gradient(135deg, var(--eb-remote) 0 3px,
@@ -29,6 +29,10 @@ CSS: Final = """
 .eb-sketch .eb-bar-pending { border: 1.5px solid var(--eb-local); box-sizing: border-box; }
 .eb-sketch .eb-marker { top: -2px; bottom: 4px; border-left: 2px dotted var(--eb-text); }
 .eb-sketch .eb-marker-name { top: -21px; line-height: 16px; white-space: nowrap; }
+@media (max-width: 560px) {
+  .eb-sketch { --down: 16px; }
+  .eb-sketch .eb-marker-off { top: -37px; }
+}
 .eb-dumbbells { display: grid; grid-template-columns: fit-content(220px) minmax(0, 1fr) auto; gap: 0 14px;
   font-size: 12px; align-items: center; font-variant-numeric: tabular-nums; }
 .eb-dumbbells .eb-head { color: var(--eb-muted); font-size: 11.5px; line-height: 20px; }
@@ -73,7 +77,7 @@ _LOCAL_AT, _PENDING_AT = 62, 82
 def sketch_html() -> str:
     """The two starting points; always the same picture, not data."""
     alt = "With the flag off a new follower starts at the leader's local start, with the flag on where copying stands."
-    off = f'<span class="eb-marker-name" style="right:{100 - _LOCAL_AT}%">off: local start</span>'
+    off = f'<span class="eb-marker-name eb-marker-off" style="right:{100 - _LOCAL_AT}%">off: local start</span>'
     on = '<span class="eb-marker-name" style="right:0">on: earliest pending</span>'
     parts = (
         ("eb-bar eb-bar-remote", f"left:0;width:{_PENDING_AT}%;top:14px"),
@@ -84,7 +88,7 @@ def sketch_html() -> str:
     )
     lanes = "".join(f'<div class="{css}" style="{place}"></div>' for css, place in parts)
     names = "".join(
-        f'<span class="eb-lane-name" style="top:{top_px}px">{name}</span>'
+        f'<span class="eb-lane-name" style="top:calc({top_px}px + var(--down))">{name}</span>'
         for name, top_px in (("remote", 36), ("leader", 78))
     )
     inner = f'{names}<div class="eb-lanes">{lanes}{off}{on}</div>'

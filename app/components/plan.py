@@ -17,6 +17,7 @@ OPEN_STATES: Final = ("requested", "accepted", "running")
 REVERTIBLE: Final = ("verified", "stopped", "failed")
 OUTCOME_STATUS: Final = {"ok": "ok", "warning": "warning", "refused": "critical"}
 OUTCOME_WORDS: Final = {"ok": "passed", "warning": "warning", "refused": "refused"}
+SCOPES: Final = {"brokers (cluster default)": "cluster default"}
 STATE_STATUS: Final = {"verified": "ok", "failed": "critical", "stopped": "warning"}
 
 
@@ -143,7 +144,7 @@ def change_line(row: OperationRow) -> ChangeLine:
         plan_id=row.id,
         at_ms=row.requested_ms or row.created_ms,
         who=executed_by(row),
-        scope=str(diff.get("object", row.kind)),
+        scope=SCOPES.get(str(diff.get("object")), str(diff.get("object", row.kind))),
         change=f"{before} → {after}",
         state=row.state,
         reason=(f"Reverts #{row.reverts_id}. " if row.reverts_id else "") + (row.reason or ""),

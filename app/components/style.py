@@ -42,7 +42,7 @@ _SHEET: Final = """
 .st-key-shortcuts:focus-within { position: static; width: auto; height: auto; clip: auto; }
 
 .st-key-head { align-items: center; gap: 8px 14px; min-height: 38px; }
-.st-key-head > :first-child { flex: 1 1 0; min-width: 250px; width: auto !important; }
+.st-key-head > :first-child { flex: 1 1 0; min-width: 330px; width: auto !important; }
 .st-key-head-live > div { min-width: 0; }
 .st-key-crumbs { gap: 6px; align-items: baseline; }
 .st-key-crumbs a { padding: 0; min-height: 0; }
@@ -141,6 +141,7 @@ _SHEET: Final = """
 .eb-swatch-pending { border: 1.5px solid var(--eb-local); }
 .eb-swatch-box { width: 7px; height: 7px; }
 
+:root dl.eb-pairs, :root dl.eb-facts { padding: 0; }
 .eb-pairs { display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 5px 12px; margin: 0; padding: 0;
   font-size: 12.5px; }
 .eb-pairs dt { color: var(--eb-muted); font-weight: 400; }

@@ -22,10 +22,13 @@ from app.person import Person
 from backend.store.queries import audit
 
 REASON_CHARS_MAX: Final = 500
-NAME_CHARS_MAX: Final = 100
 CSS: Final = """
-.eb-checks { margin: 0; padding: 0; list-style: none; }
-.eb-checks li { display: flex; gap: 6px; align-items: baseline; margin: 0; padding: 0; line-height: 19px; }
+:root ul.eb-checks { margin: 0; padding: 0; list-style: none; }
+:root ul.eb-checks li { display: flex; gap: 6px; align-items: baseline; margin: 0; padding: 0; font-size: 13px;
+  line-height: 19px; }
+.eb-diff div { padding-left: 24px; text-indent: -14px; }
+@media (max-width: 560px) { .eb-diff div { word-break: break-all; } }
+.st-key-act button:not(:disabled) p { color: var(--eb-card); }
 .st-key-outcome { align-items: center; flex-wrap: nowrap; gap: 8px; }
 .st-key-outcome > :first-child { flex: 1 1 auto; min-width: 0; }
 """
@@ -118,7 +121,7 @@ def show(page: Page) -> None:
     """Opens the dialog when a plan is pending. Call it outside of live parts: a dialog opened in one goes dead."""
     pending = st.session_state.get(PENDING)
     if isinstance(pending, Pending):
-        st.dialog(pending.view.title, width="large", on_dismiss=_cancel)(_body)(page.person, pending)
+        st.dialog(pending.view.title, width="medium", on_dismiss=_cancel)(_body)(page.person, pending)
 
 
 def _body(person: Person, pending: Pending) -> None:
@@ -158,7 +161,7 @@ def _confirmation(pending: Pending) -> bool:
     reason = st.text_input(
         "Reason", key=f"reason-{plan_id}", max_chars=REASON_CHARS_MAX, live=True, placeholder="It stands in the audit"
     )
-    typed = st.text_input(f"Type {name} to confirm", key=f"confirm-{plan_id}", max_chars=NAME_CHARS_MAX, live=True)
+    typed = st.text_input(f"Type {name} to confirm", key=f"confirm-{plan_id}", live=True)
     return bool((reason or "").strip()) and (typed or "").strip() == name
 
 

@@ -432,6 +432,14 @@ CSS: Final = """
 [class*="st-key-cardhead-matrix"] .eb-card-title { width: 100%; }
 .eb-push { margin-left: auto; }
 .st-key-card-matrix .eb-table td { height: 31px; padding-top: 4px; padding-bottom: 4px; }
+@media (max-width: 560px) {
+  .eb-push { margin-left: 0; }
+  .st-key-section button { padding: 4px 7px; }
+  .st-key-section button p { font-size: 12px; }
+}
+.st-key-change button:not(:disabled) p { color: var(--eb-card); }
+.st-key-left-config { height: 100%; }
+.st-key-left-config > :last-child { flex: 1 1 auto; }
 .st-key-actions { gap: 6px; margin-top: auto; }
 .st-key-card-bootstrap { gap: 10px; }
 .st-key-changes .eb-change { grid-template-columns: 124px 92px 104px 138px 82px minmax(60px, 1fr); }

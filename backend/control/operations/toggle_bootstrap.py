@@ -240,7 +240,11 @@ def _check_change(inputs: ToggleInputs, snapshot: Json) -> Check:
     if before == inputs.value:
         text = f"{SETTING} is {before or 'not set'} for {inputs.object} already: there is nothing to change."
         return Check("change", Outcome.REFUSED, text)
-    return Check("change", Outcome.OK, f"{before or 'not set'} becomes {inputs.value or 'not set'}.")
+    return Check(
+        "change",
+        Outcome.OK,
+        f"There is something to change: {before or 'not set'} becomes {inputs.value or 'not set'}.",
+    )
 
 
 def diff_lines(inputs: ToggleInputs, before: str | None, matrix: list[Json]) -> list[str]:
