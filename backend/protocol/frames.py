@@ -31,6 +31,8 @@ M = TypeVar("M", bound=Message)
 Buffer = bytes | bytearray | memoryview
 
 API_VERSIONS: Final = 18
+# Kafka 4.3 defines none; a later client may send some.
+HEADER_TAGS_MAX: Final = 100
 # ApiVersions requests have a flexible header from this version on, also in versions that are not known yet.
 _API_VERSIONS_FLEXIBLE: Final = 3
 _REQUEST: Final = Struct(">hhih")  # api key, version, correlation id, length of the client id
@@ -56,6 +58,8 @@ class UnsupportedRequest(DecodeError):
 
 def _skip_tags(frame: Any, position: int) -> int:
     count, position = decode_uvarint(frame, position)
+    if count > HEADER_TAGS_MAX:
+        raise DecodeError(f"a header has {count} tagged fields, more than {HEADER_TAGS_MAX}")
     for _ in range(count):
         _, position = decode_uvarint(frame, position)
         size, position = decode_uvarint(frame, position)

@@ -17,7 +17,7 @@ from backend.engine.apis import api_versions
 from backend.engine.apis.context import Api, ListenerKind, NoAnswer, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.ports import tasks
-from backend.engine.ports.network import Connection, FrameTooLarge
+from backend.engine.ports.network import Connection, FrameTooLarge, NoRoom
 from backend.protocol import codec, frames, messages
 from backend.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader
@@ -27,6 +27,9 @@ from backend.protocol.messages import Message
 IN_FLIGHT_MAX: Final = 32
 # Their frames together: a request alone may be larger (socket.request.max.bytes), a second one then waits.
 IN_FLIGHT_BYTES_MAX: Final = 32 * 1024 * 1024
+# Only requests with records have a reason to reach socket.request.max.bytes. Decoding another one of this size can
+# take ten times as much for lists of numbers; other elements have a limit of their own (the decoder's).
+REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +94,9 @@ class ServerConnection:
     def on_closed(self, error: BaseException | None) -> None:
         if isinstance(error, FrameTooLarge):
             self._count_malformed(str(error))
+        elif isinstance(error, NoRoom):
+            self._services.metrics.refused_connections += 1
+            self._tell_closed(str(error))
         self._waiting.clear()
         self._on_gone(self.id)
 
@@ -121,7 +127,10 @@ class ServerConnection:
                 f"API key {header.api_key} is served in versions {api.min_version} to {api.max_version},"
                 f" not {header.api_version}"
             )
-        message, _ = codec.decode(frames.request_class(header.api_key), header.api_version, frame, position)
+        cls = frames.request_class(header.api_key)
+        if len(frame) > REQUEST_BYTES_MAX and not cls.HAS_RECORDS:
+            raise DecodeError(f"{cls.__name__} of {len(frame)} bytes is larger than {REQUEST_BYTES_MAX}")
+        message, _ = codec.decode(cls, header.api_version, frame, position)
         return _Request(api, header, message, len(frame), now_ms)
 
     def _refuse_frame(self, reason: str) -> None:
@@ -130,6 +139,9 @@ class ServerConnection:
 
     def _count_malformed(self, reason: str) -> None:
         self._services.metrics.malformed_frames += 1
+        self._tell_closed(reason)
+
+    def _tell_closed(self, reason: str) -> None:
         _log.warning(
             "Listener %s of node %d closed the connection from %s: %s",
             self._listener_name, self._services.node_id, self._connection.peer, reason,

@@ -27,6 +27,11 @@ SEND_CHUNKS_MAX = 512
 SCRATCH_BYTES = 64 * 1024
 # Answers of this size together go out at once, also while further requests of the same read wait.
 CORK_BYTES_MAX = 64 * 1024
+# A frame is believed to be as long as it says only as far as its bytes come: its buffer starts with this much and is
+# doubled when full, so that a connection costs this much or twice what its peer has sent.
+FRAME_FIRST_BYTES = 1024 * 1024
+# Frames above the scratch size that one listener's connections have begun and not finished: five of the largest.
+UNFINISHED_BYTES_MAX = 512 * 1024 * 1024
 ACCEPT_BACKLOG = 512
 # Without free file descriptors accept fails at once and again: a pause leaves time for other connections to end.
 ACCEPT_PAUSE_S = 0.1
@@ -37,6 +42,25 @@ _log = logging.getLogger(__name__)
 
 class FrameTooLarge(ConnectionError):
     """The peer announced a frame with a negative length or one above the limit."""
+
+
+class NoRoom(ConnectionError):
+    """The unfinished frames of a listener's connections leave no room for more of this one."""
+
+
+class FrameBuffers:
+    """Bytes that the unfinished frames of some connections take together."""
+
+    def __init__(self, bytes_max: int = UNFINISHED_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.held_bytes = 0
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for so much more, which then is taken."""
+        if self.held_bytes + size > self.bytes_max:
+            return False
+        self.held_bytes += size
+        return True
 
 
 class FrameHandler(Protocol):
@@ -121,18 +145,22 @@ class Network(Protocol):
 class SocketConnection:
     """One non-blocking TCP socket."""
 
-    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int) -> None:
+    def __init__(
+        self, sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int, buffers: FrameBuffers
+    ) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = loop
         self._frame_bytes_max = frame_bytes_max
+        self._buffers = buffers
         host, port = sock.getpeername()[:2]
         self._peer = f"{host}:{port}"
         self._scratch = bytearray(SCRATCH_BYTES)
         self._scratch_used = 0
         self._frame: bytearray | None = None
+        self._frame_bytes = 0
         self._frame_used = 0
         self._output: deque[memoryview] = deque()
         self._output_bytes = 0
@@ -194,14 +222,34 @@ class SocketConnection:
     def _read_into_frame(self) -> None:
         frame = self._frame
         assert frame is not None
-        count = self._sock.recv_into(memoryview(frame)[self._frame_used :])
+        # The view is let go of at once: a buffer with views does not grow.
+        with memoryview(frame) as view, view[self._frame_used :] as rest:
+            count = self._sock.recv_into(rest)
         if count == 0:
             self._finish(None)
             return
         self._frame_used += count
-        if self._frame_used == len(frame):
+        if self._frame_used < len(frame):
+            return
+        if len(frame) < self._frame_bytes:
+            more = min(len(frame), self._frame_bytes - len(frame))
+            if self._has_room(more):
+                frame.extend(bytes(more))
+            return
+        self._drop_frame()
+        self._deliver(frame)
+
+    def _has_room(self, size: int) -> bool:
+        if self._buffers.take(size):
+            return True
+        held = self._buffers.held_bytes
+        self._finish(NoRoom(f"unfinished frames hold {held} bytes, which leaves no room for {size} more; try again"))
+        return False
+
+    def _drop_frame(self) -> None:
+        if self._frame is not None:
+            self._buffers.held_bytes -= len(self._frame)
             self._frame = None
-            self._deliver(frame)
 
     def _read_into_scratch(self) -> None:
         count = self._sock.recv_into(memoryview(self._scratch)[self._scratch_used :])
@@ -236,16 +284,21 @@ class SocketConnection:
                 self._deliver(scratch[body:position])
                 continue
             if 4 + size > SCRATCH_BYTES:
-                frame = bytearray(size)
-                have = used - body
-                frame[:have] = scratch[body:used]
-                self._frame, self._frame_used = frame, have
+                self._begin_frame(size, scratch[body:used])
                 position = used
             break
         if position:
             rest = used - position
             scratch[:rest] = scratch[position:used]
             self._scratch_used = rest
+
+    def _begin_frame(self, size: int, head: bytearray) -> None:
+        first = min(size, FRAME_FIRST_BYTES)
+        if not self._has_room(first):
+            return
+        frame = bytearray(first)
+        frame[: len(head)] = head
+        self._frame, self._frame_bytes, self._frame_used = frame, size, len(head)
 
     def _deliver(self, frame: bytearray) -> None:
         handler = self._handler
@@ -326,6 +379,7 @@ class SocketConnection:
             self._writing = False
         self._output.clear()
         self._output_bytes = 0
+        self._drop_frame()
         self._sock.close()
         if self._handler is not None:
             self._handler.on_closed(error)
@@ -338,6 +392,7 @@ class SocketServer:
         self._sock = sock
         self._accept = accept
         self._frame_bytes_max = frame_bytes_max
+        self._buffers = FrameBuffers()
         self._loop = asyncio.get_running_loop()
         self._port = int(sock.getsockname()[1])
 
@@ -358,7 +413,7 @@ class SocketServer:
                 self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
             return
         try:
-            connection = SocketConnection(sock, self._loop, self._frame_bytes_max)
+            connection = SocketConnection(sock, self._loop, self._frame_bytes_max, self._buffers)
         except OSError:
             # The peer was gone before we looked.
             sock.close()
@@ -406,7 +461,7 @@ class SocketNetwork:
         sock.setblocking(False)
         try:
             await asyncio.wait_for(loop.sock_connect(sock, (host, port)), timeout_ms / 1000.0)
-            connection = SocketConnection(sock, loop, frame_bytes_max)
+            connection = SocketConnection(sock, loop, frame_bytes_max, FrameBuffers())
         except BaseException:
             sock.close()
             raise

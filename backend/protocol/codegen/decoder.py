@@ -2,7 +2,8 @@
 
 The generated function is `f(buf, pos, end)` and returns the message and where it ends. Runs of fixed-width fields and
 the length that follows them become one `unpack_from`. Records are slices of a memoryview of the buffer. Nothing is
-allocated for a length before the bytes that must follow it are known to be there.
+allocated for a length before the bytes that must follow it are known to be there. As two bytes can be a struct of an
+array, which takes a hundred in memory, a message also has a limit of elements.
 """
 
 from collections.abc import Callable
@@ -18,6 +19,12 @@ from backend.protocol.messages.base import Message, Struct
 from backend.protocol.messages.schema import FRESH, Field, Schema
 from backend.protocol.varint import decode_uvarint, decode_uvarint_rest
 
+# Structs, strings, uuids and tagged fields of one message together. A small struct takes two bytes on the wire, about a
+# hundred in memory and some microseconds: a hostile request can cost 10 MB and a second at most, while a broker that is
+# asked may tell of a million partitions.
+REQUEST_ELEMENTS_MAX: Final = 100_000
+ELEMENTS_MAX: Final = 1_000_000
+
 
 def _short(name: str, needed: int, left: int) -> NoReturn:
     raise DecodeError(f"{name} needs {needed} bytes and {max(0, left)} are left")
@@ -25,6 +32,10 @@ def _short(name: str, needed: int, left: int) -> NoReturn:
 
 def _no_length(name: str, length: int) -> NoReturn:
     raise DecodeError(f"{name} has the length {length}, which it may not have")
+
+
+def _too_many(elements_max: int) -> NoReturn:
+    raise DecodeError(f"more than {elements_max} elements, which no such message needs")
 
 
 def _long_array(code: str, size: int, buf: Any, pos: int, end: int, count: int) -> tuple[list[Any], int]:
@@ -86,6 +97,7 @@ _GLOBALS: Final[dict[str, Any]] = {
     "tag": _tag,
     "skip_tags": _skip_tags,
     "bad_tag": _bad_tag,
+    "too_many": _too_many,
     "repeat": repeat,
     "new": object.__new__,
 }
@@ -96,6 +108,7 @@ class _Decoder:
         self.version = version
         self.flexible = version in schema.flexible
         self.has_records = has_records
+        self.elements_max = REQUEST_ELEMENTS_MAX if schema.kind == "request" else ELEMENTS_MAX
         self.source = Source()
         self.run: list[tuple[str, int, str]] = []  # format code, bytes, where the value goes
         self.ahead = 0  # bytes read since `pos` was last moved
@@ -129,6 +142,11 @@ class _Decoder:
         if compact:
             self.source.line(f"if {name} > 127: {name}, pos = rest(buf, pos, {name})")
         return name
+
+    def spend(self, count: str) -> None:
+        """Elements that are about to be read count against the limit of the message."""
+        self.source.line(f"left -= {count}")
+        self.source.line(f"if left < 0: too_many({self.elements_max})")
 
     def present(self, size: str, compact: bool) -> str:
         return size if compact else f"{size} >= 0"
@@ -227,6 +245,7 @@ class _Decoder:
         if field.is_struct:
             self.struct_array(getattr(made, field.class_name), field, target, title, count)
         elif field.type in ("uuid", "string"):
+            self.spend(size)
             reader = _uuid_array if field.type == "uuid" else partial(_string_array, self.flexible)
             line(f"{target}, pos = {self.source.constant('array', reader)}(buf, pos, end, {count})")
         else:
@@ -245,6 +264,7 @@ class _Decoder:
         line = self.source.line
         least = max(1, smallest_bytes(field.fields, self.version, self.flexible))
         line(f"if ({count}) * {least} > end - pos: short({title!r}, ({count}) * {least}, end - pos)")
+        self.spend(count)
         values, add, item = (self.source.fresh(prefix) for prefix in ("a", "add", "o"))
         line(f"{values} = []; {add} = {values}.append")
         line(f"for _ in repeat(None, {count}):")
@@ -264,6 +284,7 @@ class _Decoder:
         line(f"if {size}:")
         self.source.depth += 1
         line(f"if {size} > 127: {size}, pos = rest(buf, pos, {size})")
+        self.spend(size)
         if not fields:
             line(f"pos = skip_tags(buf, pos, end, {size})")
             self.source.depth -= 1
@@ -289,6 +310,7 @@ def make_decoder(cls: type[Message], schema: Schema, version: int) -> Callable[[
     decoder = _Decoder(schema, version, cls.HAS_RECORDS)
     if cls.HAS_RECORDS:
         decoder.source.line("view = buf if buf.__class__ is memoryview else memoryview(buf)")
+    decoder.source.line(f"left = {decoder.elements_max}")
     decoder.struct(cls, schema.fields, "o", schema.name)
     decoder.sync()
     decoder.source.line("return o, pos")

@@ -67,6 +67,31 @@ def test_a_tag_section_that_is_cut_off_is_refused(section: str) -> None:
         codec.decode(m.MetadataRequest, 12, plain[:-1] + bytes.fromhex(section))
 
 
+def test_a_message_has_a_limit_of_elements_however_they_are_nested() -> None:
+    tags = 60_000
+    section = bytes.fromhex("e0d403") + bytes.fromhex("4d00") * tags
+    topic = bytes(16) + b"\x02a"
+    flags = b"\x01\x00"
+    one_section = b"\x02" + topic + section + flags + b"\x00"
+    assert codec.decode(m.MetadataRequest, 12, one_section)[1] == len(one_section)
+    with pytest.raises(DecodeError, match="more than 100000 elements"):
+        codec.decode(m.MetadataRequest, 12, b"\x02" + topic + section + flags + section)
+
+
+def test_an_array_above_the_limit_is_refused_before_anything_is_read() -> None:
+    count = 100_001
+    body = b"\x00" + bytes(6) + bytes.fromhex("a28d06") + bytes(3 * count)
+    with pytest.raises(DecodeError, match="more than 100000 elements"):
+        codec.decode(m.ProduceRequest, 9, body)
+
+
+def test_a_response_may_tell_of_more_than_a_request_may_ask() -> None:
+    topics = m.MetadataResponse.Topics
+    response = m.MetadataResponse(topics=[topics(name=None, partitions=[topics.Partitions()] * 150_000)])
+    found, _ = codec.decode(m.MetadataResponse, 12, codec.encode(response, 12))
+    assert len(found.topics[0].partitions) == 150_000
+
+
 def test_a_known_tagged_field_must_have_the_size_it_claims() -> None:
     request = m.FetchRequest(cluster_id="abc")
     data = codec.encode(request, 17)

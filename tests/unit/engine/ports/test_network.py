@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from backend.engine.ports.network import OUTPUT_HIGH_BYTES, SCRATCH_BYTES, Connection, FrameTooLarge, SocketNetwork
+from backend.engine.ports.network import (
+    FRAME_FIRST_BYTES,
+    OUTPUT_HIGH_BYTES,
+    SCRATCH_BYTES,
+    Connection,
+    FrameTooLarge,
+    NoRoom,
+    SocketNetwork,
+)
 
 
 class Recorder:
@@ -125,6 +134,47 @@ def test_a_length_outside_the_limit_closes_the_connection(length: bytes) -> None
         assert server.frames == []
 
     run(play, frame_bytes_max=1000)
+
+
+def test_a_frame_of_any_size_arrives_whole() -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        bodies = [
+            (b"%07d" % size) * (size // 7) + bytes(size % 7)
+            for size in (SCRATCH_BYTES, FRAME_FIRST_BYTES, FRAME_FIRST_BYTES + 1, 3 * FRAME_FIRST_BYTES + 17, 5)
+        ]
+        for body in bodies:
+            client.connection.send(framed(body))
+        assert await server.have(len(bodies)) == bodies
+
+    run(play)
+
+
+def test_an_announced_length_takes_no_memory_before_its_bytes_come() -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        tracemalloc.start()
+        try:
+            client.connection.send([(1 << 26).to_bytes(4, "big"), b"abc"])
+            client.connection.close_after_flush()
+            assert await server.closed is None
+            assert tracemalloc.get_traced_memory()[1] < 2 * FRAME_FIRST_BYTES
+        finally:
+            tracemalloc.stop()
+        assert server.frames == []
+
+    run(play)
+
+
+def test_unfinished_frames_together_have_a_limit() -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        server.connection._buffers.bytes_max = 3 * FRAME_FIRST_BYTES  # type: ignore[attr-defined]
+        body = bytes(3 * FRAME_FIRST_BYTES)
+        client.connection.send(framed(body))
+        assert await server.have(1) == [body]
+        client.connection.send([(4 * FRAME_FIRST_BYTES).to_bytes(4, "big"), body])
+        assert isinstance(await server.closed, NoRoom)
+        assert server.connection._buffers.held_bytes == 0  # type: ignore[attr-defined]
+
+    run(play)
 
 
 def test_output_that_nobody_reads_stops_reading_from_that_peer() -> None:

@@ -1,0 +1,112 @@
+"""Brokers as an operator runs them: one `ebbline broker --config FILE` each, on free ports, over the network."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from backend.engine.config import format_properties
+from tests.engine_cluster import layout
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 60.0
+
+
+def wait_until(what: str, question: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    """Asks until the answer is yes; fails with ``what`` when it never is."""
+    deadline = time.monotonic() + timeout_s
+    while not question():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+class BrokerProcesses:
+    """Nodes 1..N of one cluster, node 1 with the controller; a context manager that starts all."""
+
+    def __init__(
+        self, folder: Path, *, brokers: int = 3, tiering: bool = False, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        self.layout = layout(folder, brokers=brokers, tiering=tiering, settings=settings)
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        for node_id in self.layout.ports:
+            self._config_path(node_id).write_text(format_properties(self.layout.properties(node_id)))
+
+    def _config_path(self, node_id: int) -> Path:
+        return self.folder / f"server-{node_id}.properties"
+
+    @property
+    def bootstrap(self) -> str:
+        return self.layout.bootstrap_servers
+
+    def __enter__(self) -> Self:
+        try:
+            for node_id in self.layout.ports:
+                self.spawn(node_id)
+            self.wait_for(*self.layout.ports)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def spawn(self, node_id: int) -> None:
+        """Starts a node without waiting for it."""
+        with self.log_path(node_id).open("ab") as log:
+            self._processes[node_id] = subprocess.Popen(
+                [sys.executable, "-m", "backend.cli.main", "broker", "--config", str(self._config_path(node_id))],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def log_path(self, node_id: int) -> Path:
+        return self.folder / f"node-{node_id}.log"
+
+    def log(self, node_id: int) -> str:
+        """What a node has said."""
+        return self.log_path(node_id).read_text(errors="replace")
+
+    def pid(self, node_id: int) -> int:
+        return self._processes[node_id].pid
+
+    def kill(self, node_id: int) -> None:
+        """kill -9."""
+        os.kill(self.pid(node_id), signal.SIGKILL)
+        self._processes.pop(node_id).wait()
+
+    def stop(self, node_id: int) -> int:
+        """SIGTERM, as an operator would; the exit code."""
+        process = self._processes.pop(node_id)
+        process.terminate()
+        return process.wait(STOP_TIMEOUT_S)
+
+    def wait_for(self, *node_ids: int) -> None:
+        """Returns once clients are told of exactly these brokers."""
+        wait_until(f"brokers {node_ids} serve", lambda: self._served() == set(node_ids), START_TIMEOUT_S)
+
+    def _served(self) -> set[int]:
+        for node_id, process in self._processes.items():
+            assert process.poll() is None, f"node {node_id} ended: {self.log(node_id)[-2000:]}"
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        try:
+            return set(client.list_topics(timeout=5).brokers)
+        except KafkaException:
+            return set()
