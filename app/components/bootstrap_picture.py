@@ -17,10 +17,12 @@ from app.components import markup
 
 ROWS: Final = 7
 CSS: Final = """
-.eb-sketch { --down: 0px; position: relative; height: calc(116px + var(--down)); margin: 10px 0 4px; font-size: 11.5px; color: var(--eb-text); }
+.eb-sketch { --down: 0px; position: relative; height: calc(116px + var(--down)); margin: 10px 0 4px;
+  font-size: 11.5px; color: var(--eb-text); }
 .eb-sketch > * { position: absolute; }
 .eb-sketch .eb-lane-name { left: 0; width: 60px; text-align: right; line-height: 18px; }
-.eb-sketch .eb-lanes { left: 72px; right: 18px; top: calc(22px + var(--down)); bottom: 0; border-left: 1px solid var(--eb-line); }
+.eb-sketch .eb-lanes { left: 72px; right: 18px; top: calc(22px + var(--down)); bottom: 0;
+  border-left: 1px solid var(--eb-line); }
 .eb-sketch .eb-lanes > * { position: absolute; }
 .eb-sketch .eb-bar { height: 18px; }
 .eb-sketch .eb-bar-remote { background: repeating-linear-gradient(135deg, var(--eb-remote) 0 3px,
