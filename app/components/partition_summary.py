@@ -168,7 +168,14 @@ def pending_figure(
             height=128,
             margin={"l": 34, "r": 12, "t": 20, "b": 22},
             uirevision="pending",
-            xaxis={**axis, "nticks": 4, "showgrid": False, "linecolor": colours.line, "showline": True},
+            xaxis={
+                **axis,
+                "nticks": 4,
+                "tickformat": "%H:%M",
+                "showgrid": False,
+                "linecolor": colours.line,
+                "showline": True,
+            },
             yaxis={**axis, "range": [0, top / scale * 1.12], "nticks": 4},
             annotations=[
                 {

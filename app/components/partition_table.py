@@ -10,6 +10,7 @@ import streamlit as st
 
 from app.components.limits import pending_bytes, pending_offsets, pending_unknown_cause
 from app.components.partition_filter import name_of, remote_bytes
+from app.components.table_style import number_format, size, styled, whole
 from backend.store.queries.partitions import PartitionRow
 
 _OFFSETS = {
@@ -41,6 +42,12 @@ def frame(rows: Sequence[PartitionRow]) -> pd.DataFrame:
     )
 
 
+def shown(rows: Sequence[PartitionRow]) -> Any:
+    """:func:`frame` with numbers written as on the rest of the page."""
+    sizes = dict.fromkeys(("pending", "remote", "local"), size)
+    return styled(frame(rows), {**sizes, **dict.fromkeys(("leader", "pending records", *_OFFSETS), whole)})
+
+
 def note(row: PartitionRow) -> str:
     """Why something is not known; empty when all is."""
     if row.error:
@@ -48,17 +55,16 @@ def note(row: PartitionRow) -> str:
     return pending_unknown_cause(row) if pending_bytes(row) is None else ""
 
 
-def columns() -> dict[str, Any]:
-    """How the columns of :func:`frame` are shown."""
-    sizes = {name: st.column_config.NumberColumn(name, format="bytes") for name in ("pending", "remote", "local")}
-    offsets = {
-        name: st.column_config.NumberColumn(name, format="localized", help=hint) for name, hint in _OFFSETS.items()
-    }
+def columns(count: int) -> dict[str, Any]:
+    """How the columns of :func:`shown` are shown, for that many rows."""
+    offset, size_format = number_format(count, "localized"), number_format(count, "bytes")
+    sizes = {name: st.column_config.NumberColumn(name, format=size_format) for name in ("pending", "remote", "local")}
+    offsets = {name: st.column_config.NumberColumn(name, format=offset, help=hint) for name, hint in _OFFSETS.items()}
     return {
         "partition": st.column_config.TextColumn("partition", pinned=True),
         "leader": st.column_config.NumberColumn("leader", width=70),
         "in sync": st.column_config.TextColumn("in sync", width=80),
-        "pending records": st.column_config.NumberColumn("pending records", format="localized"),
+        "pending records": st.column_config.NumberColumn("pending records", format=offset),
         "note": st.column_config.TextColumn("note", help="Why something is not known"),
         **sizes,
         **offsets,

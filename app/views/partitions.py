@@ -189,8 +189,8 @@ def _table(page: Page, chosen: Filter) -> None:
             card_head("table", "Partitions", _clause(reading, chosen, found, len(found)))
             with st.container(key=body_key(reading.view, "table")):
                 st.dataframe(
-                    partition_table.frame(ordered),
-                    column_config=partition_table.columns(),
+                    partition_table.shown(ordered),
+                    column_config=partition_table.columns(len(ordered)),
                     hide_index=True,
                     height=min(640, 37 + 35 * len(ordered)),
                     key="rows",
