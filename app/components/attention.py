@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.components import format as fmt
-from app.components.health_words import Blindness
+from app.components.health_words import BROKERS_SILENT, Blindness
 from app.components.limits import disk_share, disk_status, pending_bytes, pending_limit_bytes
 from backend.store.queries.config import TopicRow
 from backend.store.queries.overview import BrokerRow, FindingRow, LedgerTotals
@@ -78,9 +78,11 @@ class Facts:
 
 def problems(facts: Facts) -> list[Problem]:
     """All that needs attention, our own blindness first, then by severity."""
+    # Each silent broker has a line of its own below.
     own = [
         Problem(b.slug, "ebbline", b.status, b.title.rstrip("."), f"{b.sentence} {b.note}".strip())
         for b in facts.blindness
+        if b.slug != BROKERS_SILENT
     ]
     stored = [_stored(finding) for finding in facts.findings]
     told = {(problem.slug, problem.object) for problem in stored}

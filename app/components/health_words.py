@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from typing import Final
 
 from app.components import format as fmt
 from app.state import View
 from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 from backend.store.queries.overview import BrokerRow
+
+BROKERS_SILENT: Final = "brokers-silent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +171,11 @@ def _partial(view: View, brokers: Sequence[BrokerRow]) -> list[Blindness]:
     if oldest_ms is not None and oldest_ms > limit_ms:
         old = f" The oldest ranges are {fmt.duration(oldest_ms / 1000)} old."
     names = ", ".join(str(broker.broker_id) for broker in silent[:9])
-    text = f"Broker {names} did not answer.{old}"
+    text = f"Broker{'' if len(silent) == 1 else 's'} {names} did not answer.{old}"
     note = silent[0].error or ""
-    return [Blindness("brokers-silent", "warning", f"{len(silent)} of {len(brokers)} brokers are silent.", text, note)]
+    verb = "is" if len(silent) == 1 else "are"
+    title = f"{len(silent)} of {len(brokers)} brokers {verb} silent."
+    return [Blindness(BROKERS_SILENT, "warning", title, text, note)]
 
 
 def _last_sign(process: ProcessHealth, view: View, zone: tzinfo | None) -> str:

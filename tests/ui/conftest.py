@@ -115,4 +115,4 @@ def text_of(test: AppTest) -> str:
 def plain(markup: str) -> str:
     """Markup as one line of text without style sheets and tags."""
     without_style = re.sub(r"<style>.*?</style>", " ", markup, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", without_style))).strip()
+    return re.sub(r"[ \n\t]+", " ", unescape(re.sub(r"<[^>]+>", " ", without_style))).strip()

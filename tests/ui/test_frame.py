@@ -1,9 +1,12 @@
-"""The frame of every page: head row, roles, links, and what it says when it cannot show anything."""
+"""The frame of every page: head row, roles, sign-in, links, and what it says when it cannot show anything."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from app.components.page import RANGE_WORDS
 from tests.ui.conftest import Database, open_page, text_of, viewer
 
 
@@ -18,12 +21,23 @@ def test_head_row_names_page_age_brokers_cluster_and_person(healthy: Database) -
     assert page.button_group(key="range").value == "1h"
 
 
-@pytest.mark.parametrize("name", ["15m", "1h", "6h", "24h"])
+@pytest.mark.parametrize("name", list(RANGE_WORDS))
 def test_range_comes_from_the_link(healthy: Database, name: str) -> None:
     page = open_page(range=name)
     assert not page.exception
     assert page.button_group(key="range").value == name
-    assert f"cluster, last {name}" in text_of(page)
+    assert f"cluster, last {RANGE_WORDS[name]}" in text_of(page)
+
+
+@pytest.mark.parametrize(("key", "value"), [("range", "9y"), ("cluster", "elsewhere"), ("tz", "moon")])
+def test_an_unknown_value_in_the_link_falls_back_to_the_default(healthy: Database, key: str, value: str) -> None:
+    link: dict[str, Any] = {key: value}
+    page = open_page(**link)
+    assert not page.exception
+    assert page.button_group(key="range").value == "1h"
+    assert "412 tiered partitions in 7 topics" in text_of(page)
+    if key != "tz":
+        assert value in page.toast[0].value
 
 
 def test_viewer_sees_the_page_and_that_it_is_read_only(healthy: Database) -> None:
@@ -31,3 +45,11 @@ def test_viewer_sees_the_page_and_that_it_is_read_only(healthy: Database) -> Non
     assert not page.exception
     assert any("vera@example.com" in note.value for note in page.markdown)
     assert any("Read-only: ask for the operator role." in note.value for note in page.markdown)
+
+
+def test_where_a_sign_in_is_set_up_nothing_is_shown_without_it(healthy: Database) -> None:
+    page = open_page(user={"is_logged_in": False})
+    assert not page.exception
+    assert "Sign in to see the cluster." in text_of(page)
+    assert "412" not in text_of(page)
+    assert [button.label for button in page.button][:1] == ["Sign in"]

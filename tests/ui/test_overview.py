@@ -1,0 +1,211 @@
+"""The Overview: what it says in health, in trouble, with nothing to show, and when it is blind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.components import format as fmt
+from backend.store import tables as t
+from tests.ui import seed
+from tests.ui.conftest import INTERVAL_MS, Database, html_of, open_page, text_of
+
+
+def chart(page: AppTest, key: str) -> dict[str, Any]:
+    """The Plotly figure with this key."""
+    found = [element.proto for element in page.get("plotly_chart") if key in element.proto.id]
+    assert len(found) == 1, f"one chart {key}, not {len(found)}"
+    figure: dict[str, Any] = json.loads(found[0].spec)
+    return figure
+
+
+def cells(page: AppTest, status: str) -> int:
+    """How many cells of the broker grid have this status."""
+    return html_of(page).count(f'class="eb-cell eb-cell-{status}"')
+
+
+def test_healthy_cluster_says_that_nothing_needs_attention(healthy: Database) -> None:
+    page = open_page()
+    assert not page.exception
+    shown = text_of(page)
+    assert "Nothing needs attention. Checked 412 partitions, " in shown
+    assert "▲" not in shown
+    assert "◆" not in shown
+    assert "Not in sync 0 replicas all 1\u202f236 in sync" in shown
+
+
+def test_trouble_is_listed_worst_first_with_links(trouble: Database) -> None:
+    page = open_page()
+    assert not page.exception
+    shown = text_of(page)
+    assert "Needs attention 3 problems, 1 notice · worst first" in shown
+    order = [
+        "▲ Critical Copy hung: telemetry-143 on broker 6 Open for 2 h 55 m, 219× its p99",
+        "▲ Critical Follower stuck: telemetry-143 on broker 2 3 attempts to build remote state failed.",
+        "◆ Warning Copying is behind: telemetry-88 49.0 GB not uploaded; local retention is 12.0 GB",
+        "● Notice Follower catching up: orders-7 on broker 5 Fetching, not in the ISR.",
+    ]
+    places = [shown.index(line) for line in order]
+    assert places == sorted(places)
+    links = [(link.proto.label, link.proto.query_string) for link in page.get("page_link")]
+    assert links[0] == ("Open copy →", "tp=telemetry-143")
+    assert links[3] == ("Replicas →", "tp=orders-7")
+
+
+def test_tiles_show_the_six_figures_of_the_seed(trouble: Database) -> None:
+    page = open_page()
+    shown = text_of(page)
+    for figure in (
+        "Oldest open copy 2 h 55 m ▲ 219× its p99",
+        "Not in sync 2 replicas ▲ 1 stuck, 1 fetching",
+        "Delete overdue 0 B none in 1 h",
+        "64% of disk used",
+    ):
+        assert figure in shown
+    assert html_of(page).count('<div class="eb-tile">') == 6
+
+
+def test_furthest_behind_are_the_worst_of_the_seed(trouble: Database) -> None:
+    figure = chart(open_page(), "behind")
+    assert figure["layout"]["yaxis"]["ticktext"][:5] == [f"{topic}-{index}" for topic, index in seed.WORST]
+    labels = [note["text"] for note in figure["layout"]["annotations"]]
+    assert labels[:2] == ["64.2 GB", "49.0 GB"]
+
+
+def test_broker_grid_colours_only_problems(trouble: Database) -> None:
+    page = open_page()
+    assert cells(page, "critical") == 4  # a hung copy, pending twice, a stuck follower
+    assert cells(page, "warning") == 3  # pending twice, a follower that catches up
+    assert cells(page, "unknown") == 0
+    assert cells(page, "fine") == 6 * 8 - 7
+
+
+def test_every_picture_has_a_table_twin(trouble: Database) -> None:
+    page = open_page()
+    assert len(page.dataframe) == 3
+    brokers = page.dataframe[1].value
+    assert list(brokers["broker"]) == [1, 2, 3, 4, 5, 6]
+    assert list(brokers["Copy"])[5] == "1 hung"
+
+
+def test_empty_database_says_that_nothing_was_observed_yet(database: Database) -> None:
+    page = open_page()
+    assert not page.exception
+    assert "No cluster has been observed yet" in text_of(page)
+
+
+def test_cluster_without_tiered_topics_says_what_to_do(database: Database) -> None:
+    database.fill(trouble=False, topics=())
+    page = open_page()
+    assert not page.exception
+    shown = text_of(page)
+    assert "0 tiered partitions in 0 topics" in shown
+    assert "No topic has remote.storage.enable=true. Enable tiering on a topic" in shown
+
+
+def test_a_stopped_pipeline_tops_the_list_and_greys_what_it_told(healthy: Database) -> None:
+    last_ms = healthy.silence("pipeline")
+    page = open_page()
+    assert not page.exception
+    shown = text_of(page)
+    since = fmt.clock(last_ms, last_ms)
+    assert f"Needs attention 1 problem ▲ Critical Pipeline down since {since}" in shown
+    assert "The ledger of remote segments is 10 m" in shown
+    assert "6/6 brokers · pipeline down" in shown
+    assert "● Live · " in shown
+    assert html_of(page).count('<div class="eb-tile eb-old">') == 3
+
+
+def test_a_pipeline_that_never_ran_leaves_its_figures_unknown(healthy: Database) -> None:
+    healthy.change(t.process_status.delete().where(t.process_status.c.process == "pipeline"))
+    shown = text_of(open_page())
+    assert "The pipeline has not reported yet" in shown
+    for name in ("Oldest open copy", "Delete overdue", "Remote"):
+        assert f"{name} ? the pipeline has not said" in shown
+
+
+def test_a_silent_pipeline_makes_no_open_copy_look_hung(database: Database) -> None:
+    moment = database.fill(trouble=False, topics=("orders",))
+    ledger = t.segment
+    database.change(
+        ledger.update()
+        .where(ledger.c.topic == "orders", ledger.c.partition == 7, ledger.c.end_offset == 9_120_447)
+        .values(state=0, copy_finished_ms=None, copy_started_ms=moment - 11 * INTERVAL_MS)
+    )
+    assert "Copy hung: orders-7" in text_of(open_page())
+    database.silence("pipeline")  # ten minutes ago, when the copy was one minute old
+    shown = text_of(open_page())
+    assert "Copy hung" not in shown
+    assert "Oldest open copy 1 m" in shown
+
+
+def test_a_stopped_backend_tops_the_list_and_the_last_figures_stay(trouble: Database) -> None:
+    last_ms = trouble.silence("backend", "observer")
+    age = {"sampled_ms": last_ms}
+    trouble.change(t.partition_current.update().values(**age), t.broker.update().values(seen_ms=last_ms, **age))
+    page = open_page()
+    assert not page.exception
+    shown = text_of(page)
+    since = fmt.clock(last_ms, last_ms)
+    assert f"▲ Not live since {since}" in shown
+    first = shown.index("▲ Critical Backend down since " + since)
+    assert first < shown.index("▲ Critical Copy hung")
+    assert "Figures are 10 m" in shown
+    assert "64.2 GB" in json.dumps(chart(page, "behind"))
+    assert any("stale-tiles" in str(block.proto) for block in page.get("flex_container"))
+
+
+def test_a_database_that_went_away_leaves_what_was_read_with_its_age(trouble: Database) -> None:
+    page = open_page()
+    with trouble.engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE process_status")
+    page.run()
+    assert not page.exception
+    shown = text_of(page)
+    assert "▲ Database away" in shown
+    assert "▲ Critical Database away since " in shown
+    assert "What is shown was read " in shown
+    assert "no such table: process_status" in shown
+    assert "Copy hung: telemetry-143" in shown
+    assert "64.2 GB" in json.dumps(chart(page, "behind"))
+
+
+def test_a_database_that_cannot_be_read_at_all_is_named_with_its_cause(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other.db").write_bytes(b"this is not a database, and never was" * 30)
+    monkeypatch.setenv("EBBLINE_DATABASE_URL", f"sqlite:///{tmp_path / 'other.db'}")
+    page = open_page()
+    assert not page.exception
+    assert "The database does not answer." in text_of(page)
+    assert page.code[0].value == "file is not a database."
+    assert page.button(key="retry").label == "Retry"
+
+
+def test_a_silent_broker_is_named_and_its_checks_are_unknown(healthy: Database) -> None:
+    table = t.broker
+    healthy.change(table.update().where(table.c.broker_id == 4).values(reachable=False, error="Connection refused."))
+    page = open_page()
+    shown = text_of(page)
+    assert "Needs attention 1 problem ▲ Critical Broker 4 does not answer Silent for " in shown
+    assert "Connection refused. Leads 69 partitions." in shown
+    assert "◆ 5/6 brokers" in shown
+    assert cells(page, "unknown") == 6
+    assert "? unknown: Broker 4 does not answer" in shown
+
+
+def test_names_from_the_cluster_are_text_not_markup(healthy: Database) -> None:
+    bad = "<img src=x onerror=alert(1)>"
+    table = t.broker
+    healthy.change(
+        table.update().where(table.c.broker_id == 4).values(reachable=False, error=bad),
+        t.cluster.update().values(name=bad),
+    )
+    page = open_page()
+    assert not page.exception
+    assert bad not in html_of(page)
+    assert "&lt;img src=x" in html_of(page)
