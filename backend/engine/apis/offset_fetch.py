@@ -6,7 +6,7 @@ answered -1. Null topics ask for all. There are no pending transactional offsets
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from backend.engine.apis.context import Api, RequestContext
@@ -44,13 +44,15 @@ def _single(services: Services, context: RequestContext, request: m.OffsetFetchR
         offsets, error = {}, refused.code
         if context.api_version >= FIRST_TOP_LEVEL_ERROR:
             return m.OffsetFetchResponse(error_code=error)
-    wanted = _all(offsets) if request.topics is None else [(t.name, t.partition_indexes) for t in request.topics]
-    return m.OffsetFetchResponse(
-        topics=[
-            _Topic(name=name, partitions=[_row(_Topic.Partitions, offsets, name, at, error) for at in indexes])
-            for name, indexes in wanted
-        ]
-    )
+    asked = [(topic.name, topic.partition_indexes) for topic in request.topics or ()]
+    ids = services.metadata.image.topic_ids
+    topics = [
+        _Topic(
+            name=name, partitions=[_row(_Topic.Partitions, _found(offsets, name, at, ids), at, error) for at in each]
+        )
+        for name, each in (_all(offsets) if request.topics is None else asked)
+    ]
+    return m.OffsetFetchResponse(topics=topics)
 
 
 def _all(offsets: Offsets) -> list[tuple[str, list[int]]]:
@@ -60,8 +62,15 @@ def _all(offsets: Offsets) -> list[tuple[str, list[int]]]:
     return list(found.items())
 
 
-def _row(kind: type[Row], offsets: Offsets, topic: str, index: int, error: ErrorCode) -> Row:
+def _found(offsets: Offsets, topic: str, index: int, ids: Mapping[str, bytes]) -> CommittedOffset | None:
     found = offsets.get(TopicPartition(topic, index))
+    # An offset that was committed for a deleted topic of the same name says nothing about this one.
+    if found is not None and found.topic_id not in (ZERO_UUID, ids.get(topic, found.topic_id)):
+        return None
+    return found
+
+
+def _row(kind: type[Row], found: CommittedOffset | None, index: int, error: ErrorCode) -> Row:
     if found is None:
         return kind(
             partition_index=index, committed_offset=NO_OFFSET, committed_leader_epoch=-1, metadata="", error_code=error
@@ -79,33 +88,32 @@ def _group(services: Services, context: RequestContext, asked: m.OffsetFetchRequ
         offsets = services.group_coordinator.offsets(asked.group_id)
     except KafkaError as refused:
         return _Group(group_id=asked.group_id, error_code=refused.code)
-    by_id = context.api_version >= FIRST_BY_ID
+    image, by_id = services.metadata.image, context.api_version >= FIRST_BY_ID
+    answer = _Group(group_id=asked.group_id)
+    for topic_id, name, indexes in _wanted(services, asked, offsets, by_id):
+        error = ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
+        rows = [
+            _row(_Group.Topics.Partitions, _found(offsets, name or "", at, image.topic_ids), at, error)
+            for at in indexes
+        ]
+        shown = "" if by_id or name is None else name
+        answer.topics.append(_Group.Topics(topic_id=topic_id, name=shown, partitions=rows))
+    return answer
+
+
+def _wanted(
+    services: Services, asked: m.OffsetFetchRequest.Groups, offsets: Offsets, by_id: bool
+) -> list[tuple[bytes, str | None, list[int]]]:
+    """(topic id, name, partitions); no name for an id that there is not."""
+    image = services.metadata.image
     if asked.topics is None:
-        wanted: Iterable[tuple[bytes, str | None, list[int]]] = _all_with_ids(services, offsets, by_id)
-    else:
-        wanted = [_named(services, topic, by_id) for topic in asked.topics]
-    return _Group(group_id=asked.group_id, topics=[_topic(offsets, *one, by_id=by_id) for one in wanted])
-
-
-def _all_with_ids(services: Services, offsets: Offsets, by_id: bool) -> list[tuple[bytes, str | None, list[int]]]:
-    ids = services.metadata.image.topic_ids
-    # A topic that is gone has no id to answer with.
-    return [(ids.get(name, ZERO_UUID), name, at) for name, at in _all(offsets) if not by_id or name in ids]
-
-
-def _named(
-    services: Services, topic: m.OffsetFetchRequest.Groups.Topics, by_id: bool
-) -> tuple[bytes, str | None, list[int]]:
+        # A topic that is gone has no id to answer with.
+        everything = [(name, at) for name, at in _all(offsets) if not by_id or name in image.topic_ids]
+        return [(image.topic_ids.get(name, ZERO_UUID), name, at) for name, at in everything]
     if not by_id:
-        return ZERO_UUID, topic.name, topic.partition_indexes
-    found = services.metadata.image.topics.get(bytes(topic.topic_id))
-    return bytes(topic.topic_id), None if found is None else found.name, topic.partition_indexes
-
-
-def _topic(offsets: Offsets, topic_id: bytes, name: str | None, indexes: list[int], *, by_id: bool) -> _Group.Topics:
-    error = ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
-    rows = [_row(_Group.Topics.Partitions, offsets, name or "", index, error) for index in indexes]
-    return _Group.Topics(topic_id=topic_id, name="" if by_id else (name or ""), partitions=rows)
+        return [(ZERO_UUID, topic.name, topic.partition_indexes) for topic in asked.topics]
+    topics = [(bytes(topic.topic_id), topic.partition_indexes) for topic in asked.topics]
+    return [(topic_id, found.name if (found := image.topics.get(topic_id)) else None, at) for topic_id, at in topics]
 
 
 APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, offset_fetch),)

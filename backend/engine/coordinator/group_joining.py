@@ -122,18 +122,14 @@ class Joining(Turn):
     def _rejoin(self, event: Join) -> None:
         member = self.members[event.member_id]
         same = member.protocols == event.protocols
-        match self.state:
-            case GroupState.PREPARING_REBALANCE:
-                self._update(event, member)
-            case GroupState.COMPLETING_REBALANCE if same:
-                # The answer got lost, or the member asks twice: the generation is still being assigned.
-                self.answer_join(event.token, member)
-            case GroupState.STABLE if same and event.member_id != self.leader:
-                self.answer_join(event.token, member)
-            case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-                self._update(event, member)
-            case _:
-                self._refuse_join(event, ErrorCode.UNKNOWN_MEMBER_ID)
+        if same and self.state is GroupState.COMPLETING_REBALANCE:
+            # The answer got lost, or the member asks twice: the generation is still being assigned.
+            self.answer_join(event.token, member)
+        elif same and self.state is GroupState.STABLE and event.member_id != self.leader:
+            self.answer_join(event.token, member)
+        else:
+            # A leader that comes back has seen something that its members cannot know, like new partitions.
+            self._update(event, member)
 
     def _update(self, event: Join, member: Member) -> None:
         # What it asked before is answered; only its latest request waits.

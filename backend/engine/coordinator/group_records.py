@@ -22,10 +22,10 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 # Key types: both are offsets, 0 in the form of clients older than 0.9.
 _OFFSET_KEYS: Final = (m.LegacyOffsetCommitKey.KEY, m.OffsetCommitKey.KEY)
 _KEY_VERSION: Final = 0
-# What 4.3 writes: the highest version that is not flexible for groups; offsets with a topic id need version 4.
+# What 4.3.1 writes. Only version 1 of an offset holds an expiry of the client's own.
 GROUP_VALUE_VERSION: Final = 3
-OFFSET_VALUE_VERSION: Final = 3
-OFFSET_WITH_TOPIC_ID_VERSION: Final = 4
+OFFSET_VALUE_VERSION: Final = 4
+EXPIRING_OFFSET_VALUE_VERSION: Final = 1
 _INT16: Final = Struct(">h")
 
 
@@ -101,11 +101,7 @@ def encode_offset(record: OffsetRecord, now_ms: int) -> RecordData:
         expire_timestamp=committed.expire_time_ms,
         topic_id=committed.topic_id,
     )
-    if committed.expire_time_ms >= 0:
-        # Only version 1 holds an expiry of the client's own.
-        version = 1
-    else:
-        version = OFFSET_VALUE_VERSION if committed.topic_id == ZERO_UUID else OFFSET_WITH_TOPIC_ID_VERSION
+    version = EXPIRING_OFFSET_VALUE_VERSION if committed.expire_time_ms >= 0 else OFFSET_VALUE_VERSION
     return RecordData(now_ms, key, _value(value, version))
 
 
