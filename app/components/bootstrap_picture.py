@@ -72,6 +72,7 @@ LEGEND: Final = (
     '<span class="eb-ring" aria-hidden="true"></span> flag on '
     '<span class="eb-ring eb-ring-off" aria-hidden="true"></span> flag off</span>'
 )
+_NO_RATE: Final = ' title="Not known: no growth was sampled in this range"'
 _LABEL_SHARE: Final = 0.12  # markers closer than this leave no room for a size between them
 _LOCAL_AT, _PENDING_AT = 62, 82
 
@@ -151,7 +152,7 @@ def dumbbells_html(rows: Sequence[Gain]) -> str:
     top, ticks = _axis(max(row.off_bytes for row in rows))
     body = "".join(
         f'<div class="eb-name">{markup.text(row.partition)}</div>{_track_html(row, top)}'
-        f'<div class="eb-depth">{depth_words(row)}</div>'
+        f'<div class="eb-depth"{_NO_RATE if row.off_depth_s is None else ""}>{depth_words(row)}</div>'
         for row in rows
     )
     marks = "".join(f'<span style="left:{_percent(tick, top)}">{markup.text(_tick(tick))}</span>' for tick in ticks)

@@ -36,37 +36,39 @@ CHANGES_MAX: Final = 8
 AUDIT_MAX: Final = 100
 # The estimate reads every tiered partition; it moves slowly, so it is made again at this pace only.
 ESTIMATE_STEP_MS: Final = 15_000
+_SHOWN: Final = "section-shown"
 VALUES: Final = {"on": True, "off": False, "not set": None}
 
 
 def render() -> None:
-    page = open_page("Config", SECTIONS[_wanted_section()].lower())
+    section = _section()
+    page = open_page("Config", SECTIONS[section].lower())
     if page is None:
         return
     st.html(f"<style>{bootstrap_picture.CSS}{toggle_dialog.CSS}{CSS}</style>")
-    section = st.segmented_control(
+    st.segmented_control(
         "Section",
         list(SECTIONS),
         format_func=SECTIONS.__getitem__,
-        default="bootstrap",
+        default=section,
         required=True,
-        key="section",
-        bind="query-params",
+        key=_SHOWN,
         label_visibility="collapsed",
     )
+    draw = {"bootstrap": _bootstrap, "brokers": _brokers, "topics": _topics, "history": _history}[section]
     try:
-        {"bootstrap": _bootstrap, "brokers": _brokers, "topics": _topics, "history": _history}[section or "bootstrap"](
-            page
-        )
+        draw(page)
     except DatabaseAway:
         st.html(markup.empty("? The database is away, and this was not read before."))
 
 
-def _wanted_section() -> str:
-    wanted = st.session_state.get("section") or st.query_params.get("section") or "bootstrap"
+def _section() -> str:
+    """The section of the control, at first that of the link. Not bound: a bound control's links hold its labels."""
+    wanted = st.session_state.get(_SHOWN) or st.query_params.get("section") or "bootstrap"
     if wanted not in SECTIONS:
         st.toast(f"There is no section {wanted!r:.30}; this is {SECTIONS['bootstrap']}.")
-        return "bootstrap"
+        wanted = "bootstrap"
+    st.query_params["section"] = wanted
     return str(wanted)
 
 
@@ -434,8 +436,8 @@ CSS: Final = """
 .st-key-card-matrix .eb-table td { height: 31px; padding-top: 4px; padding-bottom: 4px; }
 @media (max-width: 560px) {
   .eb-push { margin-left: 0; }
-  .st-key-section button { padding: 4px 7px; }
-  .st-key-section button p { font-size: 12px; }
+  .st-key-section-shown button { padding: 4px 7px; }
+  .st-key-section-shown button p { font-size: 12px; }
 }
 .st-key-change button:not(:disabled) p { color: var(--eb-card); }
 .st-key-left-config { height: 100%; }
@@ -444,6 +446,7 @@ CSS: Final = """
 .st-key-card-bootstrap { gap: 10px; }
 .st-key-changes .eb-change { grid-template-columns: 124px 92px 104px 138px 82px minmax(60px, 1fr); }
 .st-key-changes .eb-change-head { border-bottom: 1px solid var(--eb-line); margin-right: 64px; }
+.st-key-changes > * { min-width: 790px; }
 .st-key-changes > :last-child { border-bottom: 0; }
 [class*="st-key-change-row"] > :last-child:not(:first-child) { width: 58px; }
 [class*="st-key-change-row"] button:not(:disabled) p { color: var(--eb-local); }
