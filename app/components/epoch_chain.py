@@ -108,7 +108,7 @@ def pills_html(chain: LeaderChain | None, replicas: Sequence[ReplicaRow], judged
         words = f"{fmt.count(seen[Standing.IN_LINEAGE])} of {fmt.count(finished)} segments in lineage"
         pills.append(markup.pill(words, "ok" if seen[Standing.IN_LINEAGE] == finished else "notice"))
     else:
-        pills.append(markup.pill("no segment copied yet", "notice"))
+        pills.append(markup.pill("no finished segment in the ledger", "notice"))
     for broker, at in divergences(chain, replicas).items():
         pills.append(markup.pill(f"broker {broker} diverges at {fmt.count(at)}", "critical"))
     if seen[Standing.OUTSIDE]:

@@ -81,19 +81,20 @@ def arrange(rows: Sequence[PartitionRow], limits: Mapping[str, int | None]) -> t
 
 
 def figure(cells: Sequence[Cell], bands: Sequence[Band], colours: Palette) -> go.Figure:
-    """Cells carry ``name · size`` as custom data; a click selects the point above a cell."""
+    """Cells carry name and size as custom data; a click selects the point above a cell."""
     height = bands[-1].last + 1 if bands else 1
-    steps = np.full((height, CELLS_A_ROW), np.nan)
+    # One byte a cell: a figure of 10,000 cells is sent in 0.3 MB. -1 is no cell, or one that is not known.
+    steps = np.full((height, CELLS_A_ROW), -1, dtype="int8")
     for cell in cells:
         if cell.step is not None:
             steps[cell.row, cell.column] = cell.step
-    scale = colours_of(colours)
+    scale = ("rgba(0,0,0,0)", *colours_of(colours))
     fig = go.Figure()
     fig.add_heatmap(
         z=steps,
-        zmin=-0.5,
+        zmin=-1.5,
         zmax=6.5,
-        colorscale=[(edge / 7, colour) for i, colour in enumerate(scale) for edge in (i, i + 1)],
+        colorscale=[(edge / len(scale), colour) for i, colour in enumerate(scale) for edge in (i, i + 1)],
         xgap=1,
         ygap=1,
         showscale=False,
@@ -110,11 +111,11 @@ def figure(cells: Sequence[Cell], bands: Sequence[Band], colours: Palette) -> go
     )
     # Streamlit reports clicks on points only, so an unseen point lies on each cell.
     fig.add_scatter(
-        x=np.array([cell.column for cell in cells], dtype="int16"),
+        x=np.array([cell.column for cell in cells], dtype="int8"),
         y=np.array([cell.row for cell in cells], dtype="int16"),
         mode="markers",
         marker={"symbol": "square", "size": 11, "opacity": 0, "color": colours.text},
-        customdata=[f"{cell.name} · {cell.words}" for cell in cells],
+        customdata=[f"{cell.name}  {cell.words}" for cell in cells],
         hovertemplate="%{customdata}<extra></extra>",
         selected={"marker": {"opacity": 0.35}},
         unselected={"marker": {"opacity": 0}},
@@ -136,12 +137,14 @@ def figure(cells: Sequence[Cell], bands: Sequence[Band], colours: Palette) -> go
                 "zeroline": False,
                 "fixedrange": True,
                 "tickangle": 0,
+                "ticks": "",
             },
             yaxis={
                 "range": [height - 0.5, -0.5],
                 "tickvals": [(band.first + band.last) / 2 for band in bands],
                 "ticktext": [_band_name(band, colours) for band in bands],
                 "tickfont": {"color": colours.text, "size": 11.5},
+                "ticks": "",
                 "showgrid": False,
                 "zeroline": False,
                 "fixedrange": True,
@@ -156,7 +159,7 @@ def picked(event: Any) -> str | None:
     points = event.selection.points if event is not None else []
     data = points[0].get("customdata") if points else None
     text = data[0] if isinstance(data, list) and data else data
-    return str(text).split(" · ")[0] if text else None
+    return str(text).split(" ")[0] if text else None
 
 
 def legend_html(colours: Palette) -> str:

@@ -9,7 +9,8 @@ import streamlit as st
 _SHEET: Final = """
 .st-key-filters > :first-child { flex: 0 1 260px; }
 .st-key-filters [data-baseweb="input"] { background: var(--eb-card); }
-.st-key-filter-right { margin-left: auto; align-items: center; gap: 8px 14px; }
+.st-key-filters > :last-child { margin-left: auto; }
+.st-key-filter-right { align-items: center; gap: 8px 14px; }
 .st-key-selected-head { align-items: center; gap: 8px; }
 .st-key-open-partition a { border: 1px solid var(--eb-line); border-radius: 6px; justify-content: center;
   min-height: 34px; }
@@ -106,7 +107,8 @@ _SHEET: Final = """
   .eb-mark-line { top: 0 !important; }
   .eb-axis span:nth-child(even) { display: none; }
   .eb-beside { max-width: 70%; }
-  .st-key-filter-right { margin-left: 0; }
+  .st-key-filters > :last-child { margin-left: 0; }
+  [class*="st-key-card-"] .xaxislayer-above .xtick:nth-child(even) { display: none; }
 }
 """
 

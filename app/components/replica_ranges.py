@@ -189,12 +189,12 @@ def _remote_lane(row: PartitionRow, judged: Sequence[Judged]) -> Lane:
     if not row.tiered:
         return Lane("Remote tier", "not tiered", tuple(blocks), "" if blocks else "remote.storage.enable is false")
     tiered = row.latest_tiered_offset
+    if not copied and tiered is not None and tiered >= log_start:
+        told = Block("remote", log_start, tiered + 1)
+        return Lane("Remote tier", "segments not in ledger", (told, *blocks))
     if not copied:
-        if tiered is not None and tiered >= log_start and row.ledger_segments is None:
-            told = Block("remote", log_start, tiered + 1, "told by the leader; the ledger has no event yet")
-            return Lane("Remote tier", "segments ?", (*blocks, told))
         note = "" if blocks else ("? the leader did not tell" if tiered is None else "nothing copied yet")
-        return Lane("Remote tier", "empty" if not blocks else sub, tuple(blocks), note)
+        return Lane("Remote tier", sub if blocks else "empty", tuple(blocks), note)
     remote = sorted((b for b in blocks if b.kind == "remote"), key=lambda block: block.start)
     others = [b for b in blocks if b.kind != "remote"]
     holes = _holes(remote, log_start, log_start if tiered is None else tiered + 1)

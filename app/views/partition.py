@@ -393,7 +393,12 @@ def _events_card(page: Page, view: View, topic: str, number: int, topic_id: str 
     clause = f"the newest {min(EVENTS_SHOWN, len(found))} of {fmt.count(len(found))}" if found else ""
     card_head("events", "Last events", clause, rows=partition_ledger.event_rows(found, clock) if found else None)
     if not found:
-        st.html(markup.empty("No event of this partition is stored.", "Brokers of an attached cluster tell none."))
+        st.html(
+            markup.empty(
+                "No event of this partition is stored.",
+                "Events come from the embedded brokers and, of remote segments, from the pipeline.",
+            )
+        )
         return
     body = [
         (

@@ -111,7 +111,13 @@ def _controls(count: int) -> tuple[Filter, str]:
         )
         _say_unknown("state", STATES)
         chosen_state = st.pills(
-            "State", STATES, key="state", bind="query-params", label_visibility="collapsed", width="content"
+            "State",
+            STATES,
+            key="state",
+            bind="query-params",
+            label_visibility="collapsed",
+            width="content",
+            wrap=True,
         )
         with st.container(horizontal=True, key="filter-right", width="content"):
             _say_unknown("rank", RANKS)
