@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -175,16 +174,20 @@ def test_a_replica_that_comes_later_serves_what_others_copied(running: Lab) -> N
     assert running.fetch(topic, 1, node=1).values == [(1, b"v1")]
 
 
-@pytest.mark.parametrize("last_tiered", [False, True])
-def test_an_empty_replica_starts_where_the_flag_says(running: Lab, last_tiered: bool) -> None:
-    topic = f"bootstrap-{last_tiered}".lower()
+def local_from_6_remote_to_11(running: Lab, topic: str) -> None:
+    """13 records on brokers 1 and 2."""
     running.create(topic, [(1, 2)])
     running.produce(topic, *values(*range(13)))
     running.wait_offsets(topic, (0, 0, 13, 11))
-    # Local data from 6 on, remote up to 11.
     size = running.log(topic).segments[0].size_bytes
     assert running.alter(topic, local_retention_bytes=3 * size + size // 2 + 1) == 0
     running.wait_offsets(topic, (0, 6, 13, 11), 1, 2)
+
+
+@pytest.mark.parametrize("last_tiered", [False, True])
+def test_an_empty_replica_starts_where_the_flag_says(running: Lab, last_tiered: bool) -> None:
+    topic = f"bootstrap-{last_tiered}".lower()
+    local_from_6_remote_to_11(running, topic)
     assert running.alter_brokers(3, follower_fetch_last_tiered_offset_enable=str(last_tiered).lower()) == 0
     running.reassign(topic, (1, 2, 3))
     running.wait("broker 3 is in sync", lambda: set(running.registration(topic).isr) == {1, 2, 3})
@@ -195,6 +198,29 @@ def test_an_empty_replica_starts_where_the_flag_says(running: Lab, last_tiered: 
     running.alter_brokers(3, follower_fetch_last_tiered_offset_enable=None)
     running.move_leader(topic, (3, 1, 2))
     assert running.consume(topic, 0) == values(*range(13))
+
+
+def test_the_flag_counts_at_each_attempt_of_a_replica_that_cannot_start(running: Lab) -> None:
+    topic = "attempts"
+    local_from_6_remote_to_11(running, topic)
+    [folder] = running.cluster.remote_folder.glob(f"kafka-tiered-storage/{topic}-0-*")
+    [epochs] = folder.glob("*00010-*.leader_epoch_checkpoint")
+    epochs.unlink()  # a start behind the last tiered offset needs it, one at the leader's local start does not
+    assert running.alter_brokers(3, follower_fetch_last_tiered_offset_enable="true") == 0
+    running.reassign(topic, (1, 2, 3))
+
+    def attempts() -> list[int]:
+        return [e.start_offset for e in history(running, 3, topic, EventType.FETCH_LEADER_EPOCH_CHECKPOINT)]
+
+    running.wait("two attempts have failed", lambda: len(attempts()) >= 2)
+    assert set(attempts()) == {10}
+    assert set(running.registration(topic).isr) == {1, 2}
+    assert running.offsets(topic, node=3)[2] == 0
+    assert running.alter_brokers(3, follower_fetch_last_tiered_offset_enable="false") == 0
+    running.wait("broker 3 is in sync", lambda: set(running.registration(topic).isr) == {1, 2, 3})
+    running.wait_offsets(topic, (0, 6, 13, 11), 3)
+    assert attempts()[-1] == 4
+    running.alter_brokers(3, follower_fetch_last_tiered_offset_enable=None)
 
 
 def test_everything_tiered_does_not_keep_a_new_replica_out(running: Lab) -> None:
@@ -209,7 +235,7 @@ def test_everything_tiered_does_not_keep_a_new_replica_out(running: Lab) -> None
     running.alter_brokers(3, follower_fetch_last_tiered_offset_enable=None)
 
 
-def test_the_metadata_topic_is_created_as_kafka_creates_it(running: Lab, tmp_path: Path) -> None:
+def test_the_metadata_topic_is_created_as_kafka_creates_it(running: Lab) -> None:
     image = running.cluster.broker(1).services.metadata.image
     topic = image.topic(METADATA)
     assert topic is not None

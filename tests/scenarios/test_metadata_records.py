@@ -1,0 +1,111 @@
+"""What brokers write to `__remote_log_metadata`, byte for byte what a real Kafka wrote in the same life of a topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from backend.protocol.batch import Record, iter_batches, iter_records
+from backend.tiering.ids import uuid_bytes
+from tests.scenarios.tiering_lab import Lab, lab, values
+
+FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / "metadata-records.jsonl"
+METADATA: Final = "__remote_log_metadata"
+TOPIC: Final = "orders"
+PARTITIONS: Final = 5
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with lab(tmp_path_factory.mktemp("metadata-records"), brokers=2) as started:
+        yield started
+
+
+def written(running: Lab, topic_id: bytes) -> dict[int, list[Record]]:
+    """The records about a topic, by metadata partition, in the order of the log."""
+    found: dict[int, list[Record]] = {}
+    for partition in range(PARTITIONS):
+        end = running.log(METADATA, partition).high_watermark
+        offset = 0
+        while offset < end:
+            data = running.fetch(METADATA, offset, partition=partition).records
+            for position, header in iter_batches(data):
+                offset = header.next_offset
+                records = [one for one in iter_records(data, position) if topic_id in bytes(one.value or b"")]
+                found.setdefault(partition, []).extend(records)
+    return {partition: records for partition, records in found.items() if records}
+
+
+def kafkas(topic: str, partition: int) -> list[dict[str, Any]]:
+    """Kafka's records about a partition, in the order of the log."""
+    lines = [json.loads(line) for line in FIXTURE.read_text().splitlines()]
+    name = {"Name": topic, "Partition": partition}
+    of = [line for line in lines if name.items() <= line["decoded"]["RemoteLogSegmentId"]["TopicIdPartition"].items()]
+    return sorted(of, key=lambda line: line["offset"])
+
+
+def once(value: bytes, old: bytes, new: bytes) -> bytes:
+    assert value.count(old) == 1, "the field cannot be told from the others"
+    return value.replace(old, new)
+
+
+def as_of_here(line: dict[str, Any], value: bytes, topic_id: bytes, ids: dict[str, bytes]) -> bytes:
+    """Kafka's record with what chance and the clock decide taken from ``value``: ids, event time, segment size."""
+    decoded, kafka = line["decoded"], bytes.fromhex(line["value"])
+    segment = decoded["RemoteLogSegmentId"]
+    kafka = once(kafka, uuid_bytes(segment["TopicIdPartition"]["Id"]), topic_id)
+    topic_at = value.index(topic_id)
+    # The partition's four bytes and a tag count stand between the two ids.
+    ids.setdefault(segment["Id"], value[topic_at + 21 : topic_at + 37])
+    kafka = once(kafka, uuid_bytes(segment["Id"]), ids[segment["Id"]])
+    event_ms = decoded["EventTimestampMs"].to_bytes(8, "big")
+    at = kafka.rindex(event_ms)
+    kafka = kafka[:at] + value[at : at + 8] + kafka[at + 8 :]
+    if "SegmentSizeInBytes" in decoded:
+        at = kafka.rindex(decoded["SegmentSizeInBytes"].to_bytes(4, "big"))
+        kafka = kafka[:at] + value[at : at + 4] + kafka[at + 4 :]
+    return kafka
+
+
+def test_records_of_copies_under_three_leaders_are_kafkas(running: Lab) -> None:
+    running.create(TOPIC, [(1, 2)], batches=3)
+    running.produce(TOPIC, *values(0, 1, 2, 3))
+    running.wait_offsets(TOPIC, (0, 0, 4, 2), 1, 2)
+    running.move_leader(TOPIC, (2, 1))
+    running.produce(TOPIC, *values(4, 5, 6, 7, 8, 9))
+    running.wait_offsets(TOPIC, (0, 0, 10, 8), 1, 2)
+    running.move_leader(TOPIC, (1, 2))
+    running.produce(TOPIC, *values(10, 11, 12))
+    running.wait_offsets(TOPIC, (0, 0, 13, 11), 1, 2)
+    topic_id = running.log(TOPIC).topic_id_partition.topic_id
+    [records] = written(running, topic_id).values()
+    expected = kafkas(TOPIC, 0)
+    assert [one.key for one in records] == [None] * len(expected)
+    ids: dict[str, bytes] = {}
+    for record, line in zip(records, expected, strict=True):
+        value = bytes(record.value or b"")
+        assert value.hex(" ") == as_of_here(line, value, topic_id, ids).hex(" "), line["decoded"]
+    assert len(set(ids.values())) == 4
+
+
+def test_a_deleted_topic_is_told_as_by_kafka(running: Lab) -> None:
+    topic = "gone"
+    running.create(topic, [(2, 1)], batches=3)
+    running.produce(topic, *values(*range(7)))
+    running.wait_offsets(topic, (0, 0, 7, 5))
+    topic_id = running.log(topic).topic_id_partition.topic_id
+    running.delete_topic(topic)
+    expected = kafkas(topic, 0)
+
+    def records() -> list[Record]:
+        return next(iter(written(running, topic_id).values()))
+
+    running.wait("all of it is told", lambda: len(records()) >= len(expected))
+    ids: dict[str, bytes] = {}
+    for record, line in zip(records(), expected, strict=True):
+        value = bytes(record.value or b"")
+        assert value.hex(" ") == as_of_here(line, value, topic_id, ids).hex(" "), line["decoded"]
