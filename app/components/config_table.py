@@ -184,7 +184,7 @@ def remarks(topic: TopicRow) -> list[Remark]:
             found.append(Remark("critical", f"copying is paused, so local retention by {unit} must be the total or −2"))
     if paused:
         found.append(Remark("warning", "copying is paused: new segments stay local"))
-    elif follows and all(follows):
+    elif len(follows) == 2 and all(follows):
         found.append(Remark("warning", "local retention follows the total: tiering frees no disk"))
     return sorted(found, key=lambda remark: remark.status != "critical")
 
