@@ -20,12 +20,12 @@ from backend.control.settings import ControlSettings
 from backend.data_folder import DataFolder
 from backend.engine.broker.node import StartRefused
 from backend.engine.cluster import Cluster, ClusterLayout
+from backend.engine.common.log_context import configure_logging
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine_profile import embedded_settings
 from backend.settings import Settings
 
 EXIT_OK, EXIT_FAILED = 0, 1
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _log = logging.getLogger(__name__)
 
 
@@ -97,7 +97,7 @@ async def _until_stopped(stop: asyncio.Event, cluster: Cluster) -> int:
 
 def main() -> int:
     """Entry point of ``python -m backend.process``."""
-    logging.basicConfig(level=os.environ.get("EBBLINE_LOG_LEVEL", "INFO"), format=LOG_FORMAT, stream=sys.stdout)
+    configure_logging(logging.StreamHandler(sys.stdout), os.environ.get("EBBLINE_LOG_LEVEL", "INFO"))
     logging.getLogger("httpx").setLevel(logging.WARNING)
     settings = Settings()
     Path(settings.data_dir).mkdir(parents=True, exist_ok=True)

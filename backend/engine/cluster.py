@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from backend.engine.broker import Broker, StartRefused
+from backend.engine.common.log_context import configure_logging
 from backend.engine.config import BrokerConfig, ConfigError, parse_properties
 from backend.engine.ports import tasks
 from backend.engine.ports.disk import OsDisk
@@ -22,7 +23,6 @@ NODES_MAX: Final = 9
 # Leaders move off a broker before it stops, so brokers stop one after the other; the controller's node comes last.
 CONTROLLER_NODE: Final = 1
 EXIT_REFUSED: Final = 1
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ def run_broker(properties_path: str) -> int:
 
     A node that cannot start, or cannot go on, says why in one line on stderr and gives 1.
     """
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    configure_logging(logging.StreamHandler(), "INFO")
 
     async def program(ended: tasks.Event) -> int:
         signalled = tasks.spawn(ended.wait(), name="wait for a signal")

@@ -124,7 +124,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
             name="backend",
             command=[python, "-m", "backend.process"],
             environment=backend_env,
-            where=f"brokers {settings.bootstrap_servers} · API {settings.api_url}",
+            where="\n".join([*settings.bootstrap_servers.split(","), f"API {settings.api_url}"]),
             stop_timeout_s=30.0,
             healthy=lambda: _answers(f"{settings.api_url}/readyz"),
         )
@@ -135,7 +135,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
                 name="pipeline",
                 command=[python, "-m", "spark.job"],
                 environment=shared,
-                where="__remote_log_metadata → " + describe(settings.database),
+                where="__remote_log_metadata →\n" + where_database(settings, folder),
                 stop_timeout_s=20.0,
             )
         )
@@ -151,6 +151,11 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
             )
         )
     return specs
+
+
+def where_database(settings: Settings, folder: DataFolder) -> str:
+    """The database for people: without its password, and short when it lies in the data folder."""
+    return describe(settings.database).replace(f"sqlite:///{folder.root}/", "SQLite, ")
 
 
 class Supervisor:
@@ -242,11 +247,12 @@ class Supervisor:
             table.add_column(heading, overflow="fold")
         for child in self._children:
             state = "running" if child.running else "restarting"
-            table.add_row(child.spec.name, state, child.spec.where, str(child.log_path))
+            table.add_row(child.spec.name, state, child.spec.where, str(child.log_path.relative_to(self._folder.root)))
         self._console.print(table)
         if self._settings.ui:
             self._console.print(f"Dashboard  {self._settings.app_url}", style="bold", highlight=False)
         self._console.print(f"Kafka      {self._settings.bootstrap_servers}", highlight=False)
+        self._console.print(f"Data       {self._folder.root}", highlight=False, soft_wrap=True)
         self._console.print("Ctrl-C stops everything in order.")
 
 

@@ -17,6 +17,7 @@ from backend.engine.broker.cluster_id import cluster_id_of
 from backend.engine.broker.controller_part import ControllerPart
 from backend.engine.broker.refusals import REFUSALS, sentence
 from backend.engine.common.event_sink import NullEventSink
+from backend.engine.common.log_context import logging_as_node
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import check, controller_addresses
 from backend.engine.controller.metadata_cache import MetadataCache
@@ -74,7 +75,8 @@ class Broker:
         """Returns once clients are served. Raises StartRefused, or what went wrong; nothing is left half-open."""
         try:
             check(self.config)
-            await self._start()
+            with logging_as_node(self.config.id):
+                await self._start()
         except BaseException as error:
             await self.kill()
             if isinstance(error, REFUSALS):
@@ -87,7 +89,7 @@ class Broker:
         roles = config.process_roles or ()
         # Ports first: a start that fails on them must not have written anything.
         if "controller" in roles:
-            self._controller = ControllerPart(ports, config)
+            self._controller = ControllerPart(ports, config, self._on_fatal)
             self._controller.bind()
         if "broker" in roles:
             self._broker = BrokerPart(ports, config, self._on_fatal)
@@ -132,6 +134,10 @@ class Broker:
 
     async def stop(self) -> None:
         """Hands leadership over, answers what waits, writes everything down. What fails is logged; the rest goes on."""
+        with logging_as_node(self.config.id):
+            await self._stop()
+
+    async def _stop(self) -> None:
         broker, logs, controller = self._broker, self._log_manager, self._controller
         epoch = -1 if broker is None else broker.epoch
         if broker is not None:

@@ -1,0 +1,40 @@
+"""Which node a log line comes from: several run in one process, and each follows the same partitions.
+
+What a node starts (tasks, connections) inherits the name, so no line has to carry it by hand.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(node)s%(name)s: %(message)s"
+
+_node: ContextVar[str] = ContextVar("node", default="")
+
+
+@contextmanager
+def logging_as_node(node_id: int) -> Iterator[None]:
+    """Log lines of the block, and of all tasks that it starts, begin with ``[node 1]``."""
+    token = _node.set(f"[node {node_id}] ")
+    try:
+        yield
+    finally:
+        _node.reset(token)
+
+
+class NodeFilter(logging.Filter):
+    """Gives every record the attribute ``node`` that :data:`LOG_FORMAT` shows; for handlers."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.node = _node.get()
+        return True
+
+
+def configure_logging(handler: logging.Handler, level: str) -> None:
+    """The process's log lines, all to one handler."""
+    handler.addFilter(NodeFilter())
+    logging.basicConfig(level=level, format=LOG_FORMAT, handlers=[handler])
