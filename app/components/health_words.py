@@ -83,7 +83,7 @@ def _broker_pill(view: View, brokers: Sequence[BrokerRow], zone: tzinfo | None) 
     if view.away is not None:
         return HeadPill("Database away", "critical", f"Last read {fmt.clock(view.read_ms, view.now_ms, zone)}")
     answering = sum(broker.reachable for broker in brokers)
-    known = f"{answering}/{len(brokers)} brokers" if brokers else "? brokers"
+    known = f"{'?' if stale(view) else answering}/{len(brokers)} brokers" if brokers else "? brokers"
     pipeline = view.processes.get("pipeline")
     if pipeline is None:
         return HeadPill(f"{known} · metadata ?", "warning", "The pipeline has never reported")

@@ -186,6 +186,7 @@ _SHEET: Final = """
 .st-key-changes > * { min-width: 640px; }
 @media (max-width: 560px) { .st-key-card-behind .xtick:nth-child(even) { display: none; } }
 .eb-old, [class*="st-key-stale-"] { filter: grayscale(1); opacity: 0.62; }
+[class*="st-key-stale-"] .eb-old { filter: none; opacity: 1; }
 .st-key-person button { border: 0; background: none; }
 .st-key-person button p { white-space: nowrap; font-size: 12.5px; }
 .st-key-filters { align-items: center; gap: 8px 14px; }
