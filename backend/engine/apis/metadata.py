@@ -158,8 +158,12 @@ def reachable(image: MetadataImage, broker_id: int, listener_name: str) -> bool:
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> list[int]:
-    """Replicas that clients cannot reach under this listener."""
-    return [replica for replica in partition.replicas if not reachable(image, replica, listener_name)]
+    """Replicas that clients cannot reach under this listener, and those whose broker cannot use their log."""
+    return [
+        replica
+        for replica in partition.replicas
+        if partition.is_lost(replica) or not reachable(image, replica, listener_name)
+    ]
 
 
 def on_error(request: m.MetadataRequest, version: int, code: int, message: str) -> m.MetadataResponse:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.apis.services import Services
 from backend.engine.config import BrokerConfig
@@ -18,7 +20,8 @@ FEATURES = tuple(SupportedFeature(name, low, high) for name, (low, high) in SUPP
 class ControllerPart:
     """Bind, then start, then close or abandon."""
 
-    def __init__(self, ports: Ports, config: BrokerConfig) -> None:
+    def __init__(self, ports: Ports, config: BrokerConfig, on_fatal: Callable[[str], None]) -> None:
+        self._on_fatal = on_fatal
         self._ports = ports
         self._config = config
         self._listeners = [Listener(ports, config, address, "controller") for address in controller_listeners(config)]
@@ -47,6 +50,7 @@ class ControllerPart:
             self._log,
             cluster_id=cluster_id,
             registration=ControllerRegistration(self._config.id, self._ports.random.uuid(), self._endpoints, FEATURES),
+            on_failure=self._on_fatal,
         )
         self.controller = services.controller = controller
         await controller.start()

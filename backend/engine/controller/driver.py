@@ -21,6 +21,7 @@ from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import EMPTY_IMAGE, ControllerRegistration, MetadataImage
 from backend.engine.controller.replay import apply_records
 from backend.engine.controller.sessions import Sessions
+from backend.engine.log.errors import NoSpace
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import MetadataLog
 from backend.protocol import messages as m
@@ -59,11 +60,14 @@ class Controller:
         *,
         cluster_id: str,
         registration: ControllerRegistration,
+        on_failure: Callable[[str], None] | None = None,
     ) -> None:
+        """`on_failure` is told when the controller has stopped by itself."""
         self._ports = ports
         self._config = config
         self._metadata_log = log
         self._registration = registration
+        self._on_failure = on_failure
         self._committed = replace(EMPTY_IMAGE, cluster_id=cluster_id)
         self._newest = self._committed
         self._sessions = Sessions(config.broker_session_timeout_ms)
@@ -216,6 +220,8 @@ class Controller:
                 self._config.id, self._metadata_log.dir, error,
             )  # fmt: skip
             self._refuse_all(f"The controller has failed: {error}")
+            if self._on_failure is not None:
+                self._on_failure(f"its metadata log {self._metadata_log.dir} failed: {error}")
 
     async def _commit_some(self) -> None:
         taken: list[_Waiting] = []
@@ -258,7 +264,10 @@ class Controller:
         except Exception as bug:
             _log.exception("Controller %d could not carry out %s", self._config.id, waiting.name)
             return None, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{waiting.name} failed: {bug}")
-        log.append(outcome.records, self._ports.clock.time_ms())
+        try:
+            log.append(outcome.records, self._ports.clock.time_ms())
+        except NoSpace as refusal:
+            return None, refusal
         self._newest = image
         if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in outcome.records):
             # Who allows unclean elections wants the leaderless partitions led now, not at the next turn.

@@ -26,6 +26,8 @@ RECOVERING: Final = 1
 
 # Reserved directory ids of Kafka's DirectoryId: an assignment that names no directory.
 DIRECTORY_UNASSIGNED: Final = bytes(16)
+# The broker cannot use the replica's log (KIP-858).
+DIRECTORY_LOST: Final = bytes(15) + b"\x01"
 DIRECTORY_MIGRATING: Final = bytes(15) + b"\x02"
 
 _NO_CONFIG: Final[Map[str, str]] = Map()
@@ -107,6 +109,10 @@ class PartitionRegistration:
     @property
     def preferred_leader(self) -> int:
         return self.replicas[0] if self.replicas else NO_LEADER
+
+    def is_lost(self, replica: int) -> bool:
+        """Whether the broker has said that it cannot use its log of the partition."""
+        return dict(zip(self.replicas, self.directories, strict=False)).get(replica) == DIRECTORY_LOST
 
     @property
     def reassigning(self) -> bool:

@@ -19,6 +19,13 @@ class CorruptLog(KafkaError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
+class NoSpace(KafkaError):
+    """The disk is full. Nothing of the append was kept, the log stays as it was, and a retry may succeed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
 class RecordsRejected(KafkaError):
     """Records that failed validation; `record_errors` are (index in the batch, sentence) pairs for the response."""
 

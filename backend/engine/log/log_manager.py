@@ -46,6 +46,8 @@ class LogManager:
         self._offline: dict[TopicPartition, tuple[str, str]] = {}
         # Files and folders to remove: (due, path, whether a folder), in no order.
         self._doomed: list[tuple[int, str, bool]] = []
+        # Told of a log that goes offline after it was opened; on whatever call found the damage.
+        self.on_offline: Callable[[UnifiedLog, str], None] | None = None
         self._flushed_ms: dict[TopicPartition, int] = {}
         self._tasks: list[tasks.Task[None]] = []
 
@@ -135,6 +137,8 @@ class LogManager:
 
     def _on_offline(self, log: UnifiedLog, reason: str) -> None:
         self._offline[log.topic_id_partition.topic_partition] = (reason, log.dir)
+        if self.on_offline is not None:
+            self.on_offline(log, reason)
 
     def _set_offline(self, partition: TopicPartition, folder: str, reason: str) -> None:
         self._offline[partition] = (reason, folder)
@@ -161,6 +165,10 @@ class LogManager:
     def all_logs(self) -> list[UnifiedLog]:
         """Usable logs."""
         return [log for log in self._logs.values() if log.offline_reason is None]
+
+    def directory_id(self, log: UnifiedLog) -> bytes:
+        """Id of the directory that the log lies in (KIP-858)."""
+        return self.directory_ids[log.dir.rpartition("/")[0]]
 
     def logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
         """Usable logs of one directory."""

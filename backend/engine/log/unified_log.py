@@ -9,6 +9,7 @@ bytes that cannot be right take the partition offline: every later call raises K
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from backend.engine.log.config import LogConfig
-from backend.engine.log.errors import CorruptLog, OffsetOutOfRange, UnexpectedAppendOffset
+from backend.engine.log.errors import CorruptLog, NoSpace, OffsetOutOfRange, UnexpectedAppendOffset
 from backend.engine.log.leader_epochs import LeaderEpochCache
 from backend.engine.log.local_log import FlushWork, LocalLog, ReadInfo, sync_files
 from backend.engine.log.names import LEADER_EPOCH_FILE, dir_name_for_delete
@@ -39,6 +40,8 @@ __all__ = ["AppendInfo", "FlushWork", "Origin", "ReadInfo", "TimestampedOffset",
 
 Origin = Literal["client", "coordinator", "raft"]
 NO_REMOTE_OFFSET: Final = -1
+# No space, no quota, or the process may not write files of that size.
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +85,7 @@ class UnifiedLog:
         self.remote_system_enabled = remote_system_enabled
         self.recovery_point = recovery_point
         self.offline_reason: str | None = None
+        self._disk_full = False
         self.on_offline: Callable[[UnifiedLog, str], None] | None = None
         self._log_start_offset = log_start_offset
         self._local_log_start_offset = max(log_start_offset, segments.first_base_offset)
@@ -234,6 +238,21 @@ class UnifiedLog:
         self.mark_offline(f"could not {doing} {self.dir}: {error}")
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {self} is offline: {self.offline_reason}")
 
+    def _not_written(self, doing: str, error: OSError | CorruptLog) -> KafkaError:
+        """As :meth:`_failed`, but a full disk harms nobody once what was written of the append is gone again."""
+        active = self.active_segment
+        if not isinstance(error, OSError) or error.errno not in _FULL or active.sealed:
+            return self._failed(doing, error)
+        try:
+            active.file.truncate(active.size_bytes)
+        except OSError as second:
+            return self._failed(doing, second)
+        message = f"could not {doing} {self.dir}: {error.strerror}; free some space there, appends go on by themselves"
+        if not self._disk_full:
+            self._disk_full = True
+            _log.error("Partition %s takes no records: %s", self, message)
+        return NoSpace(message)
+
     @contextmanager
     def _disk_errors(self, doing: str) -> Iterator[None]:
         try:
@@ -352,7 +371,10 @@ class UnifiedLog:
             if local.end_offset - self.recovery_point >= local.config.flush_messages:
                 self.flush()
         except (OSError, CorruptLog) as error:
-            raise self._failed("append to", error) from error
+            raise self._not_written("append to", error) from error
+        if self._disk_full:
+            self._disk_full = False
+            _log.info("Partition %s takes records again", self)
         return segment
 
     def _feed(self, header: BatchHeader, records: memoryview, position: int, segment: LogSegment) -> None:
@@ -366,8 +388,11 @@ class UnifiedLog:
         """
         self._check_online()
         base = max(expected_base or 0, self.log_end_offset)
-        with self._disk_errors("roll a segment of"):
+        try:
             segment = self._local.roll(base)
+        except OSError as error:
+            raise self._not_written("roll a segment of", error) from error
+        with self._disk_errors("roll a segment of"):
             self.producer_state.map_end_offset = base
             self.producer_state.take_snapshot()
         return segment

@@ -8,7 +8,7 @@ from typing import Final
 
 from backend.engine.config import BrokerConfig
 from backend.engine.log.config import INT64_MAX, LogConfig
-from backend.engine.log.errors import CorruptLog
+from backend.engine.log.errors import CorruptLog, NoSpace
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
 from backend.engine.ports import Ports, tasks
@@ -158,16 +158,25 @@ class MetadataLog:
     def append(self, records: Sequence[Message], now_ms: int) -> int:
         """Writes the records and gives the offset of the last; durable and visible only after `flush`.
 
-        One batch, and so all or none, up to `BATCH_RECORDS_MAX` records.
+        One batch, and so all or none, up to `BATCH_RECORDS_MAX` records. Raises NoSpace when nothing was written,
+        MetadataLogFailed when the log cannot be used any longer.
         """
         for start in range(0, len(records), BATCH_RECORDS_MAX):
             part = records[start : start + BATCH_RECORDS_MAX]
-            self._append(encode_batch(part, base_offset=self.end_offset, epoch=self.epoch, now_ms=now_ms), now_ms)
+            batch = encode_batch(part, base_offset=self.end_offset, epoch=self.epoch, now_ms=now_ms)
+            try:
+                self._append(batch, now_ms)
+            except NoSpace as error:
+                if start:
+                    raise MetadataLogFailed(f"only a part of a change was written: {error.message}") from error
+                raise
         return self.end_offset - 1
 
     def _append(self, batch: bytearray, now_ms: int) -> None:
         try:
             self._log.append_as_leader(memoryview(batch), self.epoch, now_ms=now_ms, origin="raft")
+        except NoSpace:
+            raise
         except KafkaError as error:
             raise MetadataLogFailed(error.message) from error
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Final, assert_never
 
+from backend.engine.log.errors import NoSpace
 from backend.engine.ports import tasks
 from backend.engine.replica import fetch_state, tier_state
 from backend.engine.replica.fetch_state import EpochEnd, FetchState, Row
@@ -257,6 +258,8 @@ class Fetcher:
         except KafkaError as error:
             if error.code in _DAMAGED_RECORDS:
                 self._delay(follower, f"records of broker {self.leader} were refused: {error.message}")
+            elif isinstance(error, NoSpace):
+                self._delay(follower, error.message)
             else:
                 follower.fail(error.message)
         except Exception as error:

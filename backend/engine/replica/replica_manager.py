@@ -14,14 +14,21 @@ from typing import Final
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig, topic_values
-from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, EMPTY_IMAGE, MetadataImage
+from backend.engine.controller.image import (
+    BROKER_RESOURCE,
+    CLUSTER_DEFAULT,
+    DIRECTORY_LOST,
+    EMPTY_IMAGE,
+    MetadataImage,
+)
 from backend.engine.log.config import LogConfig
 from backend.engine.log.log_manager import LogManager
-from backend.engine.log.unified_log import AppendInfo, Origin
+from backend.engine.log.unified_log import AppendInfo, Origin, UnifiedLog
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Clock, Ports, tasks
 from backend.engine.replica.alter_partition import AlterPartitionSender
 from backend.engine.replica.deadlines import Deadlines
+from backend.engine.replica.directory_sender import DirectorySender
 from backend.engine.replica.fetch_reads import FetchReads
 from backend.engine.replica.fetch_state import FetchState
 from backend.engine.replica.fetcher_manager import FetcherManager
@@ -76,6 +83,7 @@ class ReplicaManager:
         self.purgatory = Purgatory(self._deadlines)
         self.reads = FetchReads(self.purgatory, lambda: self.remote_logs, lambda: self.config)
         self._alter_partition = AlterPartitionSender(node_id, lambda: self.broker_epoch, controller_channel)
+        self._directories = DirectorySender(node_id, lambda: self.broker_epoch, controller_channel)
         self._to_wake: dict[Partition, None] = {}
         self._shrinking: tasks.Task[None] | None = None
         self._stopping: set[tasks.Task[None]] = set()
@@ -88,12 +96,16 @@ class ReplicaManager:
     def start(self) -> None:
         """Begins background work; `on_metadata` brings the replicas."""
         self._alter_partition.start()
+        self._directories.start()
+        self.log_manager.on_offline = lambda log, reason: tasks.call_soon(lambda: self._log_went_offline(log, reason))
         self._shrinking = tasks.spawn(self._shrink_isrs(), name=f"ISR check of broker {self.node_id}")
 
     async def shutdown(self) -> None:
         """Follows and leads nothing any more and answers what waits; logs stay open for the log manager to close."""
+        self.log_manager.on_offline = None
         await tasks.cancel(self._shrinking)
         await self._alter_partition.stop()
+        await self._directories.stop()
         await self._fetchers.shutdown()
         for partition in self._partitions.values():
             partition.close()
@@ -356,7 +368,13 @@ class ReplicaManager:
         except KafkaError as error:
             _log.error("Broker %d cannot host %s: %s", self.node_id, tip, error.message)
             self._broken[key] = error.message
+            if not assigned.registration.is_lost(self.node_id):
+                self._directories.submit(tip, DIRECTORY_LOST)
             return None
+        self._broken.pop(key, None)
+        if assigned.registration.is_lost(self.node_id):
+            # It was unusable before this start, and is repaired.
+            self._directories.submit(tip, self.log_manager.directory_id(log))
         partition = Partition(tip, log, self)
         self._partitions[key] = partition
         self._partitions_by_id[(tip.topic_id, tip.partition)] = partition
@@ -369,8 +387,7 @@ class ReplicaManager:
         try:
             new_epoch = partition.become_leader(assigned.registration)
         except KafkaError as error:
-            self._broken[(tip.topic, tip.partition)] = error.message
-            self._drop(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            self._lose(partition, error.message)
             return
         if new_epoch:
             _log.info(
@@ -386,6 +403,21 @@ class ReplicaManager:
                 leader=self.node_id,
                 leader_epoch=partition.leader_epoch,
             )
+
+    def _log_went_offline(self, log: UnifiedLog, reason: str) -> None:
+        tip = log.topic_id_partition
+        partition = self._partitions.get((tip.topic, tip.partition))
+        if partition is not None and partition.log is log:
+            self._lose(partition, reason)
+
+    def _lose(self, partition: Partition, reason: str) -> None:
+        """The partition's log cannot be used any longer: it is served no more and the controller is told."""
+        tip = partition.topic_id_partition
+        self._broken[(tip.topic, tip.partition)] = reason
+        self._drop(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        if partition.log.remote_enabled and self.remote_logs is not None:
+            self._stop_remote([tip], delete_remote=False)
+        self._directories.submit(tip, DIRECTORY_LOST)
 
     def _follow(self, partition: Partition, assigned: Assigned) -> None:
         before = partition.leader

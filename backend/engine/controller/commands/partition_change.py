@@ -101,9 +101,13 @@ def change_record(
     election: Election = Election.ONLINE,
 ) -> m.PartitionChangeRecord | None:
     """The record that takes `partition` to `target` (reassignment completed, leader elected), or None for no change."""
+
+    def can_lead(replica: int) -> bool:
+        return acceptable(replica) and not partition.is_lost(replica)
+
     target = complete_reassignment(target)
     record = m.PartitionChangeRecord(partition_id=index, topic_id=topic_id)
-    leader, unclean = elect(partition, target, election, acceptable)
+    leader, unclean = elect(partition, target, election, can_lead)
     recovery = target.leader_recovery_state
     isr: tuple[int, ...] = target.isr
     if leader != partition.leader:

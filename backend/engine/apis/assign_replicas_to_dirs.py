@@ -1,0 +1,25 @@
+"""AssignReplicasToDirs (73), version 0: where a broker's replicas lie, and which of them it cannot use (KIP-858)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.directories import assign_replicas_to_dirs
+from backend.protocol import messages as m
+
+API_KEY: Final = 73
+
+
+async def on_controller(
+    services: Services, context: RequestContext, request: m.AssignReplicasToDirsRequest
+) -> m.AssignReplicasToDirsResponse:
+    """See `controller.commands.directories`."""
+    command = partial(assign_replicas_to_dirs, request=request, config=services.config)
+    return await carried_out(services, "assign replicas to directories", command)
+
+
+APIS: Final = (Api(API_KEY, 0, 0, on_controller, CONTROLLER),)

@@ -1,0 +1,113 @@
+"""Tells the controller which replicas of this broker have an unusable log, and which a usable one again (KIP-858).
+
+Kafka's `AssignmentsManager`. One request in flight; what fails is sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.ports import tasks
+from backend.protocol import messages as m
+from backend.protocol.errors import NONE, ErrorCode, KafkaError, error_code
+from backend.tiering.ids import TopicIdPartition
+
+VERSION: Final = 0
+TIMEOUT_MS: Final = 30_000.0
+RETRY_PAUSE_MS: Final = 500.0
+# The replica is not ours any longer: nothing to tell.
+_OVER: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+)
+
+_log = logging.getLogger(__name__)
+
+
+class DirectorySender:
+    """Replicas and their directories on the way to the controller; of one replica only the newest."""
+
+    def __init__(self, node_id: int, broker_epoch: Callable[[], int], channel: ControllerChannel) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._channel = channel
+        self._unsent: dict[TopicIdPartition, bytes] = {}
+        self._wake = tasks.Event()
+        self._task: tasks.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to send."""
+        self._task = tasks.spawn(self._run(), name=f"AssignReplicasToDirs of broker {self._node_id}")
+
+    async def stop(self) -> None:
+        """Sends nothing more."""
+        await tasks.cancel(self._task)
+
+    def submit(self, tip: TopicIdPartition, directory: bytes) -> None:
+        """The replica lies in the directory from now on."""
+        self._unsent[tip] = directory
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            batch, self._unsent = self._unsent, {}
+            retry = await self._exchange(batch)
+            if retry:
+                # Whatever was submitted meanwhile is newer.
+                self._unsent = retry | self._unsent
+                await tasks.sleep_ms(RETRY_PAUSE_MS)
+                self._wake.set()
+
+    async def _exchange(self, batch: dict[TopicIdPartition, bytes]) -> dict[TopicIdPartition, bytes]:
+        """Sends the batch and returns what has to be sent again."""
+        try:
+            answer = await self._channel.send(self._request(batch), VERSION, timeout_ms=TIMEOUT_MS)
+        except KafkaError as error:
+            _log.info("Broker %d could not tell of the directories of %d replicas, trying on: %s",
+                      self._node_id, len(batch), error)  # fmt: skip
+            return batch
+        assert isinstance(answer, m.AssignReplicasToDirsResponse)
+        if answer.error_code != NONE:
+            _log.info("The controller did not take the directories of %d replicas of broker %d, trying on: %s",
+                      len(batch), self._node_id, error_code(answer.error_code).name)  # fmt: skip
+            return batch
+        errors = {
+            (bytes(topic.topic_id), row.partition_index): error_code(row.error_code)
+            for directory in answer.directories
+            for topic in directory.topics
+            for row in topic.partitions
+        }
+        over = _OVER | {ErrorCode.NONE}
+        return {
+            tip: directory
+            for tip, directory in batch.items()
+            if errors.get((tip.topic_id, tip.partition), ErrorCode.UNKNOWN_SERVER_ERROR) not in over
+        }
+
+    def _request(self, batch: Mapping[TopicIdPartition, bytes]) -> m.AssignReplicasToDirsRequest:
+        request = m.AssignReplicasToDirsRequest
+        found: dict[bytes, dict[bytes, list[int]]] = {}
+        for tip, directory in batch.items():
+            found.setdefault(directory, {}).setdefault(tip.topic_id, []).append(tip.partition)
+        topic = request.Directories.Topics
+        return request(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                request.Directories(
+                    id=directory,
+                    topics=[
+                        topic(
+                            topic_id=topic_id,
+                            partitions=[topic.Partitions(partition_index=index) for index in sorted(indexes)],
+                        )
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory, topics in found.items()
+            ],
+        )

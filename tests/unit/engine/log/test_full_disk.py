@@ -1,0 +1,87 @@
+"""A disk that takes no more: nothing of the append stays, the log goes on once there is space.
+
+The operating system refuses for real: a limit on the size of files ends writes as a full disk does, half-way.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.engine.log.errors import NoSpace
+from tests.unit.engine.log.logs import DENSE, append, files, open_test_log, values
+
+BATCH_BYTES = 72
+LOG = "00000000000000000000.log"
+
+
+@contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_an_append_that_does_not_fit_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    append(log, 0, 1)
+    before = files(tmp_path)
+    with files_of_at_most(2 * BATCH_BYTES + 30):
+        for _ in range(2):
+            with pytest.raises(NoSpace, match="free some space"):
+                append(log, 2)
+    assert files(tmp_path) == before
+    assert log.offline_reason is None
+    assert values(log) == [(0, b"v0"), (1, b"v1")]
+    append(log, 3)
+    assert values(log) == [(0, b"v0"), (1, b"v1"), (2, b"v3")]
+    log.check()
+
+
+def test_a_full_disk_is_told_once_and_so_is_its_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = open_test_log(tmp_path)
+    append(log, 0)
+    with caplog.at_level(logging.INFO), files_of_at_most(BATCH_BYTES):
+        for _ in range(3):
+            with pytest.raises(NoSpace):
+                append(log, 1)
+    with caplog.at_level(logging.INFO):
+        append(log, 1, 2)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert said[0].startswith("Partition orders-0 takes no records")
+    assert str(tmp_path) in said[0]
+    assert said[1] == "Partition orders-0 takes records again"
+
+
+def test_a_roll_that_does_not_fit_is_tried_again_with_the_next_append(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path, replace(DENSE, segment_bytes=2 * BATCH_BYTES))
+    append(log, 0, 1)
+    with files_of_at_most(4), pytest.raises(NoSpace):
+        append(log, 2)
+    assert not log.active_segment.sealed
+    append(log, 2, 3)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    assert values(log) == [(index, b"v%d" % index) for index in range(4)]
+    log.check()
+
+
+def test_a_kill_while_the_disk_is_full_loses_nothing_that_was_taken(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    append(log, 0, 1)
+    with files_of_at_most(2 * BATCH_BYTES + 30), pytest.raises(NoSpace):
+        append(log, 2)
+    log.close_files()
+    again = open_test_log(tmp_path)
+    assert values(again) == [(0, b"v0"), (1, b"v1")]
+    append(again, 2)
+    assert again.log_end_offset == 3
