@@ -38,7 +38,7 @@ from spark.java import NoUsableJava, find_java
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
 from spark.session import prepare_environment, start_session
 from spark.settings import JOB, PipelineSettings, SettingsError, from_environment
-from spark.sinks.ledger_sink import LedgerSink
+from spark.sinks.ledger_sink import LedgerSink, Stopped
 
 log = logging.getLogger("spark.job")
 
@@ -105,7 +105,10 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
         sink = LedgerSink(
             engine, cluster_id=settings.cluster_id, job=JOB, source_topic=settings.source_topic, stop=stop
         )
-        progress = Progress(next_offsets=sink.next_offsets())
+        try:
+            progress = Progress(next_offsets=sink.next_offsets())
+        except Stopped:
+            return EXIT_OK
         heartbeat = Heartbeat(engine, settings.cluster_id, offsets, sink, progress)
         heartbeat.start()
         stack.callback(heartbeat.stop)
@@ -200,7 +203,10 @@ class Pipeline:
 
     def _run_stream(self) -> str:
         """Run a stream from where the database ends; returns why it ended ("" when it was stopped)."""
-        self._progress.next_offsets = self._sink.next_offsets()
+        try:
+            self._progress.next_offsets = self._sink.next_offsets()
+        except Stopped:
+            return ""
         try:
             query = self._start_stream()
         except (PySparkException, Py4JError) as error:

@@ -14,20 +14,22 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from backend.store import tables as t
-from backend.store.engine import writing
+from backend.store.engine import reading, writing
 from backend.store.writes import data_changed
 from spark.ledger import Event, Ledger, PartitionRow, SegmentRow, partition_keys, segment_keys
 from spark.schemas import EVENT_COLUMNS
 from spark.sinks import bulk_for
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PROCESS: Final = "pipeline"
 # The lock is held for about 200 ms (500 ms are promised): at 20,000 to 50,000 rows a second that
@@ -97,9 +99,13 @@ class LedgerSink:
         self.trouble: str | None = None
 
     def next_offsets(self) -> dict[int, int]:
-        """The offset each topic partition continues at, as the database has it."""
-        with self._engine.connect() as connection:
-            return self._load_offsets(connection)
+        """The offset each topic partition continues at, as the database has it. Waits as `write` does."""
+
+        def load() -> dict[int, int]:
+            with reading(self._engine) as connection:
+                return self._load_offsets(connection)
+
+        return self._patiently("the offsets to continue at", load)
 
     def write(self, batch_id: int, records: pa.Table) -> list[Written]:
         """Store a batch; returns one entry per transaction.
@@ -114,26 +120,39 @@ class LedgerSink:
             if written:
                 time.sleep(PAUSE_BETWEEN_CHUNKS_S)
             chunk = rows[position : position + self._chunk_rows]
-            written.append(self._until_stored(batch_id, chunk))
+            written.append(self._store_measured(batch_id, chunk))
             position += len(chunk)
         return written
 
-    def _until_stored(self, batch_id: int, rows: list[tuple[Any, ...]]) -> Written:
+    def _store_measured(self, batch_id: int, rows: list[tuple[Any, ...]]) -> Written:
+        took_ms = 0.0
+
+        def store() -> Written:
+            nonlocal took_ms
+            started = time.monotonic()
+            written = self._store(batch_id, rows)
+            took_ms = (time.monotonic() - started) * 1000
+            return written
+
+        written = self._patiently(f"batch {batch_id}", store)
+        self._adapt(len(rows), took_ms)
+        return written
+
+    def _patiently(self, what: str, work: Callable[[], T]) -> T:
+        """What ``work`` gives, tried again while the database is locked or away; Stopped when asked to stop."""
         delay_s = RETRY_FIRST_S
         while True:
-            started = time.monotonic()
             try:
-                written = self._store(batch_id, rows)
+                result = work()
             except (OperationalError, InterfaceError) as error:
-                self.trouble = f"the database does not take the batch: {str(error.orig).strip().splitlines()[0]}"
-                log.warning("pipeline batch %d: %s; trying again in %.1f s", batch_id, self.trouble, delay_s)
+                self.trouble = f"the database does not answer: {str(error.orig).strip().splitlines()[0]}"
+                log.warning("pipeline %s: %s; trying again in %.1f s", what, self.trouble, delay_s)
                 if self._stop.wait(delay_s):
                     raise Stopped from error
                 delay_s = min(2 * delay_s, RETRY_MAX_S)
             else:
                 self.trouble = None
-                self._adapt(len(rows), (time.monotonic() - started) * 1000)
-                return written
+                return result
 
     def _adapt(self, rows: int, took_ms: float) -> None:
         if rows == self._chunk_rows or took_ms > LOCK_TARGET_MS:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import psycopg
 from sqlalchemy import JSON, Connection, Table
+from sqlalchemy.exc import OperationalError
 
 from spark.sinks.bulk import Keys, Rows, insert_suffix, quoted
 
@@ -48,9 +50,13 @@ class PostgresqlBulk:
             f'CREATE TEMPORARY TABLE IF NOT EXISTS "{staging}" (LIKE "{table.name}") ON COMMIT DELETE ROWS'
         )
         driver: Any = connection.connection.driver_connection  # psycopg's: only it can COPY
-        with driver.cursor() as cursor, cursor.copy(f'COPY "{staging}" ({names}) FROM STDIN') as copy:
-            for row in rows:
-                copy.write_row(row)
+        sql = f'COPY "{staging}" ({names}) FROM STDIN'
+        try:
+            with driver.cursor() as cursor, cursor.copy(sql) as copy:
+                for row in rows:
+                    copy.write_row(row)
+        except psycopg.OperationalError as error:  # as SQLAlchemy reports those of its own statements
+            raise OperationalError(sql, None, error) from error
         connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) SELECT {names} FROM "{staging}" {suffix}')
         connection.exec_driver_sql(f'DELETE FROM "{staging}"')
 

@@ -8,14 +8,14 @@ from uuid import uuid4
 
 import pytest
 
-from tests.migrations.postgresql import NoPostgreSQL, new_database, running_server
+from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, running_server
 
 
 @pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[str]:
+def postgresql_server() -> Iterator[Server]:
     try:
-        with running_server() as url:
-            yield url
+        with running_server() as server:
+            yield server
     except NoPostgreSQL as reason:
         pytest.skip(str(reason))
 
@@ -25,4 +25,4 @@ def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database without tables, once for each dialect."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'ebbline.db'}"
-    return new_database(request.getfixturevalue("postgresql_server"), f"t{uuid4().hex}")
+    return new_database(request.getfixturevalue("postgresql_server").url, f"t{uuid4().hex}")

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,9 +24,35 @@ class NoPostgreSQL(Exception):
     """No server can be started here; the message says why."""
 
 
+@dataclass(frozen=True)
+class Server:
+    """A server that a test may stop and start; ``url`` is that of the empty database ``postgres``."""
+
+    bin_dir: Path
+    folder: Path
+    user: str | None
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def stop(self) -> None:
+        """At once, in the middle of whatever runs; what was committed is there after `start`."""
+        self._control("-m", "immediate", "-w", "stop")
+
+    def start(self) -> None:
+        options = f"-p {self.port} -h 127.0.0.1 -k '{self.folder}' -c max_connections=40"
+        log = str(self.folder / "server.log")
+        self._control("-l", log, "-o", options, "-w", "-t", str(START_TIMEOUT_S), "start")
+
+    def _control(self, *arguments: str) -> None:
+        _run(self.bin_dir, self.user, "pg_ctl", "-D", str(self.folder / "data"), *arguments)
+
+
 @contextmanager
-def running_server() -> Iterator[str]:
-    """The URL of an empty server (database ``postgres``), stopped and removed at the end.
+def running_server() -> Iterator[Server]:
+    """An empty server, stopped and removed at the end.
 
     PostgreSQL refuses to run as root: root starts it as the first other user that can.
     """
@@ -34,15 +61,16 @@ def running_server() -> Iterator[str]:
         for user in _users():
             folder = Path(tempfile.mkdtemp(prefix="ebbline-pg-"))
             try:
-                port = _start(bin_dir, folder, user)
+                server = _new(bin_dir, folder, user)
+                server.start()
             except (OSError, subprocess.SubprocessError) as error:
                 reasons.append(f"{bin_dir} as {user or 'this user'}: {_output(error)}")
                 shutil.rmtree(folder, ignore_errors=True)
                 continue
             try:
-                yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+                yield server
             finally:
-                _run(bin_dir, user, "pg_ctl", "-D", str(folder / "data"), "-m", "immediate", "-w", "stop")
+                server.stop()
                 shutil.rmtree(folder, ignore_errors=True)
             return
     raise NoPostgreSQL("no PostgreSQL server can be started: " + ("; ".join(reasons) or "no initdb on this machine"))
@@ -75,18 +103,14 @@ def _users() -> Iterator[str | None]:
     yield from (name for name in ("postgres", "nobody") if name in known)
 
 
-def _start(bin_dir: Path, folder: Path, user: str | None) -> int:
+def _new(bin_dir: Path, folder: Path, user: str | None) -> Server:
     if user:
         shutil.chown(folder, user)
-    data = folder / "data"
-    _run(bin_dir, user, "initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+    data = str(folder / "data")
+    _run(bin_dir, user, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    options = f"-p {port} -h 127.0.0.1 -k '{folder}' -c max_connections=40"
-    log = str(folder / "server.log")
-    _run(bin_dir, user, "pg_ctl", "-D", str(data), "-l", log, "-o", options, "-w", "-t", str(START_TIMEOUT_S), "start")
-    return port
+        return Server(bin_dir, folder, user, int(probe.getsockname()[1]))
 
 
 def _run(bin_dir: Path, user: str | None, program: str, *arguments: str) -> None:

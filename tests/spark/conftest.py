@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
+from backend.store import engine as store_engine
 from backend.store import migrate
 from spark import source
 from spark.java import NoUsableJava, find_java
 from spark.session import prepare_environment, start_session
-from tests.migrations.postgresql import NoPostgreSQL, new_database, running_server
+from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, running_server
 from tests.spark.kafka_peer import NoKafka, running_broker
+from tests.spark.outage import locked, stopped
 
 
 @pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[str]:
+def postgresql_server() -> Iterator[Server]:
     try:
-        with running_server() as url:
-            yield url
+        with running_server() as server:
+            yield server
     except NoPostgreSQL as reason:
         pytest.skip(str(reason))
 
@@ -33,9 +36,23 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'ebbline.db'}"
     else:
-        url = new_database(request.getfixturevalue("postgresql_server"), f"t{uuid4().hex}")
+        url = new_database(request.getfixturevalue("postgresql_server").url, f"t{uuid4().hex}")
     migrate.upgrade(url)
     return url
+
+
+@pytest.fixture
+def outage(
+    request: pytest.FixtureRequest, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], AbstractContextManager[None]]:
+    """Makes the database unusable during a block: SQLite is locked by another writer, PostgreSQL is stopped.
+
+    Engines made after this fixture say so after 0.1 s of waiting for the lock.
+    """
+    if database_url.startswith("sqlite"):
+        monkeypatch.setattr(store_engine, "BUSY_TIMEOUT_MS", 100)
+        return lambda: locked(database_url)
+    return lambda: stopped(request.getfixturevalue("postgresql_server"))
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,6 +20,7 @@ from backend.store.engine import create_engine, reading, writing
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RAW_VALUE_BYTES_MAX, RawRecord, to_batch
 from spark.sinks.ledger_sink import LedgerSink, Stopped
+from spark.sinks.postgresql import PostgresqlBulk
 from tests.spark.records import CAPTURED, FIXTURES, captured, delete_partition, final_states, life, log, mixed, raw
 from tests.spark.replay import expected, stored
 
@@ -212,37 +216,90 @@ def test_a_topic_name_no_database_can_store_is_set_aside(engine: Engine) -> None
     assert len(content(engine)["quarantine"]) == 4  # type: ignore[arg-type]  # a set
 
 
-def test_a_locked_database_is_waited_for_and_named(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+Outage = Callable[[], AbstractContextManager[None]]
+
+
+def wait_for_trouble(sink: LedgerSink) -> None:
+    deadline = time.monotonic() + 60
+    while sink.trouble is None:
+        assert time.monotonic() < deadline, "the sink does not say that it waits"
+        time.sleep(0.02)
+
+
+def in_background(work: Callable[[], object]) -> Callable[[], object]:
+    """Starts ``work`` in a thread; the function given back waits for what it returns or raises."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(work)
+    pool.shutdown(wait=False)
+    return lambda: future.result(60)
+
+
+def test_a_database_that_is_away_for_a_while_is_waited_for_and_named(outage: Outage, engine: Engine) -> None:
+    records = mixed(1_000)
     sink = sink_of(engine)
-    real = LedgerSink._store
-    seen: list[str | None] = []
-
-    def locked_twice(self: LedgerSink, batch_id: int, rows: list[tuple[object, ...]]) -> object:
-        seen.append(self.trouble)
-        if len(seen) <= 2:
-            raise OperationalError("BEGIN", {}, Exception("database is locked"))
-        return real(self, batch_id, rows)
-
-    monkeypatch.setattr(LedgerSink, "_store", locked_twice)
-    records = mixed(100)
-    sink.write(0, table(records))
-    assert seen[0] is None
-    assert "database is locked" in str(seen[2])
+    sink.write(0, table([record for record in records if record[1] < 50]))
+    with outage():
+        written = in_background(lambda: sink.write(1, table(records)))
+        wait_for_trouble(sink)
+        assert str(sink.trouble).startswith("the database does not answer: ")
+        assert "\n" not in str(sink.trouble)
+    written()
     assert sink.trouble is None
     assert content(engine) == expected(records)
 
 
-def test_a_stop_ends_the_wait_for_a_locked_database(
-    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def locked(*_: object) -> object:
-        raise OperationalError("BEGIN", {}, Exception("database is locked"))
-
+def test_a_stop_ends_the_wait_for_a_database_that_is_away(outage: Outage, engine: Engine) -> None:
     stop = threading.Event()
-    stop.set()
-    monkeypatch.setattr(LedgerSink, "_store", locked)
-    with pytest.raises(Stopped):
-        sink_of(engine, stop=stop).write(0, table(mixed(10)))
+    sink = sink_of(engine, stop=stop)
+    with outage():
+        written = in_background(lambda: sink.write(0, table(mixed(100))))
+        wait_for_trouble(sink)
+        stop.set()
+        with pytest.raises(Stopped):
+            written()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_where_to_continue_is_asked_until_the_database_answers(outage: Outage, engine: Engine) -> None:
+    sink = sink_of(engine)
+    sink.write(0, table(log(life(1), partition=3)))
+    with outage():
+        asked = in_background(sink.next_offsets)
+        wait_for_trouble(sink)
+    assert asked() == {3: 4}
+
+
+class _BreaksOff(list[tuple[Any, ...]]):
+    """Rows in the middle of which the server ends the statement, or the connection, that stores them."""
+
+    def __init__(self, rows: Sequence[tuple[Any, ...]], engine: Engine, ended_by: str, pid: int) -> None:
+        super().__init__(rows)
+        self._engine, self._ended_by, self._pid = engine, ended_by, pid
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for at, row in enumerate(super().__iter__()):
+            if at == len(self) // 2:
+                with self._engine.begin() as other:
+                    other.exec_driver_sql(f"SELECT {self._ended_by}(%s)", (self._pid,))
+            yield row
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("ended_by", ["pg_terminate_backend", "pg_cancel_backend"])
+def test_a_copy_that_the_server_ends_half_way_is_a_database_that_is_away(engine: Engine, ended_by: str) -> None:
+    columns = ("cluster_id", "job", "topic", "partition", "next_offset", "updated_ms")
+    rows = [(CLUSTER, "ledger", "t", number, 1, 1) for number in range(100)]
+
+    def store() -> None:
+        with writing(engine) as connection:
+            pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+            broken = _BreaksOff(rows, engine, ended_by, pid)
+            PostgresqlBulk().insert(connection, t.source_offsets, columns, broken, replace=True)
+
+    with pytest.raises(OperationalError):
+        store()
+    with reading(engine) as connection:
+        assert connection.execute(select(t.source_offsets)).all() == []
 
 
 def test_the_check_of_these_tests_notices_a_lost_and_a_doubled_row(engine: Engine) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,11 @@ class Running:
     def __init__(self, session: SparkSession, settings: PipelineSettings, engine: Engine) -> None:
         self.stop = threading.Event()
         self.failure: BaseException | None = None
-        sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic, stop=self.stop)
-        self.progress = Progress(next_offsets=sink.next_offsets())
-        self._pipeline = Pipeline(settings, session, sink, self.progress, self.stop)
+        self.sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic, stop=self.stop)
+        self.progress = Progress(next_offsets=self.sink.next_offsets())
+        self._pipeline = Pipeline(settings, session, self.sink, self.progress, self.stop)
         offsets = TopicOffsets(settings.bootstrap_servers, settings.source_topic, {}, "test-heartbeat")
-        self._heartbeat = Heartbeat(engine, CLUSTER, offsets, sink, self.progress)
+        self._heartbeat = Heartbeat(engine, CLUSTER, offsets, self.sink, self.progress)
         self._offsets = offsets
         self.thread = threading.Thread(target=self._run, name="pipeline")
 
@@ -226,6 +227,27 @@ def test_brokers_that_go_and_come_back_are_waited_for(
     assert content(engine) == expected(records)
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_database_that_goes_and_comes_back_in_the_middle_is_waited_for(
+    spark_session: SparkSession,
+    settings: PipelineSettings,
+    engine: Engine,
+    outage: Callable[[], AbstractContextManager[None]],
+) -> None:
+    records = mixed(2_000)
+    early = [record for record in records if record[1] < 60]
+    produce(settings.bootstrap_servers, settings.source_topic, early)
+    with Running(spark_session, settings, engine) as running:
+        wait_until(read_to(engine, early), "the first records are stored")
+        with outage():
+            late = [record for record in records if record[1] >= 60]
+            produce(settings.bootstrap_servers, settings.source_topic, late)
+            wait_until(lambda: running.sink.trouble is not None, "the sink waits for the database")
+        wait_until(read_to(engine, records), "the others are stored")
+        wait_until(says(engine, "running"), "the pipeline says that it runs")
+    assert content(engine) == expected(records)
+
+
 def test_records_come_in_log_order_out_of_any_order(spark_session: SparkSession) -> None:
     records = mixed(400)
     random.Random(5).shuffle(records)
@@ -266,19 +288,23 @@ def start(settings: PipelineSettings) -> subprocess.Popen[bytes]:
         )
 
 
+def killed_on_the_way(settings: PipelineSettings, engine: Engine, records: list[RawRecord]) -> None:
+    """Writes the records and runs the pipeline as a process until it is killed with a part of them stored."""
+    produce(settings.bootstrap_servers, settings.source_topic, records)
+    process = start(settings)
+    try:
+        wait_until(more_than(engine, 0), "the first rows are stored")
+        time.sleep(random.random() / 5)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert sum(next_offsets(engine).values()) < len(records), "killed too late to prove anything"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(settings: PipelineSettings, engine: Engine) -> None:
     records = mixed(30_000)
-    produce(settings.bootstrap_servers, settings.source_topic, records)
-    chance = random.Random(11)
-    for stored_before in (0, 9_000):
-        process = start(settings)
-        try:
-            wait_until(more_than(engine, stored_before), "the next rows are stored")
-            time.sleep(chance.random() / 2)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    assert sum(next_offsets(engine).values()) < len(records), "killed too late to prove anything"
+    killed_on_the_way(settings, engine, records)
     process = start(settings)
     try:
         wait_until(read_to(engine, records), "everything is stored")
@@ -289,6 +315,17 @@ def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(settings: Pipeli
             os.killpg(process.pid, signal.SIGKILL)
     assert content(engine) == expected(records)
     assert beat(engine).state == "stopped"
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_another_driver_continues_where_a_killed_one_was(
+    spark_session: SparkSession, settings: PipelineSettings, engine: Engine
+) -> None:
+    records = mixed(30_000)
+    killed_on_the_way(settings, engine, records)
+    with Running(spark_session, replace(settings, records_per_batch=7_000), engine):
+        wait_until(read_to(engine, records), "everything is stored")
+    assert content(engine) == expected(records)
 
 
 def test_without_a_usable_java_the_process_ends_with_one_line(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from spark import source
+from spark import kafka, source
 from spark.decode import RawRecord
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
 from spark.source import MetadataGap, OffsetRanges, OffsetsWentBack, RemoteLogMetadataReader, admit, spread
@@ -68,7 +68,8 @@ def _no_clients_left() -> Iterator[None]:
 
 
 @pytest.fixture
-def topic(kafka_bootstrap: str) -> str:
+def topic(kafka_bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(kafka, "REQUEST_TIMEOUT_S", 30.0)  # the broker shares a busy machine with the tests
     name = f"rlm-{uuid4().hex}"
     create_topic(kafka_bootstrap, name)
     return name
