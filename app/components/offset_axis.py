@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Final
@@ -16,6 +16,7 @@ RIGHT_UNTIL_PERCENT: Final = 85.0
 PLOT_PX: Final = 1000
 CHAR_PX: Final = 6.6
 LABEL_GAP_PX: Final = 14
+EDGE_PX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +85,44 @@ def tick_text(value: int, step: int) -> str:
 
 
 def place(markers: Iterable[Marker], axis: Axis) -> list[Placed]:
-    """A place for each label so that none covers another or another's line; the last level takes what is left."""
+    """A place for each label: never on another, not on another's line if there is room, at last on the top level."""
     found: list[Placed] = []
-    taken: list[list[tuple[float, float]]] = [[] for _ in range(LEVELS)]
     for marker in markers:
         percent = axis.percent(marker.offset)
-        at_px = percent / 100 * PLOT_PX
         wants_left = marker.left or percent > RIGHT_UNTIL_PERCENT
-        sides = (True, False) if wants_left else (False, True)
-        places = [(level, left) for level in range(LEVELS) for left in sides]
-        level, left = next((place for place in places if _fits(marker, at_px, *place, taken)), (LEVELS - 1, wants_left))
-        taken[level].append(_interval(marker, at_px, left))
-        found.append(Placed(marker, percent, level, left))
+        places = [
+            Placed(marker, percent, level, left) for level in range(LEVELS) for left in (wants_left, not wants_left)
+        ]
+        free = [one for one in places if _inside(one) and not any(_covers(one, other) for other in found)]
+        clear = [one for one in free if not any(_crosses(one, other) or _crosses(other, one) for other in found)]
+        found.append(next(iter(clear or free or places[-2:])))
     return found
 
 
-def _interval(marker: Marker, at_px: float, left: bool) -> tuple[float, float]:
-    return (at_px - marker.width_px, at_px) if left else (at_px, at_px + marker.width_px)
+def _line_px(one: Placed) -> float:
+    return one.percent / 100 * PLOT_PX
 
 
-def _fits(marker: Marker, at_px: float, level: int, left: bool, taken: Sequence[Sequence[tuple[float, float]]]) -> bool:
-    low, high = _interval(marker, at_px, left)
-    if low < 0 or high > PLOT_PX:
+def _interval(one: Placed) -> tuple[float, float]:
+    at_px, width = _line_px(one), one.marker.width_px
+    return (at_px - width, at_px) if one.left else (at_px, at_px + width)
+
+
+def _inside(one: Placed) -> bool:
+    low, high = _interval(one)
+    return low >= 0 and high <= PLOT_PX
+
+
+def _covers(one: Placed, other: Placed) -> bool:
+    """Both labels are on one level and too close; at two sides of nearly one line they are not."""
+    if one.level != other.level:
         return False
-    free = all(high + LABEL_GAP_PX <= a or low >= b + LABEL_GAP_PX or high == a or low == b for a, b in taken[level])
-    crossed = any(a < at_px < b for below in taken[:level] for a, b in below)
-    return free and not crossed
+    (low, high), (other_low, other_high) = _interval(one), _interval(other)
+    gap = 0 if one.left != other.left and abs(_line_px(one) - _line_px(other)) < LABEL_GAP_PX else LABEL_GAP_PX
+    return low < other_high + gap and other_low < high + gap
+
+
+def _crosses(upper: Placed, lower: Placed) -> bool:
+    """The line up to the one label goes through the other; along its edge is no harm."""
+    low, high = _interval(lower)
+    return upper.level > lower.level and low + EDGE_PX < _line_px(upper) < high - EDGE_PX
