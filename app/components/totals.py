@@ -159,7 +159,7 @@ def rates(history: Sequence[ClusterSample], range_ms: int) -> Rates:
     def slopes(values: Sequence[int | None]) -> tuple[float | None, ...]:
         found: list[float | None] = []
         for index, (at_ms, value) in enumerate(zip(times, values, strict=True)):
-            first = min(bisect_right(times, at_ms - window_ms), index)
+            first = max(0, bisect_right(times, at_ms - window_ms) - 1)
             before = values[first]
             if first == index or value is None or before is None or value < before:
                 found.append(None)

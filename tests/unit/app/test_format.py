@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.components import format as fmt
-from tests.unit.app.rows import NOW_MS
+from tests.unit.app.overview_rows import NOW_MS
 
 
 @pytest.mark.parametrize(

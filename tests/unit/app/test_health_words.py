@@ -6,7 +6,7 @@ import pytest
 
 from app.components import health_words
 from app.state import aged
-from tests.unit.app.rows import NOW_MS, broker, cluster, process, view
+from tests.unit.app.overview_rows import NOW_MS, broker, cluster, process, view
 
 BROKERS = [broker(1), broker(2)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.components import limits
 from backend.tiering.pending import PendingReason
-from tests.unit.app.rows import broker, disk, partition, topic
+from tests.unit.app.overview_rows import broker, disk, partition, topic
 
 
 def test_pending_is_what_lies_from_the_first_not_uploaded_offset_to_the_log_end() -> None:

@@ -1,0 +1,208 @@
+"""The pictures of the Overview as data: figures, cells, small lines."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+import pytest
+
+from app.components import broker_grid, markup, range_list, throughput
+from app.components.sparkline import POINTS_MAX, sparkline
+from app.components.totals import rates
+from app.theme import DARK, LIGHT, Palette
+from backend.tiering.pending import PendingReason
+from tests.unit.app.overview_rows import NOW_MS, broker, disk, facts, partition, replica, sample, segment, topic
+
+HOUR_MS = 3_600_000
+
+
+def history(pending: int = 1_000) -> list[Any]:
+    return [
+        sample(
+            NOW_MS - HOUR_MS + step * 60_000,
+            log_end_offset_sum=step * 600,
+            tiered_offset_sum=step * 500,
+            pending_offsets=pending,
+            pending_bytes=pending,
+        )
+        for step in range(61)
+    ]
+
+
+def throughput_of(limit: int | None, pending: int = 1_000) -> Any:
+    samples = history(pending)
+    return throughput.figure(rates(samples, HOUR_MS), samples, limit, NOW_MS - HOUR_MS, NOW_MS, LIGHT, None)
+
+
+def labels(figure: Any) -> list[str]:
+    return [note.text for note in figure.layout.annotations]
+
+
+def test_throughput_labels_its_lines_with_what_they_are_now() -> None:
+    figure = throughput_of(None)
+    assert [trace.name for trace in figure.data] == ["copied", "produced", "pending"]
+    assert labels(figure)[:3] == ["copied 8 B/s", "produced 10 B/s", "pending 1.0 kB"]
+    assert figure.layout.yaxis.range[0] == figure.layout.yaxis2.range[0] == 0
+
+
+def test_a_near_limit_is_drawn_and_a_far_one_only_named() -> None:
+    near, far = throughput_of(2_000), throughput_of(1_000_000)
+    assert len(near.layout.shapes) == 1
+    assert "limit 2.0 kB" in labels(near)
+    assert len(far.layout.shapes) == 0
+    assert "limit 1.0 MB ↑" in labels(far)
+
+
+@pytest.mark.parametrize("limit", [None, 900, 1_010, 1_000_000])
+def test_labels_never_leave_their_axis(limit: int | None) -> None:
+    figure = throughput_of(limit)
+    for note in figure.layout.annotations:
+        if note.yref in ("y", "y2"):
+            axis = figure.layout.yaxis if note.yref == "y" else figure.layout.yaxis2
+            assert note.y <= axis.range[1]
+
+
+def test_throughput_of_unknown_figures_has_a_gap_and_a_question_mark() -> None:
+    samples = [sample(NOW_MS - 60_000, pending_bytes=None), sample(NOW_MS, pending_bytes=None)]
+    for one in ("log_end_offset_sum", "tiered_offset_sum", "pending_offsets"):
+        samples = [type(row)(**{**{n: getattr(row, n) for n in row.__slots__}, one: None}) for row in samples]
+    figure = throughput.figure(rates(samples, HOUR_MS), samples, None, NOW_MS - HOUR_MS, NOW_MS, DARK, None)
+    assert list(figure.data[2].y) == [None, None]
+    assert "pending ?" in labels(figure)
+
+
+def test_the_table_twin_has_the_newest_first() -> None:
+    samples = history()
+    table = throughput.rows(rates(samples, HOUR_MS), samples, None)
+    assert table["time"].iloc[0] == "2027-01-15 08:00:00"
+    assert list(table.columns)[1] == "produced, bytes/s"
+
+
+def test_values_are_pushed_apart_only_where_they_would_overlap() -> None:
+    assert throughput.apart([1.0, 5.0], 2.0, 10.0) == [1.0, 5.0]
+    assert throughput.apart([1.0, 1.5], 2.0, 10.0) == [1.0, 3.0]
+    assert throughput.apart([9.0, 9.5], 2.0, 10.0) == [8.0, 10.0]
+
+
+def spans(figure: Any, name: str) -> list[tuple[float, float]]:
+    [trace] = [one for one in figure.data if one.name == name]
+    return [(round(base, 3), round(base + length, 3)) for base, length in zip(trace.base, trace.x, strict=True)]
+
+
+def test_ranges_meet_where_pending_ends_and_local_reaches_as_far_as_its_bytes() -> None:
+    row = partition(
+        local_log_bytes=100_000, local_log_start_offset=0, earliest_pending_upload_offset=900, ledger_bytes=990_000
+    )
+    figure = range_list.figure([range_list.bar_of(row, 50_000)], LIGHT)
+    assert spans(figure, "pending")[0][1] == 4.0  # 10 000 bytes
+    assert spans(figure, "local") == [(4.0, 5.0)]
+    assert spans(figure, "remote") == [(4.0, 6.0)]
+
+
+def test_unknown_pending_is_a_question_mark_with_its_cause_and_no_bar() -> None:
+    row = partition(earliest_pending_upload_offset=-1, pending_reason=PendingReason.LEADER_DOES_NOT_KNOW)
+    figure = range_list.figure([range_list.bar_of(row, None)], LIGHT)
+    assert spans(figure, "pending") == []
+    [label] = figure.layout.annotations
+    assert (label.text, label.hovertext) == ("?", "the leader does not know yet")
+    assert range_list.rows([row], {})["pending"][0] == "? the leader does not know yet"
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK])
+@pytest.mark.parametrize(("limit", "status"), [(10_000, None), (300, "warning"), (200, "critical")])
+def test_the_outline_turns_amber_at_half_the_limit_and_red_at_it(
+    colours: Palette, limit: int, status: str | None
+) -> None:
+    figure = range_list.figure([range_list.bar_of(partition(), limit)], colours)
+    edge = figure.data[2].marker.line.color[0]
+    assert edge == (colours.local if status is None else getattr(colours, status))
+
+
+def test_the_axis_starts_near_the_smallest_bar_and_names_the_log_end() -> None:
+    figure = range_list.figure([range_list.bar_of(partition(local_log_bytes=10**9), None)], LIGHT)
+    high, low = figure.layout.xaxis.range
+    assert low == pytest.approx(8.1, abs=0.01)  # half a decade below 400 MB
+    assert high > 9
+    assert figure.layout.xaxis.ticktext[0] == "log end"
+
+
+def test_an_empty_list_and_an_empty_partition_can_be_drawn() -> None:
+    empty = partition(log_end_offset=0, local_log_start_offset=0, local_log_bytes=0, remote_log_bytes=0)
+    figure = range_list.figure([range_list.bar_of(empty, 10)], LIGHT)
+    assert all(spans(figure, trace.name) == [] for trace in figure.data)
+    assert len(range_list.figure([], LIGHT).data) == 3
+
+
+def test_long_and_strange_names_are_cut_and_escaped() -> None:
+    row = partition("a<b>" + "x" * 60)
+    [name] = range_list.figure([range_list.bar_of(row, None)], LIGHT).layout.yaxis.ticktext
+    assert name.startswith("a&lt;b>")
+    assert "…" in name
+    assert name.endswith("-0")
+
+
+def checks(**more: Any) -> dict[int, dict[str, broker_grid.Check]]:
+    found = broker_grid.checks(facts(**more), {1: 9, 2: 9, 3: 9}, 6_000, NOW_MS)
+    return {broker_id: dict(zip(broker_grid.CHECKS, row, strict=True)) for broker_id, row in found.items()}
+
+
+def test_a_healthy_broker_has_only_quiet_cells() -> None:
+    assert {check.label for row in checks().values() for check in row.values()} == {"✓"}
+
+
+def test_each_check_blames_the_broker_it_belongs_to() -> None:
+    found = checks(
+        open_segments=[segment(age_ms=120_000)],
+        replicas_behind=[replica(broker_id=2), replica(index=1, broker_id=3, phase="FAILED")],
+        brokers=[broker(1), broker(2, log_dirs=[disk(0.9)]), broker(3, seen_ms=NOW_MS - 7_000)],
+        topics=[topic(local_retention_bytes="300")],
+    )
+    assert (found[1]["Copy"].label, found[1]["Copy"].status) == ("1 hung", "critical")
+    assert (found[1]["Pending"].label, found[1]["Pending"].status) == ("200 B", "warning")
+    assert (found[2]["In sync"].label, found[2]["In sync"].status) == ("1 of 9", "warning")
+    assert (found[3]["In sync"].label, found[3]["In sync"].status) == ("1 of 9", "critical")
+    assert (found[2]["Disk"].label, found[2]["Disk"].status) == ("90%", "warning")
+    assert (found[3]["Data age"].label, found[3]["Data age"].status) == ("7 s", "critical")
+
+
+def test_unknown_is_told_with_its_cause_and_never_as_fine() -> None:
+    found = checks(brokers=[broker(1, log_dirs=None), broker(2, reachable=False)])
+    assert found[1]["Disk"].status == "unknown"
+    assert found[2]["Answers"].status == "critical"
+    html = broker_grid.grid_html({number: tuple(row.values()) for number, row in found.items()})
+    assert "? unknown: Broker 1 does not tell its disk&#x27;s size; Broker 2 does not answer" in html
+
+
+def test_a_sparkline_is_an_image_with_few_points() -> None:
+    uri = sparkline([float(value) for value in range(5_000)], LIGHT.local)
+    svg = b64decode(uri.removeprefix("data:image/svg+xml;base64,")).decode()
+    line = svg.split('<polyline points="')[1].split('"')[0]
+    assert 2 < len(line.split()) <= POINTS_MAX + 1
+    assert LIGHT.local in svg
+
+
+def test_a_sparkline_of_less_than_two_known_values_is_nothing() -> None:
+    assert sparkline([], "#000") == ""
+    assert sparkline([None, 3.0, None], "#000") == ""
+
+
+def test_a_flat_sparkline_lies_at_the_bottom_when_it_is_zero() -> None:
+    svg = b64decode(sparkline([0.0, 0.0, 0.0], "#000").removeprefix("data:image/svg+xml;base64,")).decode()
+    line = svg.split('<polyline points="')[1].split('"')[0]
+    assert {point.split(",")[1] for point in line.split()} == {"38"}
+
+
+def test_every_piece_of_markup_escapes_what_it_is_given() -> None:
+    bad = "<script>'\""
+    pieces = [
+        markup.pill(bad, title=bad),
+        markup.card_title(bad, bad),
+        markup.table([(bad, "left")], [[bad]], caption=bad),
+        markup.pairs([(bad, bad)]),
+        markup.empty(bad, bad),
+        markup.alert("critical", bad, bad, bad),
+    ]
+    for piece in pieces:
+        assert "<script>" not in piece
+        assert "&lt;script&gt;&#x27;&quot;" in piece
