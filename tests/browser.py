@@ -1,0 +1,61 @@
+"""Headless Chromium for tests and pictures: the machine's own, driven by Playwright."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Literal
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NO_BROWSER: Final = "no Chromium on this machine: install the package chromium"
+WAIT_MS: Final = 30_000
+WIDTH, HEIGHT = 1440, 900
+
+
+def executable() -> str | None:
+    """Path of a Chromium; None: there is none."""
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A headless Chromium. Raises FileNotFoundError when there is none."""
+    path = executable()
+    if path is None:
+        raise FileNotFoundError(NO_BROWSER)
+    with sync_playwright() as playwright:
+        # CI runs as root in a container, where Chromium's own sandbox cannot start and /dev/shm is small.
+        options = ["--no-sandbox", "--disable-dev-shm-usage"]
+        started = playwright.chromium.launch(executable_path=path, args=options)
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+def new_page(
+    started: Browser, *, theme: Literal["light", "dark"] = "light", width: int = WIDTH, height: int = HEIGHT
+) -> Page:
+    """A page of a session of its own, every wait limited."""
+    context = started.new_context(viewport={"width": width, "height": height}, color_scheme=theme, locale="en-GB")
+    page = context.new_page()
+    page.set_default_timeout(WAIT_MS)
+    return page
+
+
+class Complaints:
+    """What the browser's console says that is an error, and what no script caught."""
+
+    def __init__(self, page: Page) -> None:
+        self.found: list[str] = []
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.found.append(f"not caught: {error}"))
+
+    def _console(self, message: ConsoleMessage) -> None:
+        # Streamlit's own script looks below a deep link first for where its server is, and is told 404.
+        probing = "/_stcore/" in message.location["url"]
+        if message.type == "error" and not probing:
+            self.found.append(f"{message.text} ({message.location['url']})")

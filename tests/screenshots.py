@@ -1,0 +1,97 @@
+"""The pictures of the README: ``python -m tests.screenshots`` runs `ebbline up` with its demo and photographs it.
+
+Writes docs/screenshots/{overview,partitions,partition,config,config-toggle}.png and the same with -dark. Takes about
+two minutes, most of it for the demo to have a remote and a local part and some minutes of history to show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import httpx
+from playwright.sync_api import Browser, Page
+
+from backend.control.lab.demo import TOPIC
+from tests import browser
+from tests.e2e.up_process import UpProcess, wait_until
+
+FOLDER: Final = Path(__file__).resolve().parent.parent / "docs" / "screenshots"
+DATA_TIMEOUT_S: Final = 180.0
+# A chart of one minute is no picture: copies come, local data goes, the figures get their line.
+HISTORY_S: Final = 75.0
+SETTLE_MS: Final = 2_500
+PAGES: Final = {
+    "overview": "/",
+    "partitions": "/partitions",
+    "partition": f"/partition?tp={TOPIC}-0",
+    "config": "/config",
+}
+
+
+def remote_and_local(up: UpProcess) -> dict[str, Any] | None:
+    """A partition whose old records are in the remote tier only, as the control API sees it; None: not yet."""
+    headers = {"Authorization": f"Bearer {up.operator_token}"}
+    try:
+        answer = httpx.get(f"{up.api_url}/v1/partitions", params={"topic": TOPIC}, headers=headers, timeout=10.0)
+    except httpx.HTTPError:
+        return None  # busy with its start
+    items: list[dict[str, Any]] = answer.json().get("items", [])
+    for row in items:
+        start, local = row["log_start_offset"], row["local_log_start_offset"]
+        if start is not None and local is not None and local > start and (row["ledger_segments"] or 0) > 0:
+            return row
+    return None
+
+
+def photograph(started: Browser, up: UpProcess, folder: Path, theme: Literal["light", "dark"]) -> list[Path]:
+    """All pages in one theme; the files."""
+    page = browser.new_page(started, theme=theme)
+    suffix = "-dark" if theme == "dark" else ""
+    files = []
+    for name, path in PAGES.items():
+        page.goto(f"{up.app_url}{path}{'&' if '?' in path else '?'}range=15m")
+        files.append(_shot(page, folder / f"{name}{suffix}.png"))
+    page.locator(".st-key-change button").click()
+    page.get_by_role("dialog").wait_for()
+    page.get_by_label("Reason").fill("Faster move onto broker 3")
+    files.append(_shot(page, folder / f"config-toggle{suffix}.png"))
+    page.locator(".st-key-keep button").click()
+    page.context.close()
+    return files
+
+
+def _shot(page: Page, path: Path) -> Path:
+    page.locator(".st-key-head").wait_for()
+    page.locator('[data-testid="stStatusWidget"]').wait_for(state="hidden")
+    page.wait_for_timeout(SETTLE_MS)
+    assert page.locator('[data-testid="stException"]').count() == 0, f"{path.name} would show an error"
+    page.screenshot(path=path)
+    return path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--history-s", type=float, default=HISTORY_S)
+    options = parser.parse_args()
+    if browser.executable() is None:
+        print(browser.NO_BROWSER, file=sys.stderr)
+        return 1
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ebbline-screenshots-") as folder, UpProcess(Path(folder) / "data") as up:
+        wait_until(lambda: remote_and_local(up), what="a partition with a remote part", timeout_s=DATA_TIMEOUT_S)
+        time.sleep(options.history_s)
+        with browser.browser() as started:
+            for theme in ("light", "dark"):
+                for path in photograph(started, up, options.folder, theme):
+                    print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
