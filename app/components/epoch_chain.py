@@ -42,11 +42,12 @@ class EpochBlock:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """One source; ``note`` is said in place of blocks or beside them."""
+    """One source; ``note`` is said in place of blocks or beside them, ``sub`` says how the chain is known."""
 
     name: str
     blocks: tuple[EpochBlock, ...]
     note: str = ""
+    sub: str = ""
 
 
 def spans(chain: Sequence[EpochEntry], start: int, end: int) -> list[EpochBlock]:
@@ -125,7 +126,10 @@ def html(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[Ju
     """The drawing over the whole log, ticks where the leader's epochs begin."""
     shown = strips(chain, replicas, judged)
     axis = Axis(chain.log_start, max(chain.log_end, chain.log_start + 1))
-    names = "".join(f'<div class="eb-lane-name"><span>{markup.text(strip.name)}</span></div>' for strip in shown)
+    names = "".join(
+        f'<div class="eb-lane-name"><span>{markup.text(strip.name)}</span><small>{markup.text(strip.sub)}</small></div>'
+        for strip in shown
+    )
     body = "".join(f'<div class="eb-lane eb-epoch-lane">{_blocks(strip, axis)}</div>' for strip in shown)
     borders = [max(start, chain.log_start) for _, start in chain.entries if start < axis.end]
     lines = "".join(
@@ -179,12 +183,14 @@ def _replica_strip(name: str, replica: ReplicaRow, chain: LeaderChain) -> Strip:
     if replica.leader_epochs is None or replica.log_end_offset is None:
         return Strip(name, (), f"? {replica.error or 'its epochs are not known'}")
     blocks = spans(entries(replica.leader_epochs), chain.log_start, replica.log_end_offset)
+    told = replica.evidence.get("epochs") if isinstance(replica.evidence, dict) else None
+    sub = "inferred" if told == "inferred" else ""
     at = _divergence(replica, chain)
     if at is None:
-        return Strip(name, tuple(blocks), "" if blocks else "empty")
+        return Strip(name, tuple(blocks), "" if blocks else "empty", sub)
     same = [EpochBlock(b.first, b.last, b.start, min(b.end, at)) for b in blocks if b.start < at]
     other = [EpochBlock(b.first, b.last, max(b.start, at), b.end, "diverged") for b in blocks if b.end > at]
-    return Strip(name, (*same, *other), f"other epochs than the leader from {fmt.count(at)} on")
+    return Strip(name, (*same, *other), f"other epochs than the leader from {fmt.count(at)} on", sub)
 
 
 def _remote_strip(judged: Sequence[Judged], chain: LeaderChain) -> Strip:

@@ -95,6 +95,8 @@ _SHEET: Final = """
 .eb-evidence b { font-weight: 400; color: var(--eb-muted); }
 .eb-evidence div { overflow-wrap: anywhere; }
 .eb-evidence span { color: var(--eb-muted); }
+.st-key-card-events th:nth-child(1) { width: 130px; } .st-key-card-events th:nth-child(2) { width: 70px; }
+.st-key-card-events td { overflow-wrap: anywhere; }
 .st-key-grid-partition-more { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
 .st-key-cardhead-hero { flex-wrap: wrap; }
 @media (max-width: 760px) {

@@ -209,7 +209,9 @@ def _sentence(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
     facts = [
         f"{name.replace('_', ' ')} {fmt.count(value) if isinstance(value, int) else value}"
         for name, value in evidence.items()
-        if name not in _NOT_FACTS and isinstance(value, (int, str)) and not isinstance(value, bool) and value != ""
+        # -1 is Kafka's way to say that there is none.
+        if name not in _NOT_FACTS and isinstance(value, (int, str)) and not isinstance(value, bool)
+        if value not in ("", -1)
     ]
     return f"{said[:1].upper()}{said[1:]} {', '.join(facts)}".strip()
 
