@@ -38,6 +38,7 @@ class BrokerProcesses:
         self.folder = folder
         self.layout = layout(folder, brokers=brokers, tiering=tiering, settings=settings)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._admin: AdminClient | None = None
         for node_id in self.layout.ports:
             self._config_path(node_id).write_text(format_properties(self.layout.properties(node_id)))
 
@@ -47,6 +48,13 @@ class BrokerProcesses:
     @property
     def bootstrap(self) -> str:
         return self.layout.bootstrap_servers
+
+    @property
+    def admin(self) -> AdminClient:
+        """One client for all questions: its answers need it alive."""
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return self._admin
 
     def __enter__(self) -> Self:
         try:
@@ -105,8 +113,7 @@ class BrokerProcesses:
     def _served(self) -> set[int]:
         for node_id, process in self._processes.items():
             assert process.poll() is None, f"node {node_id} ended: {self.log(node_id)[-2000:]}"
-        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         try:
-            return set(client.list_topics(timeout=5).brokers)
+            return set(self.admin.list_topics(timeout=5).brokers)
         except KafkaException:
             return set()
