@@ -17,6 +17,8 @@ REGISTRATION_VERSION: Final = 4
 HEARTBEAT_VERSION: Final = 2
 # While something is awaited (unfencing, leave to go) the next heartbeat follows sooner than the interval.
 IMPATIENT_INTERVAL_MS: Final = 50
+# A controller that refuses so many heartbeats of a leaving broker in a row cannot hand its leadership over.
+LEAVE_TRIES: Final = 20
 # Registration errors that waiting cannot cure.
 _HOPELESS: Final = frozenset(
     {ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION, ErrorCode.UNSUPPORTED_VERSION}
@@ -51,6 +53,7 @@ class BrokerLifecycle:
         self._ready = False
         self._fenced = True
         self._leaving = False
+        self._refused_in_a_row = 0
         self._offline_log_dirs: list[bytes] = []
         self._told: ErrorCode | None = None
         self._wake = tasks.Event()
@@ -131,11 +134,11 @@ class BrokerLifecycle:
         if agreed:
             try:
                 await tasks.wait_for(self._may_go.wait(), timeout_ms)
+                agreed = self._refused_in_a_row < LEAVE_TRIES
             except tasks.Timeout:
                 agreed = False
-                _log.warning(
-                    "Broker %d leaves without its controller's consent after %d ms", self._config.id, timeout_ms
-                )
+            if not agreed:
+                _log.warning("Broker %d leaves without its controller's consent", self._config.id)
         await self.stop()
         return agreed
 
@@ -216,10 +219,14 @@ class BrokerLifecycle:
                 self._may_go.set()
             return
         self._told = None
+        self._refused_in_a_row = 0
         self._note(response)
 
     def _tell_once(self, error: KafkaError) -> None:
-        """A controller that is away for long fills no log."""
+        """A controller that is away for long fills no log, and holds up no stop."""
+        self._refused_in_a_row += 1
+        if self._leaving and self._refused_in_a_row >= LEAVE_TRIES:
+            self._may_go.set()
         if error.code is not self._told:
             self._told = error.code
             _log.warning("Broker %d: the controller has not taken a heartbeat, trying on: %s", self._config.id, error)

@@ -18,6 +18,7 @@ from backend.tiering.ids import TopicIdPartition
 VERSION: Final = 0
 TIMEOUT_MS: Final = 30_000.0
 RETRY_PAUSE_MS: Final = 500.0
+RETRY_PAUSE_MS_MAX: Final = 10_000.0
 # The replica is not ours any longer: nothing to tell.
 _OVER: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
@@ -35,6 +36,7 @@ class DirectorySender:
         self._channel = channel
         self._unsent: dict[TopicIdPartition, bytes] = {}
         self._wake = tasks.Event()
+        self._told = ""
         self._task: tasks.Task[None] | None = None
 
     def start(self) -> None:
@@ -51,6 +53,7 @@ class DirectorySender:
         self._wake.set()
 
     async def _run(self) -> None:
+        pause_ms = RETRY_PAUSE_MS
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -59,22 +62,21 @@ class DirectorySender:
             if retry:
                 # Whatever was submitted meanwhile is newer.
                 self._unsent = retry | self._unsent
-                await tasks.sleep_ms(RETRY_PAUSE_MS)
+                await tasks.sleep_ms(pause_ms)
+                pause_ms = min(2 * pause_ms, RETRY_PAUSE_MS_MAX)
                 self._wake.set()
+            else:
+                pause_ms, self._told = RETRY_PAUSE_MS, ""
 
     async def _exchange(self, batch: dict[TopicIdPartition, bytes]) -> dict[TopicIdPartition, bytes]:
         """Sends the batch and returns what has to be sent again."""
         try:
             answer = await self._channel.send(self._request(batch), VERSION, timeout_ms=TIMEOUT_MS)
         except KafkaError as error:
-            _log.info("Broker %d could not tell of the directories of %d replicas, trying on: %s",
-                      self._node_id, len(batch), error)  # fmt: skip
-            return batch
+            return self._put_off(batch, str(error))
         assert isinstance(answer, m.AssignReplicasToDirsResponse)
         if answer.error_code != NONE:
-            _log.info("The controller did not take the directories of %d replicas of broker %d, trying on: %s",
-                      len(batch), self._node_id, error_code(answer.error_code).name)  # fmt: skip
-            return batch
+            return self._put_off(batch, error_code(answer.error_code).name)
         errors = {
             (bytes(topic.topic_id), row.partition_index): error_code(row.error_code)
             for directory in answer.directories
@@ -87,6 +89,14 @@ class DirectorySender:
             for tip, directory in batch.items()
             if errors.get((tip.topic_id, tip.partition), ErrorCode.UNKNOWN_SERVER_ERROR) not in over
         }
+
+    def _put_off(self, batch: dict[TopicIdPartition, bytes], reason: str) -> dict[TopicIdPartition, bytes]:
+        """A controller that is away for long fills no log."""
+        if reason != self._told:
+            self._told = reason
+            _log.info("Broker %d could not tell the controller of the directories of %d replicas, trying on: %s",
+                      self._node_id, len(batch), reason)  # fmt: skip
+        return batch
 
     def _request(self, batch: Mapping[TopicIdPartition, bytes]) -> m.AssignReplicasToDirsRequest:
         request = m.AssignReplicasToDirsRequest
