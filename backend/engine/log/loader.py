@@ -242,7 +242,8 @@ class _Loader:
     def _handle(self, damage: Damage, segment: LogSegment, segments: LogSegments) -> None:
         """Truncates at the damage, or raises when that would drop records known to be durable."""
         last = segment is segments.active
-        durable = segment.next_offset < self.recovery_point
+        # The recovery point follows the log start without a sync: what lies below that is no loss.
+        durable = max(segment.next_offset, self.options.log_start_offset) < self.recovery_point
         if durable and (not last or damage.valid_after):
             raise CorruptLog(
                 f"{damage.reason}, below the recovery point {self.recovery_point}; "

@@ -147,15 +147,25 @@ class UnifiedLogModel(RuleBasedStateMachine):
         self.log.close()
         self.log = self.open(clean=True, recovery_point=self.end)
 
-    @rule(cut=st.floats(0, 1), junk=st.sampled_from([b"", bytes(90), b"\xff" * 61]), drop_indexes=st.booleans())
-    def kill(self, cut: float, junk: bytes, drop_indexes: bool) -> None:
-        flushed, active = self.log.recovery_point, self.log.active_segment
+    @rule(
+        pick=st.floats(0, 1),
+        cut=st.floats(0, 1),
+        junk=st.sampled_from([b"", bytes(90), b"\xff" * 61]),
+        drop_indexes=st.booleans(),
+    )
+    def kill(self, pick: float, cut: float, junk: bytes, drop_indexes: bool) -> None:
+        """Any segment past the recovery point may have lost its tail."""
+        flushed = self.log.recovery_point
+        unflushed = [segment for segment in self.log.segments if segment.next_offset > flushed]
+        hit = unflushed[int(pick * (len(unflushed) - 1))] if unflushed else self.log.active_segment
+        sealed = hit is not self.log.active_segment
+        synced = hit.position_of(flushed) if flushed > hit.base_offset else 0
         self.log.close_files()
-        path = Path(active.log_path)
+        path = Path(hit.log_path)
         data = path.read_bytes()
-        synced = active.position_of(flushed) if flushed > active.base_offset else 0
         kept = synced + round(cut * (len(data) - synced))
-        path.write_bytes(data[:kept] + junk)
+        # A sealed segment that ends between two batches looks whole, to Kafka too.
+        path.write_bytes(data[:kept] + (junk or b"\xff" * 61 * sealed))
         if drop_indexes:
             for index in path.parent.glob("*.*index"):
                 index.unlink()

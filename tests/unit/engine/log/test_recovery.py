@@ -86,6 +86,26 @@ def test_damage_below_the_recovery_point_is_never_cut_off(tmp_path: Path) -> Non
     assert files(tmp_path)["00000000000000000003.log"] == before
 
 
+def test_damage_that_reaches_below_the_log_start_is_cut_off_when_nothing_durable_is_lost(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    append(log, 0)
+    log.append_as_leader(memoryview(batch(1, 2)), 0, now_ms=NOW_MS)
+    log.roll()
+    log.update_high_watermark(3)
+    # Inside the batch of offsets 1 and 2: the recovery point follows, although nothing has been synced.
+    log.maybe_increment_log_start_offset(2)
+    recovery_point = log.recovery_point
+    log.close_files()
+    with path(tmp_path, 0).open("r+b") as file:
+        file.truncate(BATCH_BYTES)
+        file.seek(BATCH_BYTES)
+        file.write(bytes(90))
+    log = open_test_log(tmp_path, recovery_point=recovery_point, log_start=2)
+    assert (recovery_point, log.log_start_offset, log.log_end_offset) == (2, 2, 2)
+    append(log, 5)
+    assert values(log) == [(2, b"v5")]
+
+
 def test_a_sealed_segment_with_missing_or_cut_indexes_gets_them_back(tmp_path: Path) -> None:
     two_segments(tmp_path)
     before = files(tmp_path)
