@@ -46,6 +46,18 @@ def new_page(
     return page
 
 
+_DRAWN: Final = """() => !document.querySelector('[data-testid="stSkeleton"], [data-testid="stException"]')
+  && document.querySelector('.st-key-head')
+  && [...document.querySelectorAll('[data-testid="stPlotlyChart"]')].every(chart => chart.querySelector('.main-svg'))"""
+
+
+def wait_until_drawn(page: Page) -> None:
+    """The page of the dashboard is there, its charts included, and shows no error."""
+    page.locator(".st-key-head").wait_for()
+    page.locator('[data-testid="stStatusWidget"]').wait_for(state="hidden")
+    page.wait_for_function(_DRAWN)
+
+
 class Complaints:
     """What the browser's console says that is an error, and what no script caught."""
 

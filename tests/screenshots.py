@@ -66,12 +66,31 @@ def photograph(started: Browser, up: UpProcess, folder: Path, theme: Literal["li
 
 
 def _shot(page: Page, path: Path) -> Path:
-    page.locator(".st-key-head").wait_for()
-    page.locator('[data-testid="stStatusWidget"]').wait_for(state="hidden")
+    browser.wait_until_drawn(page)
     page.wait_for_timeout(SETTLE_MS)
-    assert page.locator('[data-testid="stException"]').count() == 0, f"{path.name} would show an error"
+    browser.wait_until_drawn(page)
     page.screenshot(path=path)
     return path
+
+
+def try_on_one_broker(up: UpProcess) -> None:
+    """A first change, so that the Config page has something to tell."""
+    headers = {"Authorization": f"Bearer {up.operator_token}", "Idempotency-Key": "picture"}
+    with httpx.Client(base_url=up.api_url, headers=headers, timeout=60.0) as api:
+        wanted = {"scope": "broker", "broker_id": 3, "enable": True}
+        plan = api.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": wanted}).raise_for_status().json()
+        body = {"confirm": "demo", "reason": "trial on one broker", "wait_ms": 20_000}
+        api.post(f"/v1/plans/{plan['plan']['id']}/execute", json=body).raise_for_status()
+
+
+def all_in_sync(up: UpProcess) -> bool:
+    """No replica is behind, as the control API sees it."""
+    try:
+        answer = httpx.get(f"{up.api_url}/v1/cluster", headers={"Authorization": f"Bearer {up.operator_token}"})
+        totals = answer.json().get("totals")
+    except httpx.HTTPError:
+        return False
+    return totals is not None and totals["replicas_not_in_sync"] == 0
 
 
 def main() -> int:
@@ -85,7 +104,9 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ebbline-screenshots-") as folder, UpProcess(Path(folder) / "data") as up:
         wait_until(lambda: remote_and_local(up), what="a partition with a remote part", timeout_s=DATA_TIMEOUT_S)
+        try_on_one_broker(up)
         time.sleep(options.history_s)
+        wait_until(lambda: all_in_sync(up), what="all replicas in sync", timeout_s=DATA_TIMEOUT_S)
         with browser.browser() as started:
             for theme in ("light", "dark"):
                 for path in photograph(started, up, options.folder, theme):

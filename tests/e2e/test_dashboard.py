@@ -1,0 +1,148 @@
+"""The dashboard of a real `ebbline up` in a browser: three pages, the flag turned on, the pipeline stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from playwright.sync_api import Page, expect
+
+from backend.control.lab.demo import TOPIC
+from tests import browser
+from tests.e2e.up_process import UpProcess, wait_until
+from tests.screenshots import remote_and_local
+
+FLAG = "follower.fetch.last.tiered.offset.enable"
+# ui.md promises that a stopped process shows within this time.
+SEEN_WITHIN_MS = 15_000
+# Playwright's own limit of 5 s is short for a machine that runs other things too.
+expect.set_options(timeout=browser.WAIT_MS)
+pytestmark = pytest.mark.skipif(browser.executable() is None, reason=browser.NO_BROWSER)
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """The page of one person, and the cluster behind it."""
+
+    up: UpProcess
+    page: Page
+    complaints: browser.Complaints
+
+    def open(self, path: str) -> Page:
+        """The page at ``path``, drawn."""
+        self.page.goto(f"{self.up.app_url}{path}")
+        browser.wait_until_drawn(self.page)
+        return self.page
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    with UpProcess(tmp_path_factory.mktemp("up") / "data") as up, browser.browser() as started:
+        # The burst of the demo's history and of Spark's start is over then.
+        wait_until(lambda: remote_and_local(up), what="a partition with a remote part", timeout_s=180)
+        page = browser.new_page(started)
+        yield Dashboard(up, page, browser.Complaints(page))
+
+
+@pytest.fixture(autouse=True)
+def quiet_console(dashboard: Dashboard) -> Iterator[None]:
+    """No test may leave an error in the browser's console or on the page."""
+    yield
+    assert dashboard.complaints.found == []
+    assert dashboard.page.get_by_test_id("stException").count() == 0
+
+
+def effective(up: UpProcess) -> dict[int, str | None]:
+    """The flag on every broker, as confluent-kafka gets it from the brokers themselves."""
+    admin = AdminClient({"bootstrap.servers": up.bootstrap, "log_level": 0})
+    resources = {n: ConfigResource(ConfigResource.Type.BROKER, str(n)) for n in range(1, up.brokers + 1)}
+    answers = {n: admin.describe_configs([resource])[resource] for n, resource in resources.items()}
+    return {n: answer.result(30)[FLAG].value for n, answer in answers.items()}
+
+
+def test_overview_shows_the_demo_s_partitions_live(dashboard: Dashboard) -> None:
+    page = dashboard.open("/")
+    expect(page.get_by_text("3 tiered partitions in 1 topic")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Live · \d"))).to_be_visible()
+    expect(page.get_by_text("3/3 brokers")).to_be_visible()
+    for number in range(3):
+        expect(page.locator(".st-key-card-behind").get_by_text(f"{TOPIC}-{number}").first).to_be_visible()
+
+
+def test_partition_shows_records_that_are_in_the_remote_tier_only(dashboard: Dashboard) -> None:
+    row = remote_and_local(dashboard.up)
+    assert row is not None
+    name = f"{TOPIC}-{row['partition']}"
+    page = dashboard.open("/")
+    page.get_by_role("link", name="Partitions", exact=True).first.click()
+    expect(page.get_by_role("heading", name="Partitions")).to_be_visible()
+    expect(page.get_by_text(name).first).to_be_visible()
+    browser.wait_until_drawn(page)
+
+    page = dashboard.open(f"/partition?tp={name}")
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    drawn = page.locator(".st-key-card-hero .eb-ranges")
+    said = wait_until(lambda: drawn.get_attribute("aria-label"), what="the ranges", timeout_s=30) or ""
+    remote, leader = said.split(". ")[1:3]
+    first_remote = int(re.findall(r"remote (\d+) to \d+", remote)[0])
+    first_local = min(int(start) for start in re.findall(r" (\d+) to \d+", leader))
+    assert first_remote == row["log_start_offset"]
+    assert first_local >= row["local_log_start_offset"] > first_remote, said
+    expect(drawn.locator(".eb-block-remote").first).to_be_visible()
+
+
+def test_the_flag_goes_on_through_the_dialog_and_every_broker_has_it(dashboard: Dashboard) -> None:
+    assert set(effective(dashboard.up).values()) == {"false"}
+    page = dashboard.open("/config")
+    expect(page.get_by_text("Off everywhere")).to_be_visible()
+    page.get_by_role("button", name="Change cluster default…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text(f"+ {FLAG} = true (cluster default, no restart)")).to_be_visible()
+    expect(dialog.get_by_text("Every broker answers.")).to_be_visible()
+    act = dialog.get_by_role("button", name="Turn on")
+    expect(act).to_be_disabled()
+    dialog.get_by_label("Reason").fill("seen in a browser")
+    dialog.get_by_label("Type demo to confirm").fill("dem")
+    expect(act).to_be_disabled()
+    dialog.get_by_label("Type demo to confirm").fill("demo")
+    expect(act).to_be_enabled()
+    assert set(effective(dashboard.up).values()) == {"false"}
+    act.click()
+
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_text("Every broker shows it.")).to_be_visible()
+    expect(page.get_by_text("On everywhere")).to_be_visible()
+    assert set(effective(dashboard.up).values()) == {"true"}
+    expect(page.locator(".st-key-changes")).to_contain_text("seen in a browser")
+
+    page.get_by_role("button", name="Revert…").first.click()
+    dialog.get_by_label("Reason").fill("back")
+    dialog.get_by_label("Type demo to confirm").fill("demo")
+    dialog.get_by_role("button", name="Revert", exact=True).click()
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_text("Off everywhere")).to_be_visible()
+    assert set(effective(dashboard.up).values()) == {"false"}
+
+
+def test_a_stopped_pipeline_shows_by_itself_and_goes_again_when_it_goes_on(dashboard: Dashboard) -> None:
+    page = dashboard.open("/")
+    down = page.get_by_text(re.compile(r"Pipeline down since"))
+    wait_until(lambda: down.count() == 0, what="a pipeline that runs", timeout_s=30)
+    pid = dashboard.up.pid("pipeline")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began_s = time.monotonic()
+        expect(down.first).to_be_visible(timeout=2 * SEEN_WITHIN_MS)
+        seen_after_s = time.monotonic() - began_s
+        print(f"a stopped pipeline was on the page after {seen_after_s:.1f} s")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    expect(down).to_have_count(0, timeout=browser.WAIT_MS)
+    assert dashboard.up.pid("pipeline") == pid, "it was stopped, not restarted"
