@@ -42,4 +42,5 @@ def navigate() -> None:
     with st.container(key="shortcuts"):
         for name, key in (("overview", "g"), ("partitions", "p")):
             if st.button(f"Go to {_TITLES[name]}", key=f"shortcut-{name}", shortcut=key):
-                st.switch_page(page(name))
+                # An empty mapping, not none at all: Streamlit refuses to clear what a widget is bound to.
+                st.switch_page(page(name), query_params={})

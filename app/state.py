@@ -75,7 +75,8 @@ def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
             found = query(connection, *arguments, **options)
     except (SQLAlchemyError, StoreError) as error:
         cause = (str(getattr(error, "orig", None) or error).strip() or type(error).__name__).splitlines()[0]
-        sentence = f"{cause.rstrip('.')}."
+        cause = cause.removeprefix("connection failed: ").rstrip(".")
+        sentence = f"{cause[:1].upper()}{cause[1:]}."
         _failed[url] = (now_ms(), sentence)
         raise DatabaseAway(sentence) from error
     _failed.pop(url, None)

@@ -89,7 +89,7 @@ def _oldest_copy(
     series = tuple(None if s.open_copies is None else (s.oldest_open_copy_ms or 0) for s in history)
     copies = [s for s in segments if s.state is SegmentState.COPY_SEGMENT_STARTED]
     if not copies:
-        return Tile("Oldest open copy", "none", "nothing is being copied", None, series, from_ledger=True)
+        return Tile("Oldest open copy", "none", "all have ended", None, series, from_ledger=True)
     oldest = min(copies, key=lambda s: s.copy_started_ms)
     age_ms, known = now_ms - oldest.copy_started_ms, p99.get((oldest.topic, oldest.partition))
     status = "critical" if is_hung(oldest, known, now_ms) else None

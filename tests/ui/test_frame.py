@@ -53,3 +53,14 @@ def test_where_a_sign_in_is_set_up_nothing_is_shown_without_it(healthy: Database
     assert "Sign in to see the cluster." in text_of(page)
     assert "412" not in text_of(page)
     assert [button.label for button in page.button][:1] == ["Sign in"]
+
+
+def test_a_shortcut_switches_the_page_and_keeps_the_chosen_range(healthy: Database) -> None:
+    page = open_page(range="6h")
+    page.button(key="shortcut-partitions").click().run()
+    assert not page.exception
+    assert "Furthest behind" not in text_of(page)
+    assert page.button_group(key="range").value == "6h"
+    page.button(key="shortcut-overview").click().run()
+    assert not page.exception
+    assert "cluster, last 6 hours" in text_of(page)
