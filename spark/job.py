@@ -11,7 +11,6 @@ the ledger wrong in silence.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -20,9 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -36,6 +33,7 @@ from spark import source, transforms
 from spark.heartbeat import Heartbeat, Progress
 from spark.java import NoUsableJava, find_java
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
+from spark.lock import Busy, only_one
 from spark.session import prepare_environment, start_session
 from spark.settings import JOB, PipelineSettings, SettingsError, from_environment
 from spark.sinks.ledger_sink import LedgerSink, Stopped
@@ -47,10 +45,6 @@ WAIT_S: Final = 0.5
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
 # Restarting brokers may answer with old ends of the topic for a moment.
 WENT_BACK_PATIENCE_S: Final = 30.0
-
-
-class Busy(Exception):
-    """Another pipeline works in this data folder. The message is one sentence for people."""
 
 
 class SparkFailed(Exception):
@@ -95,7 +89,7 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
     java = find_java(settings.spark_dir / "java", os.environ)
     migrate.require_current(settings.database_url)
     with ExitStack() as stack:
-        stack.enter_context(_only_one(settings.spark_dir))
+        stack.enter_context(only_one(settings.spark_dir))
         engine = create_engine(settings.database_url)
         stack.callback(engine.dispose)
         offsets = TopicOffsets(
@@ -251,20 +245,6 @@ class Pipeline:
             "took_ms": int((time.monotonic() - started) * 1000),
             "finished_ms": time.time_ns() // 1_000_000,
         }
-
-
-@contextmanager
-def _only_one(spark_dir: Path) -> Iterator[None]:
-    """Hold the data folder's pipeline lock; the system frees it however the process ends."""
-    spark_dir.mkdir(parents=True, exist_ok=True)
-    with open(spark_dir / "lock", "a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise Busy(
-                f"Another pipeline works in {spark_dir}: stop it first, or choose another data folder."
-            ) from error
-        yield
 
 
 def _stop_session(session: SparkSession) -> None:

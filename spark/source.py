@@ -71,7 +71,7 @@ class MetadataGap(Exception):
     def __init__(self, partition: str, held_from: str) -> None:
         super().__init__(
             f"{GAP_MARKER}: {partition} {held_from}; records before that were never read and are gone. "
-            "Check the topic's retention.ms (-1), then rebuild the ledger."
+            "Set the topic's retention.ms to -1, then run `ebbline pipeline rebuild`."
         )
 
 
@@ -81,7 +81,7 @@ class OffsetsWentBack(Exception):
     def __init__(self, partition: str, high: int, read: int) -> None:
         super().__init__(
             f"{WENT_BACK_MARKER}: {partition} ends at offset {high} and was read up to {read} before: "
-            "the topic was recreated or lost records. Rebuild the ledger."
+            "the topic was recreated or lost records. Run `ebbline pipeline rebuild`."
         )
 
 

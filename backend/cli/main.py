@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
+
+if TYPE_CHECKING:
+    from backend.settings import Settings
+
+NOT_YET = "Not in this version yet: to watch another Kafka cluster."
 
 app = typer.Typer(
     name="ebbline",
@@ -25,29 +30,51 @@ def up(
     database_url: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://…")] = None,
     brokers: Annotated[int | None, typer.Option(help="Number of embedded brokers, 1 to 9 (default 3).")] = None,
     cluster_name: Annotated[str | None, typer.Option(help="What a person types to confirm (default demo).")] = None,
+    process_per_broker: Annotated[
+        bool, typer.Option("--process-per-broker", help="Each broker in a process of its own, for throughput.")
+    ] = False,
+    attach: Annotated[str | None, typer.Option(help=NOT_YET)] = None,
+    client_properties: Annotated[Path | None, typer.Option(help=NOT_YET)] = None,
+    allow_changes: Annotated[bool, typer.Option("--allow-changes", help=NOT_YET)] = False,
     no_demo: Annotated[bool, typer.Option("--no-demo", help="No demo topic and traffic.")] = False,
     no_ui: Annotated[bool, typer.Option("--no-ui", help="No dashboard.")] = False,
     no_pipeline: Annotated[bool, typer.Option("--no-pipeline", help="No Spark pipeline.")] = False,
 ) -> None:
     """Run cluster, pipeline and dashboard on this machine."""
-    from backend.settings import Settings
+    for option, given in (
+        ("--attach", attach),
+        ("--client-properties", client_properties),
+        ("--allow-changes", allow_changes),
+    ):
+        if given:
+            print(
+                f"ebbline: {option} is not in this version yet, which runs its own brokers and watches no other"
+                " cluster: leave it out.",
+                file=sys.stderr,
+            )
+            raise typer.Exit(2)
+
     from backend.supervisor.up import run
 
-    given: dict[str, Any] = {
-        name: value
-        for name, value in {
-            "data_dir": data,
-            "database_url": database_url,
-            "brokers": brokers,
-            "cluster_name": cluster_name,
-            "demo": False if no_demo else None,
-            "ui": False if no_ui else None,
-            "pipeline": False if no_pipeline else None,
-        }.items()
-        if value is not None
-    }
+    settings = _settings(
+        data_dir=data,
+        database_url=database_url,
+        brokers=brokers,
+        cluster_name=cluster_name,
+        process_per_broker=process_per_broker or None,
+        demo=False if no_demo else None,
+        ui=False if no_ui else None,
+        pipeline=False if no_pipeline else None,
+    )
+    raise typer.Exit(run(settings))
+
+
+def _settings(**given: Any) -> Settings:
+    """The settings with these options, None for one that was not given; one line and exit code 2 if unusable."""
+    from backend.settings import Settings
+
     try:
-        settings = Settings(**given)
+        return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
@@ -55,7 +82,6 @@ def up(
             f"ebbline: the setting {name} is not usable: {first['msg']} (given: {first['input']!r}).", file=sys.stderr
         )
         raise typer.Exit(2) from None
-    raise typer.Exit(run(settings))
 
 
 @app.command()
@@ -74,6 +100,29 @@ def pipeline_run() -> None:
     from spark.job import main as run_job
 
     raise typer.Exit(run_job())
+
+
+@pipeline_app.command("rebuild")
+def pipeline_rebuild(
+    data: Annotated[Path | None, typer.Option(help="Data folder (default .ebbline).")] = None,
+    database_url: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://…")] = None,
+) -> None:
+    """Forget the segment ledger; the pipeline then reads __remote_log_metadata from its beginning."""
+    from backend.data_folder import DataFolder, DataFolderError
+    from backend.store.engine import StoreError
+    from spark.lock import Busy
+    from spark.rebuild import forget_ledger
+
+    settings = _settings(data_dir=data, database_url=database_url)
+    try:
+        identity = DataFolder(settings.data_dir).read_identity()
+        if identity is None:
+            raise DataFolderError(f"The folder {settings.data_dir} holds no cluster: give its folder with --data.")
+        events = forget_ledger(settings.data_dir / "spark", settings.database, identity.cluster_id)
+    except (DataFolderError, StoreError, Busy) as error:
+        print(f"ebbline: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    print(f"{events} events are forgotten; the pipeline reads the topic from its beginning at its next start.")
 
 
 def main() -> None:

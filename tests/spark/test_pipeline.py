@@ -32,6 +32,8 @@ from spark.decode import RawRecord, to_batch
 from spark.heartbeat import Heartbeat, Progress
 from spark.job import GapFound, Pipeline
 from spark.kafka import TopicOffsets
+from spark.lock import only_one
+from spark.rebuild import forget_ledger
 from spark.schemas import RECORD_SCHEMA
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
@@ -201,6 +203,13 @@ def test_records_lost_before_they_were_read_stop_the_pipeline_and_say_so(
     assert isinstance(running.failure, GapFound)
     assert f"{settings.source_topic}-3 begins at offset 80, 50 was to be next" in str(running.failure)
     assert "\n" not in str(running.failure)
+    # The way out that it names: what the topic still holds.
+    assert "ebbline pipeline rebuild" in str(running.failure)
+    forget_ledger(settings.spark_dir, settings.database_url, CLUSTER)
+    held = [record for record in records if record[0] != 3 or record[1] >= 80]
+    with Running(spark_session, settings, engine):
+        wait_until(read_to(engine, held), "what is left is read")
+    assert content(engine) == expected(held)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -378,7 +387,7 @@ def test_what_hinders_the_start_is_one_line_and_an_exit_code(tmp_path: Path, ref
     assert "secret" not in lines[0]
     assert list(tmp_path.iterdir()) == []
     migrate.upgrade(url)
-    with job._only_one(settings.spark_dir):
+    with only_one(settings.spark_dir):
         code, lines = refused(settings)
     assert (code, len(lines)) == (job.EXIT_BUSY, 1)
     assert "Another pipeline" in lines[0]
