@@ -33,8 +33,14 @@ def fetched_segments(running: Lab, node: int, topic: str) -> int:
     return len(history(running, node, topic, EventType.FETCH_SEGMENT))
 
 
-def deleted(running: Lab, node: int, topic: str) -> list[int]:
-    return [event.start_offset for event in history(running, node, topic, EventType.DELETE_SEGMENT)]
+def wait_deleted(running: Lab, node: int, topic: str, *starts: int) -> None:
+    """The broker deletes exactly these segments in this order; it notes each after its files are gone."""
+
+    def deleted() -> list[int]:
+        return [event.start_offset for event in history(running, node, topic, EventType.DELETE_SEGMENT)]
+
+    running.wait(f"{len(starts)} segments are deleted", lambda: len(deleted()) >= len(starts))
+    assert deleted() == list(starts)
 
 
 def test_offload_and_consume_from_the_leader_also_after_a_restart(running: Lab) -> None:
@@ -66,7 +72,7 @@ def test_retention_deletes_remote_segments_by_size_and_by_time(running: Lab, set
     assert running.alter(topic, **{setting: 1, f"local_{setting}": 1}) == 0
     running.wait_offsets(topic, (3, 3, 4, 2), 1, 2)
     running.wait("nothing is remote", lambda: running.remote_starts(topic) == [])
-    assert deleted(running, 1, topic) == [0, 1, 2]
+    wait_deleted(running, 1, topic, 0, 1, 2)
     assert running.log(topic).leader_epochs.earliest_entry == (0, 3)
     assert running.consume(topic, 3) == values(3)
     assert fetched_segments(running, 1, topic) == 0
@@ -79,7 +85,7 @@ def test_delete_records_takes_remote_segments_below_log_start(running: Lab) -> N
     running.wait_offsets(topic, (0, 4, 5, 3), 1, 2)
     running.delete_records(topic, 3)
     running.wait("one segment is left", lambda: running.remote_starts(topic) == [2])
-    assert deleted(running, 1, topic) == [0]
+    wait_deleted(running, 1, topic, 0)
     assert running.log(topic).leader_epochs.earliest_entry == (0, 3)
     assert running.consume(topic, 3) == values(3, 4)
     assert fetched_segments(running, 1, topic) == 1
@@ -88,7 +94,7 @@ def test_delete_records_takes_remote_segments_below_log_start(running: Lab) -> N
     running.wait_offsets(topic, (3, 8, 10, 7))
     running.delete_records(topic, 7)
     running.wait("one segment is left", lambda: running.remote_starts(topic) == [6])
-    assert deleted(running, 2, topic) == [4, 2]  # the present epochs first
+    wait_deleted(running, 2, topic, 4, 2)  # the present epochs first
     assert running.consume(topic, 7) == values(7, 8, 9)
     assert fetched_segments(running, 2, topic) == 1
 
@@ -102,7 +108,8 @@ def test_deleting_a_topic_leaves_nothing_remote(running: Lab) -> None:
     running.delete_topic(topic)
     for partition in (0, 1):
         running.wait("nothing is remote", lambda p=partition: running.remote_starts(topic, p) == [])
-    assert (deleted(running, 1, topic), deleted(running, 2, topic)) == ([0, 1], [0, 1])
+    wait_deleted(running, 1, topic, 0, 1)
+    wait_deleted(running, 2, topic, 0, 1)
 
 
 def test_tiering_switched_on_later_takes_what_is_there(running: Lab) -> None:
