@@ -11,8 +11,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from backend.control.lab.demo import DemoWorkload
 from backend.control.plane import ControlError, ControlPlane
@@ -23,9 +28,13 @@ from backend.engine.cluster import Cluster, ClusterLayout
 from backend.engine.common.log_context import configure_logging
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine_profile import embedded_settings
-from backend.settings import Settings
+from backend.settings import LOOPBACK, Settings
 
 EXIT_OK, EXIT_FAILED = 0, 1
+# The supervisor kills after 30 s. The brokers, which have data to write down, get what the others leave of the time.
+STOP_TIMEOUT_S: Final = 27.0
+STOP_STEP_TIMEOUT_S: Final = 8.0
+SCRAPE_TIMEOUT_S: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -50,19 +59,18 @@ async def run(settings: Settings, environment: Mapping[str, str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
 
-    cluster = Cluster(cluster_layout(settings, environment))
-    try:
-        await cluster.start()
-    except StartRefused as error:
-        _log.error("%s", error)
-        return EXIT_FAILED
+    layout = cluster_layout(settings, environment)
+    cluster = Cluster(layout)
     plane = ControlPlane(
         # Everything comes from the environment; pydantic checks it.
         ControlSettings(),  # type: ignore[call-arg]
-        registries=lambda: [BrokerCollector(broker.services.metrics) for broker in cluster.brokers.values()],
+        registries=lambda: _broker_metrics(settings, layout, cluster),
     )
     demo: DemoWorkload | None = None
     try:
+        # With a process per broker the supervisor runs them, and this process only watches.
+        if not settings.process_per_broker and not await _started(cluster, stop):
+            return EXIT_OK
         await plane.start()
         if settings.demo:
             demo = DemoWorkload(settings.bootstrap_servers, replication_factor=min(3, settings.brokers))
@@ -71,15 +79,70 @@ async def run(settings: Settings, environment: Mapping[str, str]) -> int:
             "Backend serves brokers at %s and the control API at %s", settings.bootstrap_servers, settings.api_url
         )
         return await _until_stopped(stop, cluster)
-    except ControlError as error:
+    except (ControlError, StartRefused) as error:
         _log.error("%s", error)
         return EXIT_FAILED
     finally:
         _log.info("Backend stops")
-        if demo is not None:
-            await asyncio.to_thread(demo.stop)
-        await plane.stop()
-        await cluster.stop()
+        deadline_s = loop.time() + STOP_TIMEOUT_S
+        overdue = demo is not None and await _ends(
+            "The demo workload", asyncio.to_thread(demo.stop), STOP_STEP_TIMEOUT_S
+        )
+        overdue |= await _ends("The control plane", plane.stop(), STOP_STEP_TIMEOUT_S)
+        overdue |= await _ends("The cluster", cluster.stop(), deadline_s - loop.time())
+        if overdue:
+            # Threads that hang would hold up the interpreter's own end as well.
+            logging.shutdown()
+            os._exit(EXIT_FAILED)
+
+
+async def _started(cluster: Cluster, stop: asyncio.Event) -> bool:
+    """Whether all nodes serve; False when a signal came first. Raises StartRefused."""
+    starting = asyncio.ensure_future(cluster.start())
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if starting.done():
+        starting.result()
+        return True
+    starting.cancel()
+    await asyncio.wait({starting})
+    return False
+
+
+async def _ends(what: str, end: Coroutine[Any, Any, None], timeout_s: float) -> bool:
+    """Waits for the end of a part, but not for ever; whether it is overdue. A failure is logged."""
+    task = asyncio.ensure_future(end)
+    await asyncio.wait({task}, timeout=timeout_s)
+    if not task.done():
+        _log.error("%s did not stop within %.0f s and is left behind", what, timeout_s)
+        return True
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("%s did not stop cleanly: %s", what, error, exc_info=error)
+    return False
+
+
+class BrokerScrape:
+    """The metrics of a broker in a process of its own; none while it does not answer."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://{LOOPBACK}:{port}/metrics"
+
+    def collect(self) -> Iterable[Metric]:
+        try:
+            text = httpx.get(self._url, timeout=SCRAPE_TIMEOUT_S).text
+        except httpx.HTTPError as error:
+            _log.debug("no metrics from %s: %s", self._url, error)
+            return []
+        return text_string_to_metric_families(text)
+
+
+def _broker_metrics(
+    settings: Settings, layout: ClusterLayout, cluster: Cluster
+) -> Iterable[BrokerScrape | BrokerCollector]:
+    if settings.process_per_broker:
+        return [BrokerScrape(port) for port in layout.metrics_ports.values()]
+    return [BrokerCollector(broker.services.metrics) for broker in cluster.brokers.values()]
 
 
 async def _until_stopped(stop: asyncio.Event, cluster: Cluster) -> int:

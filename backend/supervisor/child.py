@@ -24,6 +24,7 @@ BACKOFF_FIRST_S: Final = 1.0
 BACKOFF_MAX_S: Final = 30.0
 # A process that ran this long was healthy: its next crash starts the back-off anew.
 HEALTHY_AFTER_S: Final = 60.0
+LAST_LINE_CHARS: Final = 300
 KILL_WAIT_S: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
 _log = logging.getLogger(__name__)
@@ -54,6 +55,17 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+class LogFile(logging.handlers.RotatingFileHandler):
+    """A log file that a full disk or a folder that is gone makes incomplete, and nothing worse."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES, delay=True)
+        self.lost_lines = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        self.lost_lines += 1
+
+
 @dataclass
 class Child:
     """A supervised process. Methods are called on the supervisor's thread only."""
@@ -81,12 +93,17 @@ class Child:
     def exit_code(self) -> int | None:
         return None if self.process is None else self.process.poll()
 
+    def how_it_ended(self) -> str:
+        """For people: killed by a signal, or its exit code and the last line it wrote, which says why."""
+        code = self.exit_code
+        if code is not None and code < 0:
+            return f"was killed by signal {-code}"
+        return f"ended with code {code} ({self.last_line[:LAST_LINE_CHARS]})"
+
     def start(self, now_s: float) -> None:
         """Spawns the process in a session of its own, so that Ctrl-C reaches only the supervisor."""
         if self._logger is None:
-            self._logger = logging.handlers.RotatingFileHandler(
-                self.log_path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES, delay=True
-            )
+            self._logger = LogFile(self.log_path)
         self.process = subprocess.Popen(
             list(self.spec.command),
             env={**os.environ, **self.spec.environment},
@@ -103,7 +120,15 @@ class Child:
             target=self._pump_output, args=(self.process.stdout,), name=f"log-{self.spec.name}", daemon=True
         )
         self._pump.start()
-        (self.log_dir.parent / "run" / f"{self.spec.name}.pid").write_text(f"{self.process.pid}\n")
+        try:
+            self._pid_path.write_text(f"{self.process.pid}\n")
+        except OSError as error:
+            # For people and tests only; the process runs.
+            _log.warning("%s could not be written: %s", self._pid_path, error)
+
+    @property
+    def _pid_path(self) -> Path:
+        return self.log_dir.parent / "run" / f"{self.spec.name}.pid"
 
     def _pump_output(self, stream: IO[bytes]) -> None:
         handler = self._logger
@@ -139,7 +164,7 @@ class Child:
         process.wait(KILL_WAIT_S)
         if self._pump is not None:
             self._pump.join(timeout=KILL_WAIT_S)
-        (self.log_dir.parent / "run" / f"{self.spec.name}.pid").unlink(missing_ok=True)
+        self._pid_path.unlink(missing_ok=True)
 
     @staticmethod
     def _kill_session(pid: int) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 
 import httpx
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, DataFolderError, new_cluster_id
@@ -119,16 +120,25 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
     if settings.remote_location:
         backend_env["EBBLINE_REMOTE_LOCATION"] = settings.remote_location
     python = sys.executable
-    specs = [
+    specs: list[ChildSpec] = []
+    where = [*settings.bootstrap_servers.split(","), f"API {settings.api_url}"]
+    if settings.process_per_broker:
+        # Only here, as it takes half a second to import the engine.
+        from backend.supervisor.broker_processes import broker_specs
+
+        specs += broker_specs(settings, folder, shared)
+        backend_env["EBBLINE_PROCESS_PER_BROKER"] = "true"
+        where = where[-1:]
+    specs.append(
         ChildSpec(
             name="backend",
             command=[python, "-m", "backend.process"],
             environment=backend_env,
-            where="\n".join([*settings.bootstrap_servers.split(","), f"API {settings.api_url}"]),
+            where="\n".join(where),
             stop_timeout_s=30.0,
             healthy=lambda: _answers(f"{settings.api_url}/readyz"),
         )
-    ]
+    )
     if settings.pipeline:
         specs.append(
             ChildSpec(
@@ -171,7 +181,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Starts, watches, stops; the exit code."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         code = EXIT_OK
         try:
@@ -194,19 +204,30 @@ class Supervisor:
             if self._stop.is_set():
                 return False
             child.start(time.monotonic())
-            first = child.spec.name == "backend"
-            if first and not wait_until_healthy(child, stopping=self._stop.is_set):
-                if not self._stop.is_set():
-                    self._console.print(
-                        f"[red]The backend did not start:[/red] {child.last_line or 'it said nothing'}\n"
-                        f"More in {child.log_path}",
-                        highlight=False,
-                    )
+            if child.spec.name == "backend" and not self._backend_serves(child):
                 return False
-        for child in self._children[1:]:
+        for child in self._children:
             if child.spec.healthy is not None:
                 wait_until_healthy(child, stopping=self._stop.is_set)
         return not self._stop.is_set()
+
+    def _backend_serves(self, backend: Child) -> bool:
+        """Waits for it, and for what was started before it; says who did not start."""
+
+        def ended() -> list[Child]:
+            return [child for child in self._children if child.process is not None and not child.running]
+
+        if wait_until_healthy(backend, stopping=lambda: self._stop.is_set() or bool(ended())):
+            return True
+        if not self._stop.is_set():
+            failed = next(iter(ended()), backend)
+            self._console.print(
+                f"[red]The {failed.spec.name} did not start:[/red] {escape(failed.last_line) or 'it said nothing'}\n"
+                f"More in {failed.log_path}",
+                highlight=False,
+                soft_wrap=True,
+            )
+        return False
 
     def _watch(self) -> None:
         next_probe_s = time.monotonic() + HEALTH_INTERVAL_S
@@ -225,14 +246,22 @@ class Supervisor:
                 self._console.print(f"{name} has not answered for {HUNG_AFTER_S:.0f} s and is restarted")
                 child.stop()
         elif child.next_start_at_s == 0.0 or child.next_start_at_s <= child.started_at_s:
-            code = child.exit_code
+            how = child.how_it_ended()
             pause_s = child.note_exit(now_s)
             self._console.print(
-                f"{name} ended with code {code} ({child.last_line[:200]}); starting it again in {pause_s:.0f} s",
+                f"{name} {how}; starting it again in {pause_s:.0f} s",
                 highlight=False,
+                markup=False,
             )
         elif now_s >= child.next_start_at_s:
+            self._start_again(child, now_s)
+
+    def _start_again(self, child: Child, now_s: float) -> None:
+        try:
             child.start(now_s)
+        except OSError as error:
+            pause_s = child.note_exit(now_s)
+            self._console.print(f"{child.spec.name} could not be started ({error}); trying again in {pause_s:.0f} s")
 
     def _stop_all(self) -> None:
         for child in reversed(self._children):
@@ -264,4 +293,8 @@ def run(settings: Settings) -> int:
     except Refused as error:
         sys.stderr.write(f"ebbline: {error}\n")
         return EXIT_REFUSED
-    return Supervisor(settings, folder, identity, console).run()
+    try:
+        return Supervisor(settings, folder, identity, console).run()
+    except OSError as error:
+        sys.stderr.write(f"ebbline: It cannot go on: {error}.\n")
+        return EXIT_FAILED

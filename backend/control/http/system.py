@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from backend.control.http.call import Answer, Call
@@ -22,7 +23,9 @@ async def readyz(call: Call) -> Answer:
 
 async def metrics(call: Call) -> Answer:
     """Prometheus text of the product and of all brokers in this process."""
-    return Answer(call.control.metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    # On a thread: brokers in processes of their own are asked over the network.
+    text = await asyncio.to_thread(call.control.metrics.exposition)
+    return Answer(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def openapi(call: Call) -> Answer:

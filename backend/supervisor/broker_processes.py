@@ -1,0 +1,37 @@
+"""The brokers as child processes of their own (`--process-per-broker`): the same nodes, settings, ports and folders.
+
+Each is an `ebbline broker` with a file of Kafka properties, so that one can be killed and come back alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from backend.data_folder import DataFolder
+from backend.engine.config import format_properties
+from backend.process import cluster_layout
+from backend.settings import LOOPBACK, Settings
+from backend.supervisor.child import ChildSpec
+
+# As the backend's: leadership is handed over, logs are closed.
+STOP_TIMEOUT_S = 30.0
+
+
+def broker_specs(settings: Settings, folder: DataFolder, environment: Mapping[str, str]) -> list[ChildSpec]:
+    """The brokers in start order, the controller's node first. Writes their settings files; OSError when it cannot."""
+    layout = cluster_layout(settings, environment)
+    specs = []
+    for node_id, port in layout.ports.items():
+        path = folder.run / f"broker-{node_id}.properties"
+        path.write_text(format_properties(layout.properties(node_id)))
+        specs.append(
+            ChildSpec(
+                name=f"broker-{node_id}",
+                command=[sys.executable, "-m", "backend.cli.main", "broker", "--config", str(path)],
+                environment=environment,
+                where=f"{LOOPBACK}:{port}",
+                stop_timeout_s=STOP_TIMEOUT_S,
+            )
+        )
+    return specs
