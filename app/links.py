@@ -38,9 +38,10 @@ def page(name: str) -> Any:
 def navigate() -> None:
     """Draws the top navigation and the page that the URL names."""
     chosen = st.navigation([page(name) for name in NAMES], position="top")
-    chosen.run()
+    # Before the page: a key works while the page is still being drawn.
     with st.container(key="shortcuts"):
         for name, key in (("overview", "g"), ("partitions", "p")):
             if st.button(f"Go to {_TITLES[name]}", key=f"shortcut-{name}", shortcut=key):
                 # An empty mapping, not none at all: Streamlit refuses to clear what a widget is bound to.
                 st.switch_page(page(name), query_params={})
+    chosen.run()

@@ -49,7 +49,7 @@ def tiles(
 
     ``pending_status``: of the worst partition. ``ledger_ms``: up to when the ledger is known; None: not at all.
     """
-    over = fmt.duration(range_ms / 1000)
+    over = _covered(history, range_ms)
     if ledger_ms is None:
         copy, delete, remote = (_unknown(name) for name in ("Oldest open copy", "Delete overdue", "Remote"))
     else:
@@ -64,6 +64,15 @@ def tiles(
         remote,
         _local(history, brokers),
     ]
+
+
+def _covered(history: Sequence[ClusterSample], range_ms: int) -> str:
+    """How long the history reaches back: the range, or less in a cluster that is not watched for that long yet."""
+    span_ms = history[-1].sampled_ms - history[0].sampled_ms if history else 0
+    if not history or span_ms >= 0.9 * range_ms:
+        return fmt.duration(range_ms / 1000)
+    step_s = 60 if span_ms >= 60_000 else 1
+    return fmt.duration(max(1, round(span_ms / 1000 / step_s) * step_s))
 
 
 def _unknown(name: str) -> Tile:

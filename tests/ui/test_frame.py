@@ -52,7 +52,7 @@ def test_where_a_sign_in_is_set_up_nothing_is_shown_without_it(healthy: Database
     assert not page.exception
     assert "Sign in to see the cluster." in text_of(page)
     assert "412" not in text_of(page)
-    assert [button.label for button in page.button][:1] == ["Sign in"]
+    assert "Sign in" in [button.label for button in page.button]
 
 
 def test_a_shortcut_switches_the_page_and_keeps_the_chosen_range(healthy: Database) -> None:

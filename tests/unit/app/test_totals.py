@@ -43,9 +43,17 @@ def test_pending_has_its_change_over_the_range_and_the_worst_partitions_status()
     history = [sample(NOW_MS - HOUR_MS, pending_bytes=1_000_000), sample(NOW_MS, pending_bytes=3_500_000)]
     found = tiles(history, pending_status="critical")["Pending upload"]
     assert (found.value, found.sub, found.status) == ("3.5 MB", "+2.5 MB in 1 h", "critical")
-    assert tiles(history[::-1])["Pending upload"].sub == "−2.5 MB in 1 h"
-    assert tiles(history[:1] * 2)["Pending upload"].sub == "unchanged in 1 h"
+    fallen = [history[0], sample(NOW_MS, pending_bytes=400_000)]
+    assert tiles(fallen)["Pending upload"].sub == "−600 kB in 1 h"
+    same = [history[0], sample(NOW_MS, pending_bytes=1_000_000)]
+    assert tiles(same)["Pending upload"].sub == "unchanged in 1 h"
     assert tiles([sample(NOW_MS, pending_bytes=None)])["Pending upload"].sub == "the leaders have not told it"
+
+
+def test_a_change_names_no_longer_time_than_is_known() -> None:
+    history = [sample(NOW_MS - 185_000, pending_bytes=0), sample(NOW_MS, pending_bytes=1_000)]
+    assert tiles(history)["Pending upload"].sub == "+1.0 kB in 3 m"
+    assert tiles([sample(NOW_MS - 20_000, pending_bytes=0), history[1]])["Pending upload"].sub == "+1.0 kB in 20 s"
 
 
 def test_the_oldest_open_copy_counts_copies_only() -> None:
@@ -72,7 +80,7 @@ def test_a_deletion_is_overdue_after_a_minute() -> None:
     late = ledger(oldest_open_delete_ms=NOW_MS - 120_000, delete_started_bytes=5_000)
     found = tiles(ledger=late)["Delete overdue"]
     assert (found.value, found.sub, found.status) == ("5.0 kB", "oldest 2 m", "warning")
-    earlier = [sample(NOW_MS - 1_000, oldest_open_delete_ms=90_000), sample(NOW_MS)]
+    earlier = [sample(NOW_MS - HOUR_MS, oldest_open_delete_ms=90_000), sample(NOW_MS)]
     assert tiles(earlier)["Delete overdue"].sub == "some in 1 h"
 
 
