@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 NO_BROWSER: Final = "no Chromium on this machine: install the package chromium"
-WAIT_MS: Final = 30_000
+WAIT_MS: Final = 60_000
 WIDTH, HEIGHT = 1440, 900
 
 
