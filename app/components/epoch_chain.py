@@ -267,7 +267,7 @@ def _beside(strip: Strip, axis: Axis) -> str:
     if marked[0].kind == "diverged":
         return ""
     left, right = axis.percent(marked[0].start), axis.percent(marked[-1].end)
-    side = f"left:{right:.3f}%" if right <= 100 - left else f"right:{100 - left:.3f}%"
+    side = f"left:{right:.3f}%;right:0" if right <= 100 - left else f"left:0;right:{100 - left:.3f}%;text-align:right"
     return f'<span class="eb-beside" style="{side}">{markup.text(strip.note)}</span>'
 
 

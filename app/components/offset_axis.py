@@ -10,7 +10,8 @@ from typing import Final
 from app.components import format as fmt
 
 TICKS_MAX: Final = 7
-LEVELS: Final = 3
+# As many as a partition has offsets to mark: at worst each label has a level of its own.
+LEVELS: Final = 5
 RIGHT_UNTIL_PERCENT: Final = 85.0
 # Labels are placed for a plot of this width; below the width of a tablet they become a list.
 PLOT_PX: Final = 1000

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.components.offset_axis import Axis, ticks
+from app.components.table_style import styled, whole
 from app.theme import Palette, layout
 from backend.store.queries.partitions import PartitionPoint
 
@@ -70,6 +71,12 @@ def figure(
         )
     )
     return fig
+
+
+def shown(points: Sequence[PartitionPoint], zone: tzinfo | None) -> Any:
+    """:func:`rows` with numbers written as on the rest of the page."""
+    table = rows(points, zone)
+    return styled(table, dict.fromkeys(table.columns[3:], whole))
 
 
 def rows(points: Sequence[PartitionPoint], zone: tzinfo | None) -> pd.DataFrame:

@@ -314,7 +314,7 @@ def card_head(name: str, title: str, clause: str = "", *, html: str = "", rows: 
 def table_twin(name: str, title: str, rows: Any) -> None:
     """The same facts as rows, for those who cannot use the picture."""
     with st.popover("View as table", key=f"table-{name}"):
-        st.dataframe(rows, hide_index=True, key=f"twin-{name}", alt=f"{title}, as a table")
+        st.dataframe(rows, hide_index=True, width="content", key=f"twin-{name}", alt=f"{title}, as a table")
 
 
 def body_key(view: View, name: str) -> str:

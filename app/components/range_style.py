@@ -89,7 +89,7 @@ _SHEET: Final = """
 .eb-epoch-line { position: absolute; top: 0; bottom: 0; border-left: 1px dashed var(--eb-line); }
 .eb-epochs .eb-axis span:first-child { transform: none; }
 .eb-beside { position: absolute; top: 0; line-height: 44px; padding: 0 8px; color: var(--eb-critical); font-size: 12px;
-  white-space: nowrap; overflow: hidden; text-overflow: ellipsis; max-width: 100%; }
+  white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 .eb-evidence { display: grid; grid-template-columns: 64px minmax(0, 1fr); gap: 4px 8px; font-size: 12.5px;
   line-height: 18px; padding: 5px 8px; color: var(--eb-text); }
 .eb-evidence b { font-weight: 400; color: var(--eb-muted); }
@@ -108,7 +108,6 @@ _SHEET: Final = """
   .eb-ranges > .eb-lane-names, .eb-ranges > .eb-plot { margin-top: 8px !important; }
   .eb-mark-line { top: 0 !important; }
   .eb-axis span:nth-child(even) { display: none; }
-  .eb-beside { max-width: 70%; }
   .st-key-filters > :last-child { margin-left: 0; }
   [class*="st-key-card-"] .xaxislayer-above .xtick:nth-child(even) { display: none; }
 }

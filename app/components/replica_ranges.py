@@ -64,7 +64,7 @@ def window(row: PartitionRow, replicas: Sequence[ReplicaRow], first: int | None,
     lowest = min([start for start, _ in map(_held, replicas) if start is not None], default=row.log_start_offset)
     start = max(row.log_start_offset, lowest - (end - lowest) // 10)
     if first is not None or last is not None:
-        start = start if first is None else max(0, first)
+        start = start if first is None else max(row.log_start_offset, first)
         end = end if last is None else last
     return Axis(start, end if end > start else start + 1)
 
@@ -191,7 +191,7 @@ def _remote_lane(row: PartitionRow, judged: Sequence[Judged]) -> Lane:
     tiered = row.latest_tiered_offset
     if not copied and tiered is not None and tiered >= log_start:
         told = Block("remote", log_start, tiered + 1)
-        return Lane("Remote tier", "segments not in ledger", (told, *blocks))
+        return Lane("Remote tier", "not in the ledger", (told, *blocks))
     if not copied:
         note = "" if blocks else ("? the leader did not tell" if tiered is None else "nothing copied yet")
         return Lane("Remote tier", sub if blocks else "empty", tuple(blocks), note)

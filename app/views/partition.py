@@ -359,7 +359,7 @@ def _history(page: Page, topic: str, number: int) -> None:
     clause = f"last {page.range_name}"
     if seen.produced_bytes_s is not None and seen.copied_bytes_s is not None:
         clause += f" · produced {fmt.size(seen.produced_bytes_s)}/s, copied {fmt.size(seen.copied_bytes_s)}/s"
-    card_head("history", "Offsets over time", clause, rows=offset_history.rows(points, page.zone) if points else None)
+    card_head("history", "Offsets over time", clause, rows=offset_history.shown(points, page.zone) if points else None)
     if len(points) < 2:
         st.html(markup.empty("No history yet: the chart begins with the second sample."))
         return
@@ -459,9 +459,8 @@ def _absent_part(page: Page, topic: str, number: int) -> None:
         if left.known:
             st.html(markup.alert("warning", f"{name} does not exist any more.", _last_seen(page, view, left)))
         else:
-            st.html(markup.empty(f"There is no partition {name} in {view.cluster.name}.", _instead(page, view, topic)))
-        if left.partition_count is not None:
-            st.html(f'<div class="eb-note">{_has(topic, left.partition_count)}</div>')
+            instead = _instead(page, view, topic) if left.partition_count is None else _has(topic, left.partition_count)
+            st.html(markup.empty(f"There is no partition {name} in {view.cluster.name}.", instead))
         st.page_link(links.page("partitions"), label="All partitions →")
     if not left.known:
         return
@@ -492,7 +491,7 @@ def _last_seen(page: Page, view: View, left: detail_queries.Remains) -> str:
 
 def _has(topic: str, count: int) -> str:
     numbers = "partition 0" if count == 1 else f"partitions 0 to {count - 1}"
-    return f"Topic {markup.text(topic)} has {numbers}."
+    return f"Topic {topic} has {numbers}."
 
 
 def _instead(page: Page, view: View, topic: str) -> str:

@@ -255,6 +255,10 @@ def _take_row(order: Sequence[str]) -> None:
         st.session_state[SELECTED] = order[rows[0]]
 
 
+def _take_pick(key: str) -> None:
+    st.session_state[SELECTED] = st.session_state[key]
+
+
 def _selected(shown: Sequence[str], reading: Reading) -> str:
     """The chosen partition while it exists, else the first shown."""
     name = st.session_state.get(SELECTED)
@@ -292,9 +296,18 @@ def _summary(page: Page, reading: Reading, name: str, shown: Sequence[str]) -> N
         queries.offset_history, page.cluster_id, row.topic, row.partition, since_ms, version=version
     )
     options = list(shown) if name in shown else [name, *shown]
-    st.session_state[SELECTED] = name
     with st.container(key="card-selected"):
-        st.selectbox("Selected partition", options, key=SELECTED, label_visibility="collapsed")
+        # A choice elsewhere makes another widget: setting this one's value races with the browser's own reruns.
+        key = f"pick-{name}"
+        st.selectbox(
+            "Selected partition",
+            options,
+            index=options.index(name),
+            key=key,
+            on_change=_take_pick,
+            args=(key,),
+            label_visibility="collapsed",
+        )
         with st.container(key=body_key(reading.view, "selected")):
             st.html(
                 partition_summary.pills_html(
@@ -375,7 +388,9 @@ def _nothing(reading: Reading, chosen: Filter) -> None:
         st.html(markup.empty(f"None of {_count_words(len(reading.rows))} matches{said}{of_state}."))
         if reading.outside is None:
             st.html(markup.empty("Lineage was not judged: the ledger is too large. Open a partition to see its own."))
-        st.button("Clear the filter", on_click=_clear, key="clear")
+        # The filter is outside this live part: the whole page has to run.
+        if st.button("Clear the filter", on_click=_clear, key="clear"):
+            st.rerun()
 
 
 def _clear() -> None:

@@ -25,6 +25,10 @@ def _listed(page: AppTest) -> list[str]:
     return [name for name, _ in figure["data"][-1]["customdata"]]
 
 
+def _picker(page: AppTest) -> Any:
+    return next(box for box in page.selectbox if box.label == "Selected partition")
+
+
 def _table(page: AppTest) -> Any:
     return next(frame.value for frame in page.dataframe if "pending records" in frame.value.columns)
 
@@ -53,11 +57,12 @@ def test_first_partition_is_selected_and_explained(trouble: Database) -> None:
 
 def test_selecting_another_partition_changes_the_summary(trouble: Database) -> None:
     page = open_page("partitions")
-    page.selectbox(key="selected").set_value("orders-7").run()
+    _picker(page).set_value("orders-7").run()
     assert not page.exception
     shown = text_of(page)
     assert "● Leader b2 ◆ In sync 2 of 3" in shown
     assert "2.1 GB not copied yet" in shown
+    assert _picker(page).value == "orders-7"
 
 
 def test_link_carries_filter_rank_and_view(trouble: Database) -> None:

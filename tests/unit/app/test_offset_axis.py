@@ -64,8 +64,8 @@ def test_labels_near_the_end_stand_at_the_left() -> None:
     assert end.left
 
 
-@given(st.lists(st.integers(8_000_000, 9_400_000), min_size=1, max_size=3))
-def test_three_labels_never_cover_one_another(offsets: list[int]) -> None:
+@given(st.lists(st.integers(8_000_000, 9_400_000), min_size=1, max_size=5))
+def test_labels_never_cover_one_another(offsets: list[int]) -> None:
     placed = place([Marker("Some offset", "9 000 000", offset) for offset in sorted(offsets)], AXIS)
     for one, other in combinations(placed, 2):
         if one.level == other.level:
