@@ -111,7 +111,9 @@ def in_no_isr(nodes: BrokerProcesses, topic: str, node: int) -> bool:
 
 
 def read_all(nodes: BrokerProcesses, topic: str) -> Counter[bytes]:
-    consumer = Consumer({"bootstrap.servers": nodes.bootstrap, "group.id": "check", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": nodes.bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
+    )
     every = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
     left = sum(consumer.get_watermark_offsets(one, timeout=30)[1] for one in every)
     consumer.assign(every)

@@ -60,7 +60,9 @@ def produce(cluster: EngineCluster, count: int, start: int = 0) -> list[bytes]:
 
 
 def consume(cluster: EngineCluster, partition: int, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "check", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
+    )
     consumer.assign([TopicPartition(TOPIC, partition, 0)])
     found: list[bytes] = []
     while len(found) < count:
