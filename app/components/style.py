@@ -39,7 +39,7 @@ _SHEET: Final = """
 [data-testid="stMainBlockContainer"] > div { gap: 12px; }
 .eb-hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip: rect(0 0 0 0); }
 .st-key-shortcuts { position: absolute; width: 1px; height: 1px; overflow: hidden; clip: rect(0 0 0 0); }
-:has(> .st-key-shortcuts) { position: absolute; }
+:has(> .st-key-shortcuts) { position: absolute; width: 1px; }
 .st-key-shortcuts:focus-within { position: static; width: auto; height: auto; clip: auto; }
 
 .st-key-head { align-items: center; gap: 8px 14px; min-height: 38px; }
