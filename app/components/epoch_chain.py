@@ -268,7 +268,8 @@ def _beside(strip: Strip, axis: Axis) -> str:
         return ""
     left, right = axis.percent(marked[0].start), axis.percent(marked[-1].end)
     side = f"left:{right:.3f}%;right:0" if right <= 100 - left else f"left:0;right:{100 - left:.3f}%;text-align:right"
-    return f'<span class="eb-beside" style="{side}">{markup.text(strip.note)}</span>'
+    words = markup.text(strip.note)
+    return f'<span class="eb-beside" style="{side}" title="{words}">{words}</span>'
 
 
 def _ticks(borders: Sequence[int], axis: Axis) -> list[int]:

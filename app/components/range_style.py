@@ -30,7 +30,7 @@ _SHEET: Final = """
 .eb-lane { position: relative; height: 52px; }
 .eb-block { position: absolute; top: 13px; height: 26px; box-sizing: border-box; overflow: hidden; text-align: center;
   container-type: inline-size; font-size: 11.5px; line-height: 25px; white-space: nowrap; min-width: 1px; }
-.eb-block > span { display: block; overflow: hidden; padding: 0 4px; }
+.eb-block > span { display: block; overflow: hidden; text-overflow: ellipsis; padding: 0 4px; }
 .eb-block > em { display: none; font-style: normal; }
 @container (max-width: 52px) { .eb-block > span { display: none; } .eb-block > em { display: block; } }
 @container (max-width: 16px) { .eb-block > em { display: none; } }
