@@ -25,6 +25,7 @@ DATA_TIMEOUT_S: Final = 180.0
 # A chart of one minute is no picture: copies come, local data goes, the figures get their line.
 HISTORY_S: Final = 75.0
 SETTLE_MS: Final = 2_500
+LIVE_TIMEOUT_MS: Final = 180_000
 PAGES: Final = {
     "overview": "/",
     "partitions": "/partitions",
@@ -68,6 +69,8 @@ def photograph(started: Browser, up: UpProcess, folder: Path, theme: Literal["li
 def _shot(page: Page, path: Path) -> Path:
     browser.wait_until_drawn(page)
     page.wait_for_timeout(SETTLE_MS)
+    # A busy machine lets the observer fall behind; then the page is grey, as it must be, but no picture.
+    page.locator(".eb-pill", has_text="Live").wait_for(timeout=LIVE_TIMEOUT_MS)
     browser.wait_until_drawn(page)
     page.screenshot(path=path)
     return path
