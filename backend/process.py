@@ -52,8 +52,21 @@ def cluster_layout(settings: Settings, environment: Mapping[str, str]) -> Cluste
     )
 
 
+class NodeFailed(Exception):
+    """A node of this process cannot go on; the supervisor starts the process anew."""
+
+
 async def run(settings: Settings, environment: Mapping[str, str]) -> int:
-    """Serves until SIGTERM or SIGINT; the exit code."""
+    """Serves until SIGTERM or SIGINT; the exit code. What went wrong is the last line of the log."""
+    try:
+        await _serve(settings, environment)
+    except (ControlError, StartRefused, NodeFailed) as error:
+        _log.error("%s", error)
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -70,7 +83,7 @@ async def run(settings: Settings, environment: Mapping[str, str]) -> int:
     try:
         # With a process per broker the supervisor runs them, and this process only watches.
         if not settings.process_per_broker and not await _started(cluster, stop):
-            return EXIT_OK
+            return
         await plane.start()
         if settings.demo:
             demo = DemoWorkload(settings.bootstrap_servers, replication_factor=min(3, settings.brokers))
@@ -78,10 +91,7 @@ async def run(settings: Settings, environment: Mapping[str, str]) -> int:
         _log.info(
             "Backend serves brokers at %s and the control API at %s", settings.bootstrap_servers, settings.api_url
         )
-        return await _until_stopped(stop, cluster)
-    except (ControlError, StartRefused) as error:
-        _log.error("%s", error)
-        return EXIT_FAILED
+        await _until_stopped(stop, cluster)
     finally:
         _log.info("Backend stops")
         deadline_s = loop.time() + STOP_TIMEOUT_S
@@ -106,7 +116,7 @@ async def _started(cluster: Cluster, stop: asyncio.Event) -> bool:
         starting.result()
         return True
     starting.cancel()
-    await asyncio.wait({starting})
+    await asyncio.gather(starting, return_exceptions=True)
     return False
 
 
@@ -145,17 +155,15 @@ def _broker_metrics(
     return [BrokerCollector(broker.services.metrics) for broker in cluster.brokers.values()]
 
 
-async def _until_stopped(stop: asyncio.Event, cluster: Cluster) -> int:
-    """Waits for a signal, or for a node that cannot go on: then the supervisor starts the process anew."""
+async def _until_stopped(stop: asyncio.Event, cluster: Cluster) -> None:
+    """Waits for a signal. Raises NodeFailed when a node cannot go on."""
     failures = [broker.failed for broker in cluster.brokers.values()]
     for failure in failures:
         failure.add_done_callback(lambda _: stop.set())
     await stop.wait()
     for failure in failures:
         if failure.done():
-            _log.error("A node cannot go on: %s", failure.result())
-            return EXIT_FAILED
-    return EXIT_OK
+            raise NodeFailed(f"A node cannot go on: {failure.result()}")
 
 
 def main() -> int:

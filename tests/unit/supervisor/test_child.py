@@ -1,0 +1,95 @@
+"""One supervised process: restarts with back-off, how its end is told, its log file."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from backend.supervisor.child import HEALTHY_AFTER_S, Child, ChildSpec, LogFile, backoff_s
+
+
+def child(folder: Path, program: str) -> Child:
+    (folder / "run").mkdir(exist_ok=True)
+    (folder / "logs").mkdir(exist_ok=True)
+    command = [sys.executable, "-c", program]
+    spec = ChildSpec(name="pipeline", command=command, environment={}, where="here", stop_timeout_s=10.0)
+    return Child(spec, folder / "logs")
+
+
+def wait_for_end(one: Child) -> None:
+    assert one.process is not None
+    one.process.wait(30)
+
+
+def test_pauses_between_restarts_double_up_to_half_a_minute() -> None:
+    assert [backoff_s(restart) for restart in range(1, 8)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert backoff_s(500) == 30.0
+
+
+def test_a_crash_loop_is_slowed_down_and_a_healthy_time_forgives(tmp_path: Path) -> None:
+    one = child(tmp_path, "")
+    one.started_at_s = 100.0
+    assert [one.note_exit(101.0) for _ in range(3)] == [1.0, 2.0, 4.0]
+    assert one.next_start_at_s == 105.0
+    assert one.note_exit(100.0 + HEALTHY_AFTER_S) == 1.0
+
+
+def test_an_end_is_told_with_its_code_and_last_line(tmp_path: Path) -> None:
+    one = child(tmp_path, "import sys; print('no such topic'); sys.exit(3)")
+    one.start(time.monotonic())
+    wait_for_end(one)
+    one.stop()
+    assert one.how_it_ended() == "ended with code 3 (no such topic)"
+    assert (tmp_path / "logs" / "pipeline.log").read_text() == "no such topic\n"
+
+
+def test_a_kill_is_told_as_what_it_is(tmp_path: Path) -> None:
+    one = child(tmp_path, "import time; time.sleep(60)")
+    one.start(time.monotonic())
+    assert one.process is not None
+    one.process.send_signal(signal.SIGKILL)
+    wait_for_end(one)
+    assert one.how_it_ended() == "was killed by signal 9"
+    one.stop()
+
+
+def test_a_child_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
+    one = child(
+        tmp_path,
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)",
+    )
+    object.__setattr__(one.spec, "stop_timeout_s", 0.2)
+    one.start(time.monotonic())
+    while one.last_line != "deaf":
+        time.sleep(0.01)
+    one.stop()
+    assert one.exit_code == -signal.SIGKILL
+    assert not (tmp_path / "run" / "pipeline.pid").exists()
+
+
+def test_a_child_starts_and_stops_although_its_folder_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = child(tmp_path, "import time; print('here', flush=True); time.sleep(60)")
+    (tmp_path / "run").rmdir()
+    (tmp_path / "logs").rmdir()
+    one.start(time.monotonic())
+    while one.last_line != "here":
+        time.sleep(0.01)
+    one.stop()
+    assert capsys.readouterr().err == ""
+
+
+def test_lines_that_cannot_be_written_are_counted_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = LogFile(tmp_path / "no" / "folder.log")
+    for _ in range(2):
+        log.emit(logging.LogRecord("x", logging.INFO, "", 0, "line", None, None))
+    assert log.lost_lines == 2
+    assert capsys.readouterr().err == ""
