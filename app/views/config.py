@@ -119,8 +119,10 @@ def read(page: Page) -> Reading:
 def _bootstrap(page: Page) -> None:
     reading = read(page)
     toggle_dialog.show(page)
+    # A place of its own, taken or not: the cards below keep theirs, and are not drawn twice for a moment.
+    place = st.empty()
     if toggle_dialog.outcome_shown():
-        with st.container(horizontal=True, key="outcome"):
+        with place.container(horizontal=True, key="outcome"):
             live(page, "outcome", toggle_dialog.outcome, page)
             st.button("Dismiss", on_click=toggle_dialog.dismiss, key="dismiss", type="tertiary")
     with st.container(key="grid-config"):

@@ -117,7 +117,7 @@ def test_the_flag_goes_on_through_the_dialog_and_every_broker_has_it(dashboard: 
     act.click()
 
     expect(dialog).to_be_hidden()
-    changes = page.locator(".st-key-changes")
+    changes = page.locator(".st-key-changes").first
     expect(changes).to_contain_text(re.compile(r"not set → true.*verified.*seen in a browser"))
     expect(page.get_by_text("On everywhere")).to_be_visible()
     assert set(effective(dashboard.up).values()) == {"true"}
