@@ -77,7 +77,11 @@ class DataFolder:
                     f"The folder {self.root} has format {version}, this ebbline reads up to {FORMAT_VERSION}: "
                     "use the newer ebbline that wrote it, or another folder with --data."
                 )
-            return ClusterIdentity(**{name: content[name] for name in ClusterIdentity.__dataclass_fields__})
+            fields = ClusterIdentity.__dataclass_fields__
+            for name, kept in fields.items():
+                if type(content[name]).__name__ != kept.type:
+                    raise ValueError(f"{name} is {content[name]!r}, not {kept.type}")
+            return ClusterIdentity(**{name: content[name] for name in fields})
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise DataFolderError(
                 f"{path} cannot be read ({error}): restore it, or choose another folder with --data."

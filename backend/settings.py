@@ -21,7 +21,7 @@ LOOPBACK: Final = "127.0.0.1"
 class Settings(BaseSettings):
     """What one `ebbline up` runs. Every field is ``EBBLINE_<FIELD>`` in the environment."""
 
-    model_config = SettingsConfigDict(env_prefix="EBBLINE_", extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="EBBLINE_", extra="forbid")
 
     data_dir: Path = Path(".ebbline")
     database_url: str | None = None

