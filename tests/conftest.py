@@ -21,10 +21,8 @@ _forbidden_skips: list[str] = []
 
 
 def _allowed(reason: str) -> bool:
-    for name, variable in MAY_BE_MISSING.items():
-        if name in reason.lower() and os.environ.get(variable) == "1":
-            return True
-    return False
+    lacks = (name for name, variable in MAY_BE_MISSING.items() if os.environ.get(variable) == "1")
+    return any(name in reason.lower() for name in lacks)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
