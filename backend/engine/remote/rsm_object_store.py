@@ -154,12 +154,17 @@ class ObjectStoreRemoteStorageManager:
             yield "leader_epoch_checkpoint", lambda key: self._store.put(key, data.leader_epochs)
 
     def _remove_partial_copy(self, metadata: SegmentMetadata) -> None:
-        for suffix in SUFFIXES:
-            key = object_key(metadata, suffix)
-            try:
-                self._store.delete(key)
-            except (OSError, BaseError) as error:
-                _log.warning("Could not remove %s after its copy failed; it is garbage now: %s", key, error)
+        """Stops at the first object that stays: a storage that is away refuses the others just as slowly."""
+        try:
+            for suffix in SUFFIXES:
+                self._store.delete(object_key(metadata, suffix))
+        except (OSError, BaseError) as error:
+            _log.warning(
+                "What a failed copy left of segment %s of %s could not be removed; retention tries again: %s",
+                uuid_text(metadata.segment_id),
+                metadata.topic_id_partition,
+                _reason(error),
+            )
 
     def fetch_log_segment(
         self, metadata: SegmentMetadata, start_position: int, end_position: int | None = None
@@ -203,12 +208,16 @@ class ObjectStoreRemoteStorageManager:
             succeeded = True
         except _NOT_FOUND as error:
             if type is EventType.COPY_SEGMENT:
-                raise RemoteStorageError(f"{_subject(type, metadata)}: a local file is gone: {error}") from error
-            raise RemoteResourceNotFound(f"{_subject(type, metadata)}: the object is missing: {error}") from error
+                raise RemoteStorageError(
+                    f"{_subject(type, metadata)}: a local file is gone: {_reason(error)}"
+                ) from error
+            raise RemoteResourceNotFound(
+                f"{_subject(type, metadata)}: the object is missing: {_reason(error)}"
+            ) from error
         except _PERMANENT as error:
-            raise RemoteStorageError(f"{_subject(type, metadata)} was refused: {error}") from error
+            raise RemoteStorageError(f"{_subject(type, metadata)} was refused: {_reason(error)}") from error
         except (OSError, BaseError) as error:
-            raise RetriableRemoteStorageError(f"{_subject(type, metadata)} failed: {error}") from error
+            raise RetriableRemoteStorageError(f"{_subject(type, metadata)} failed: {_reason(error)}") from error
         finally:
             self.history.append(
                 StorageEvent(
@@ -226,6 +235,32 @@ def _subject(type: EventType, metadata: SegmentMetadata) -> str:
     return f"{type.value} of {metadata.topic_id_partition} segment {uuid_text(metadata.segment_id)}"
 
 
+def _reason(error: Exception) -> str:
+    """What the storage's client says first; obstore's messages go on with a dump of its own state."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)
+
+
+def check_location(location: str) -> None:
+    """ValueError with one sentence for a location that can never be opened. Reads and creates no object or folder:
+    whether a folder can be written, or a bucket answers, shows when it is used.
+    """
+    if "://" not in location:
+        return
+    try:
+        open_object_store(location)
+    except (OSError, ValueError, BaseError) as error:
+        raise ValueError(_unusable(location, error)) from error
+
+
+def _unusable(location: str, error: Exception) -> str:
+    return (
+        f"The remote location {location} cannot be used ({_reason(error)}): set EBBLINE_REMOTE_LOCATION, or"
+        " rsm.config.dir or rsm.config.url of a single broker, to a folder that can be written or a URL such as"
+        " s3://bucket/prefix."
+    )
+
+
 def open_storage(config: Mapping[str, str], *, broker_id: int) -> ObjectStoreRemoteStorageManager:
     """Storage from the ``rsm.config.`` settings without their prefix: ``dir`` (a folder) or ``url`` (such as
     ``s3://bucket/prefix``), ``delete.enable``, ``delete.on.close``.
@@ -237,8 +272,8 @@ def open_storage(config: Mapping[str, str], *, broker_id: int) -> ObjectStoreRem
         raise ValueError("Tiered storage has no place to go; set rsm.config.dir (a folder) or rsm.config.url (s3://…)")
     try:
         store = open_object_store(location)
-    except (OSError, BaseError) as error:
-        raise ValueError(f"Remote storage {location} cannot be opened: {error}") from error
+    except (OSError, ValueError, BaseError) as error:
+        raise ValueError(_unusable(location, error)) from error
     return ObjectStoreRemoteStorageManager(
         store,
         broker_id=broker_id,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
+from obstore.exceptions import GenericError
 
 from backend.engine.log.checkpoints import decode_epochs
 from backend.engine.ports.object_store import ObjectStore, open_object_store
@@ -18,6 +20,7 @@ from backend.engine.remote.rsm import (
 from backend.engine.remote.rsm_object_store import (
     EventType,
     ObjectStoreRemoteStorageManager,
+    check_location,
     object_key,
     open_storage,
 )
@@ -98,6 +101,46 @@ def test_failures_are_told_apart(tmp_path: Path, error: Exception, expected: typ
         storage.fetch_index(segment(), IndexType.OFFSET)
     assert type(caught.value) is expected
     assert [event.succeeded for event in storage.history] == [False]
+
+
+UNREACHABLE = """
+
+Generic S3 error: Error performing PUT http://127.0.0.1:1/bucket in 3.4s, after 10 retries
+
+Debug source:
+Generic {
+    store: "S3",
+}"""
+
+
+def test_only_the_first_line_of_the_stores_message_is_told_and_once_per_segment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Broken(open_object_store(str(tmp_path)), GenericError(UNREACHABLE))
+    storage = ObjectStoreRemoteStorageManager(broken, broker_id=1)  # type: ignore[arg-type]  # by getattr
+    with caplog.at_level(logging.WARNING), pytest.raises(RetriableRemoteStorageError) as caught:
+        storage.copy_log_segment_data(segment(), data(tmp_path))
+    first_line = "Generic S3 error: Error performing PUT http://127.0.0.1:1/bucket in 3.4s, after 10 retries"
+    assert str(caught.value).endswith(f"failed: {first_line}")
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.endswith(f"retention tries again: {first_line}")
+    assert "orders-0" in warning
+
+
+@pytest.mark.parametrize("location", ["foo://bar", "s3://", "az://container", "://", "memory://x", "http:// bad"])
+def test_a_location_that_can_never_be_opened_is_one_sentence_with_the_setting(location: str) -> None:
+    with pytest.raises(ValueError, match="EBBLINE_REMOTE_LOCATION") as caught:
+        check_location(location)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"The remote location {location} cannot be used (")
+    assert "\n" not in sentence
+
+
+def test_checking_a_location_creates_nothing(tmp_path: Path) -> None:
+    check_location(str(tmp_path / "remote"))
+    check_location("s3://bucket/prefix")
+    check_location("memory://")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_history_is_bounded(tmp_path: Path) -> None:
