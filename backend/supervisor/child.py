@@ -27,6 +27,8 @@ HEALTHY_AFTER_S: Final = 60.0
 LAST_LINE_CHARS: Final = 300
 KILL_WAIT_S: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
+# Found before any fork: between fork and exec of a process with threads nothing may be loaded.
+_libc: Final = ctypes.CDLL(None)
 _log = logging.getLogger(__name__)
 
 
@@ -54,7 +56,7 @@ def backoff_s(restarts: int) -> float:
 def _die_with_parent() -> None:
     """Linux: the child gets SIGTERM when its supervisor is killed, so that no orphan keeps a port."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class LogFile(logging.handlers.RotatingFileHandler):
