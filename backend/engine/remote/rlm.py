@@ -12,10 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
+from backend.engine.config import BrokerConfig
 from backend.engine.log.errors import OffsetOutOfRange
 from backend.engine.log.timestamps import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import tasks
+from backend.engine.ports.random import Random
 from backend.engine.remote import rlm_read, rlm_timestamp
 from backend.engine.remote.aux_state import AuxState, read_aux_state
 from backend.engine.remote.discovery import find_highest_remote
@@ -71,6 +73,21 @@ class FollowerTask:
         log.update_highest_remote_offset(found.offset)
 
 
+def delay_ms(failures: int, config: BrokerConfig, random: Random) -> float:
+    """Pause before a task's next run: the fixed interval, or after `failures` in a row KIP-405's back-off in its place,
+    be it shorter or longer. It doubles from ``remote.log.manager.task.retry.backoff.ms``, with jitter, and never
+    passes ``remote.log.manager.task.retry.backoff.max.ms``.
+    """
+    if not failures:
+        return config.remote_log_manager_task_interval_ms
+    # 2^20 times any back-off is past every limit, and no float overflows.
+    backoff_ms = config.remote_log_manager_task_retry_backoff_ms * 2.0 ** min(failures - 1, 20)
+    jitter = config.remote_log_manager_task_retry_jitter
+    backoff_ms *= random.uniform(1 - jitter, 1 + jitter)
+    # Every try of a copy leaves an entry in the metadata topic, so the interval is no limit here.
+    return max(1.0, min(backoff_ms, config.remote_log_manager_task_retry_backoff_max_ms))
+
+
 class _Loop:
     """One task's life."""
 
@@ -87,7 +104,8 @@ class _Loop:
         while not self._stopping.is_set():
             await self._pool.run(self._run)
             try:
-                await tasks.wait_for(self._stopping.wait(), self._delay_ms())
+                pause_ms = delay_ms(self._failures, self._tier.config(), self._tier.ports.random)
+                await tasks.wait_for(self._stopping.wait(), pause_ms)
             except tasks.Timeout:
                 continue
 
@@ -109,18 +127,6 @@ class _Loop:
             # Whatever it was: other partitions go on, and so does this one.
             _log.exception("%s failed", subject)
         self._failures += 1
-
-    def _delay_ms(self) -> float:
-        """The fixed interval; after a failure KIP-405's back-off with jitter, as long as that is shorter."""
-        config = self._tier.config()
-        interval_ms = config.remote_log_manager_task_interval_ms
-        if not self._failures:
-            return interval_ms
-        # 2^20 times any back-off is past every limit, and no float overflows.
-        backoff_ms = config.remote_log_manager_task_retry_backoff_ms * 2.0 ** min(self._failures - 1, 20)
-        jitter = config.remote_log_manager_task_retry_jitter
-        limited_ms = min(backoff_ms, config.remote_log_manager_task_retry_backoff_max_ms)
-        return max(1.0, limited_ms * self._tier.ports.random.uniform(1 - jitter, 1 + jitter))
 
     def stop(self) -> None:
         """Nothing new is begun; a segment that is being copied is finished."""
