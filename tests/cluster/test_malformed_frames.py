@@ -14,11 +14,14 @@ from typing import Final, Self
 
 import httpx
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
 
 from backend.engine.apis.table import api_table
 from backend.protocol import codec, frames
 from backend.protocol import messages as m
 from backend.protocol.errors import EncodeError
+from backend.protocol.messages import Message
 from backend.protocol.varint import encode_uvarint
 from tests.cluster.broker_process import BrokerProcesses
 from tests.engine_cluster import EngineCluster, free_ports
@@ -101,11 +104,16 @@ class Client:
         """ApiVersions; the correlation id of the answer."""
         request = m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
         self.send(b"".join(frames.encode_request(request, 4, correlation_id, "test")))
-        (size,) = struct.unpack(">i", self._read(4))
-        return frames.decode_response(m.ApiVersionsResponse, 4, self._read(size))[0]
+        return self.next_answer(m.ApiVersionsResponse, 4)
 
-    def _read(self, size: int) -> bytes:
-        found = b""
+    def next_answer(self, cls: type[Message], version: int, size_min: int = 0) -> int:
+        """Reads one answer of at least this size; its correlation id."""
+        (size,) = struct.unpack(">i", self._read(4))
+        assert size >= size_min
+        return frames.decode_response(cls, version, self._read(size))[0]
+
+    def _read(self, size: int) -> bytearray:
+        found = bytearray()
         while len(found) < size:
             more = self._socket.recv(size - len(found))
             assert more, "the connection was closed"
@@ -262,6 +270,37 @@ def test_hostile_frames_take_a_bounded_amount_of_memory(tmp_path: Path) -> None:
                 assert good.ask_versions(99) == 99
         grown = resident_bytes_max(pid) - before
     assert grown < MEMORY_BYTES_MAX, f"{grown / 1e6:.0f} MB"
+
+
+FETCHED_BYTES: Final = 5_000_000
+PIPELINED_FETCHES: Final = 100
+UNREAD_BYTES_MAX: Final = 150_000_000
+
+
+def test_small_fetches_whose_answers_nobody_reads_take_a_bounded_amount_of_memory(tmp_path: Path) -> None:
+    with BrokerProcesses(tmp_path, brokers=1) as nodes:
+        nodes.admin.create_topics([NewTopic("large", 1, 1)])["large"].result(ANSWER_WAIT_S)
+        producer = Producer({"bootstrap.servers": nodes.bootstrap, "linger.ms": 50})
+        for _ in range(FETCHED_BYTES // 100_000):
+            producer.produce("large", bytes(100_000), partition=0)
+        assert producer.flush(ANSWER_WAIT_S) == 0
+        topic = m.FetchRequest.Topics
+        asked = m.FetchRequest(
+            max_bytes=2 * FETCHED_BYTES,
+            session_epoch=-1,
+            topics=[topic(topic="large", partitions=[topic.Partitions(partition_max_bytes=2 * FETCHED_BYTES)])],
+        )
+        fetches = [b"".join(frames.encode_request(asked, 11, number, "test")) for number in range(PIPELINED_FETCHES)]
+        before = resident_bytes_max(nodes.pid(1))
+        with Client(nodes.layout.ports[1]) as good, Client(nodes.layout.ports[1]) as greedy:
+            greedy.send(b"".join(fetches))
+            assert good.ask_versions(1) == 1
+            assert resident_bytes_max(nodes.pid(1)) - before < UNREAD_BYTES_MAX
+            # Who reads after all gets every answer.
+            for number in range(PIPELINED_FETCHES):
+                assert greedy.next_answer(m.FetchResponse, 11, FETCHED_BYTES) == number
+        grown = resident_bytes_max(nodes.pid(1)) - before
+    assert grown < UNREAD_BYTES_MAX, f"{grown / 1e6:.0f} MB"
 
 
 def resident_bytes_max(pid: int) -> int:

@@ -18,7 +18,8 @@ Buffer = bytes | bytearray | memoryview
 
 # socket.request.max.bytes of Kafka.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-# A reader that is slower than this much output is not read from until it has caught up.
+# A reader that is slower than this much output is not read from, nor are its requests of earlier reads carried out,
+# until it has caught up.
 OUTPUT_HIGH_BYTES = 16 * 1024 * 1024
 OUTPUT_LOW_BYTES = OUTPUT_HIGH_BYTES // 4
 # Linux accepts up to IOV_MAX (1024) chunks in one sendmsg.
@@ -197,6 +198,10 @@ class SocketConnection:
     def resume_reading(self) -> None:
         self._paused_by_owner = False
         self._update_reading()
+        self._deliver_soon()
+
+    def _deliver_soon(self) -> None:
+        """Frames that a pause has left in the scratch buffer come without a further read."""
         if self._scratch_used and not self._closed:
             self._loop.call_soon(self._deliver_corked)
 
@@ -273,7 +278,8 @@ class SocketConnection:
         position = 0
         used = self._scratch_used
         scratch = self._scratch
-        while used - position >= 4 and not (self._closed or self._paused_by_owner):
+        # What is left when the output is full waits here until the peer has read: see `_after_write`.
+        while used - position >= 4 and not (self._closed or self._paused_by_owner or self._paused_by_output):
             (size,) = _LENGTH.unpack_from(scratch, position)
             if size < 0 or size > self._frame_bytes_max:
                 self._finish(FrameTooLarge(f"{self._peer} announced a frame of {size} bytes"))
@@ -357,6 +363,7 @@ class SocketConnection:
         elif self._paused_by_output and self._output_bytes < OUTPUT_LOW_BYTES:
             self._paused_by_output = False
             self._update_reading()
+            self._deliver_soon()
         if self._closing and not pending:
             self._finish(None)
 

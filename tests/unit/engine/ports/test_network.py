@@ -193,6 +193,56 @@ def test_output_that_nobody_reads_stops_reading_from_that_peer() -> None:
     run(play)
 
 
+def test_frames_of_one_read_wait_while_nobody_takes_their_answers_and_come_once_they_are_taken() -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        answer = bytes(1 << 20)
+        count = 100
+        sizes: list[int] = []
+
+        def answer_at_once(frame: bytearray) -> None:
+            server.connection.send(framed(answer))
+            sizes.append(server.connection.output_bytes)
+            Recorder.on_frame(server, frame)
+
+        server.on_frame = answer_at_once  # type: ignore[method-assign]  # the test's own recorder
+        client.connection.pause_reading()
+        client.connection.send([chunk for index in range(count) for chunk in framed(b"%d" % index)])
+        await server.have(1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        # Besides the limit, the system's own buffers have taken some.
+        assert len(server.frames) < count // 2
+        assert server.connection.output_bytes > OUTPUT_HIGH_BYTES
+        client.connection.resume_reading()
+        assert await server.have(count) == [b"%d" % index for index in range(count)]
+        assert max(sizes) <= OUTPUT_HIGH_BYTES + len(answer) + 4
+        assert len(await client.have(count)) == count
+
+    run(play)
+
+
+def test_one_answer_above_the_limit_stops_what_was_read_together_with_its_request() -> None:
+    async def play(client: Recorder, server: Recorder) -> None:
+        answer = bytes(3 * OUTPUT_HIGH_BYTES)
+
+        def answer_at_once(frame: bytearray) -> None:
+            server.connection.send(framed(answer))
+            Recorder.on_frame(server, frame)
+
+        server.on_frame = answer_at_once  # type: ignore[method-assign]  # the test's own recorder
+        client.connection.pause_reading()
+        client.connection.send([*framed(b"first"), *framed(b"second")])
+        await server.have(1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert server.frames == [b"first"]
+        client.connection.resume_reading()
+        assert await server.have(2) == [b"first", b"second"]
+        assert await client.have(2) == [answer, answer]
+
+    run(play, frame_bytes_max=4 * OUTPUT_HIGH_BYTES)
+
+
 def test_close_after_flush_sends_everything_first() -> None:
     async def play(client: Recorder, server: Recorder) -> None:
         body = bytes(8_000_000)
