@@ -215,9 +215,12 @@ def count(up: UpProcess) -> int:
     consumer = Consumer(
         {"bootstrap.servers": up.bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
     )
+    end = consumer.get_watermark_offsets(TopicPartition("trouble", 0), timeout=30)[1]
     consumer.assign([TopicPartition("trouble", 0, 0)])
     found = 0
-    while messages := consumer.consume(1000, timeout=30.0 if not found else 3.0):
+    while found < end:
+        messages = consumer.consume(end - found, timeout=30)
+        assert messages, f"{found} of {end} records"
         assert all(message.error() is None for message in messages)
         found += len(messages)
     consumer.close()
