@@ -26,6 +26,14 @@ class NoSpace(KafkaError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
+class InvalidBatch(KafkaError):
+    """A client's batch that contradicts itself; `meter` is the one of `BrokerTopicMetrics` that counts it."""
+
+    def __init__(self, code: ErrorCode, message: str, meter: str) -> None:
+        super().__init__(code, message)
+        self.meter = meter
+
+
 class RecordsRejected(KafkaError):
     """Records that failed validation; `record_errors` are (index in the batch, sentence) pairs for the response."""
 

@@ -29,7 +29,7 @@ from backend.engine.log.segments import LogSegments
 from backend.engine.log.timestamps import TimestampedOffset, first_at_or_after, latest_timestamp
 from backend.engine.log.topics import is_remote_enabled
 from backend.engine.log.txn_index import AbortedTxn, search_aborted
-from backend.engine.log.validation import validate_fetched, validate_produced, validate_trusted
+from backend.engine.log.validation import check_keys, validate_fetched, validate_produced, validate_trusted
 from backend.engine.ports.disk import Disk
 from backend.engine.ports.random import Random
 from backend.protocol.batch import BatchHeader, patch_offset_and_epoch
@@ -273,7 +273,10 @@ class UnifiedLog:
         self._check_online()
         if origin != "client":
             return self._append_own(records, leader_epoch, now_ms)
-        records, header = validate_produced(records, self._local.config, now_ms=now_ms)
+        config = self._local.config
+        records, header = validate_produced(records, config, now_ms=now_ms)
+        if config.is_compacted:
+            check_keys(records, self.topic_id_partition.topic_partition)
         if header.producer_id >= 0:
             duplicate = self._duplicate(header)
             if duplicate is not None:
@@ -289,7 +292,7 @@ class UnifiedLog:
         if header.producer_id >= 0:
             self._feed(header._replace(base_offset=offset), records, 0, segment)
         self.producer_state.map_end_offset = last_offset + 1
-        append_time = now_ms if self._local.config.is_log_append_time else -1
+        append_time = now_ms if config.is_log_append_time else -1
         return AppendInfo(
             offset, last_offset, header.max_timestamp, append_time, self._log_start_offset, header.size_bytes
         )

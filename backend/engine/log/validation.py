@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from backend.engine.log.config import INT64_MAX, LogConfig
-from backend.engine.log.errors import RecordsRejected
+from backend.engine.log.errors import InvalidBatch, RecordsRejected
 from backend.protocol.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -27,6 +27,7 @@ from backend.protocol.batch import (
 from backend.protocol.compression import Compression
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.records import RECORD_BYTES_MIN
+from backend.tiering.ids import TopicPartition
 
 NO_TIMESTAMP: Final = -1
 _MAGIC_AT: Final = 16
@@ -42,6 +43,10 @@ _REJECTED: Final = "One or more records have been rejected"
 
 def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+def _inconsistent(message: str) -> InvalidBatch:
+    return InvalidBatch(ErrorCode.INVALID_RECORD, message, "invalidoffsetorsequencerecords")
 
 
 def _check_shape(records: memoryview, position: int) -> int | None:
@@ -123,20 +128,24 @@ def _check_header(header: BatchHeader, records: memoryview, config: LogConfig) -
             f"which exceeds the maximum configured value of {config.max_message_bytes}",
         )
     if not crc_valid(records, 0, header):
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "Record is corrupt: its CRC-32C does not match its bytes")
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE,
+            "Record is corrupt: its CRC-32C does not match its bytes",
+            "invalidmessagecrcrecords",
+        )
     count = header.record_count
     if header.last_offset_delta < 0 or count <= 0 or count != header.last_offset_delta + 1:
-        raise _invalid(
+        raise _inconsistent(
             f"Inconsistent batch: count of {count} records with a last offset delta of {header.last_offset_delta}"
         )
     if not header.compression and count * RECORD_BYTES_MIN > header.size_bytes - HEADER_BYTES:
         raise _invalid(f"Inconsistent batch: {count} records in {header.size_bytes - HEADER_BYTES} bytes")
     if header.has_producer and header.base_sequence < 0:
-        raise _invalid(
+        raise _inconsistent(
             f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
         )
     if header.is_control:
-        raise _invalid("Clients are not allowed to write control records")
+        raise _inconsistent("Clients are not allowed to write control records")
 
 
 def _check_compressed(header: BatchHeader, records: memoryview) -> None:
@@ -169,6 +178,28 @@ def _check_timestamps(header: BatchHeader, records: memoryview, config: LogConfi
             errors_found.append((index, f"{text}The timestamp should be within [{earliest_ms}, {latest_ms}]"))
     if errors_found:
         raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, f"{_REJECTED} due to invalid timestamp", tuple(errors_found))
+
+
+# What Kafka shows of the errors in the message; the response has them all.
+_ERRORS_SHOWN: Final = 3
+
+
+def check_keys(records: memoryview, partition: TopicPartition) -> None:
+    """Raises RecordsRejected (INVALID_RECORD) when a record of a batch for a compacted topic has no key: compaction
+    could neither keep nor remove it. Reads every record; call it for compacted topics only.
+    """
+    message = f"Compacted topic cannot accept message without key in topic partition {partition}."
+    errors = tuple((index, message) for index, record in enumerate(_records(records)) if record.key is None)
+    if errors:
+        shown = ", ".join(
+            f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:_ERRORS_SHOWN]
+        )
+        raise RecordsRejected(
+            ErrorCode.INVALID_RECORD,
+            f"{_REJECTED} due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+            errors,
+        )
 
 
 def _records(records: memoryview) -> list[RecordData]:

@@ -174,3 +174,35 @@ def test_a_followers_batches_are_checked() -> None:
         with pytest.raises(KafkaError) as caught:
             validate_fetched(memoryview(data), 0)
         assert caught.value.code == code
+
+
+KEYLESS = "Compacted topic cannot accept message without key in topic partition orders-0."
+
+
+@pytest.mark.parametrize("compression", [0, 1], ids=["plain", "gzip"])
+@pytest.mark.parametrize("policy", [("compact",), ("compact", "delete")])
+def test_a_compacted_topic_refuses_records_without_a_key_and_names_each(
+    tmp_path: Path, policy: tuple[str, ...], compression: int
+) -> None:
+    log = open_test_log(tmp_path, replace(CONFIG, cleanup_policy=policy))
+    records = [RecordData(NOW_MS, key, b"v") for key in (b"k", None, b"", None, None, None)]
+    data = build_batch(records, compression=compression)
+    with pytest.raises(RecordsRejected) as caught:
+        log.append_as_leader(memoryview(data), 0, now_ms=NOW_MS)
+    assert caught.value.code == ErrorCode.INVALID_RECORD
+    assert caught.value.record_errors == tuple((index, KEYLESS) for index in (1, 3, 4, 5))
+    shown = ", ".join(f"RecordError(batchIndex={index}, message='{KEYLESS}')" for index in (1, 3, 4))
+    assert caught.value.message == (
+        "One or more records have been rejected due to 4 record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]"
+    )
+    assert log.log_end_offset == 0
+
+
+def test_keys_matter_only_where_a_topic_is_compacted(tmp_path: Path) -> None:
+    keyless = build_batch([RecordData(NOW_MS, None, b"v")])
+    log = open_test_log(tmp_path, CONFIG)
+    assert log.append_as_leader(memoryview(keyless), 0, now_ms=NOW_MS).first_offset == 0
+    log.config = replace(CONFIG, cleanup_policy=("compact",))
+    tombstone = build_batch([RecordData(NOW_MS, b"k", None)])
+    assert log.append_as_leader(memoryview(tombstone), 0, now_ms=NOW_MS).first_offset == 1
