@@ -12,7 +12,7 @@ from typing import Final
 from backend.engine.apis.context import Api, NoAnswer, RequestContext
 from backend.engine.apis.current_leader import leader_hint
 from backend.engine.apis.services import Services
-from backend.engine.log.errors import RecordsRejected
+from backend.engine.log.errors import InvalidBatch, RecordsRejected
 from backend.engine.log.topics import INTERNAL_TOPICS
 from backend.engine.log.unified_log import AppendInfo
 from backend.engine.metrics import BrokerMetrics
@@ -148,7 +148,8 @@ def _append(
         records = _records(part, context.api_version)
         info = partition.append(records, acks=acks)
     except KafkaError as error:
-        return _refused(services.metrics, part.index, error)
+        _count_refused(services.metrics, topic or "", part.records, error)
+        return _refused(part.index, error)
     if acks == ALL:
         required.append((at, partition, info.last_offset + 1))
     _count(services.metrics, partition.topic_id_partition.topic, info)
@@ -184,13 +185,25 @@ def _records(part: m.ProduceRequest.TopicData.PartitionData, version: int) -> me
     return view
 
 
-def _refused(metrics: BrokerMetrics, index: int, error: KafkaError) -> _Row:
+def _refused(index: int, error: KafkaError) -> _Row:
     row = _Row(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
     if isinstance(error, RecordsRejected):
         row.record_errors = [
             _Row.RecordErrors(batch_index=at, batch_index_error_message=text) for at, text in error.record_errors
         ]
     return row
+
+
+def _count_refused(metrics: BrokerMetrics, topic: str, records: object, error: KafkaError) -> None:
+    """Kafka keeps these in the broker's totals, the size of what was too large by topic as well."""
+    total = metrics.all_topics
+    if error.code is ErrorCode.MESSAGE_TOO_LARGE and isinstance(records, (bytes, bytearray, memoryview)):
+        for meters in (total, metrics.topic(topic)):
+            meters.bytesrejected += len(records)
+    elif isinstance(error, InvalidBatch):
+        setattr(total, error.meter, getattr(total, error.meter) + 1)
+    elif isinstance(error, RecordsRejected) and error.code is ErrorCode.INVALID_RECORD:
+        total.nokeycompactedtopicrecords += len(error.record_errors)
 
 
 def _count(metrics: BrokerMetrics, topic: str, info: AppendInfo) -> None:

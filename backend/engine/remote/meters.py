@@ -57,7 +57,7 @@ class TierGauges:
     remotedeletelagsegments: int = 0
     remotelogsizebytes: int = 0
     remotelogmetadatacount: int = 0
-    remotelogsizecomputationtime: int = 0
+    remotelogsizecomputationtime: float = 0.0  # ms
 
 
 METERS: Final = tuple(one.name for one in fields(TierMeters))

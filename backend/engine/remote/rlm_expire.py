@@ -147,12 +147,16 @@ class ExpirationTask:
         if log.highest_remote_offset < 0:
             # A fresh leader would count what is copied twice: as local and as remote.
             self._find_highest_remote(log)
+        clock, gauges = tier.ports.clock, tier.meters.gauges(self.partition)
+        started_ms = clock.monotonic_ms()
         expired = choose_expired(
-            retention_view(log, tier.ports.clock.time_ms()),
+            retention_view(log, clock.time_ms()),
             lambda epoch: tier.metadata.segments_of(self.partition, epoch),
             known,
             frozenset(tier.copying),
         )
+        # Sizes are summed up in the decision, so its time is what they cost.
+        gauges.remotelogsizecomputationtime = clock.monotonic_ms() - started_ms
         if expired.log_start is not None:
             log.maybe_increment_log_start_offset(expired.log_start)
         await self._delete(expired.segments)

@@ -332,6 +332,7 @@ class ReplicaManager:
             name=f"remote stop of {len(tips)} partitions",
         )
         self._stopping.add(task)
+        stopped: set[str] = set()
         task.add_done_callback(self._stopping.discard)
 
     def _drop(self, partition: Partition, gone: ErrorCode) -> None:
@@ -344,6 +345,9 @@ class ReplicaManager:
         partition.close(gone)
 
     def _delete_strays(self) -> None:
+            stopped.add(tip.topic)
+        for topic in stopped.difference(topic for topic, _ in self._partitions) if stopped else ():
+            self._metrics.forget_topic(topic)
         """At start: logs whose topic or replica went away while this broker was down."""
         for log in self.log_manager.all_logs:
             tip = log.topic_id_partition

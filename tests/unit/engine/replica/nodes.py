@@ -137,6 +137,7 @@ class Node:
         self.up = False
         self.ports: Ports = system_ports()
         self.events = Events()
+        self.metrics = BrokerMetrics(node_id)
         self.metadata = Metadata()
         self.serving: set[asyncio.Task[Message]] = set()
         self.config = broker_config(
@@ -151,7 +152,7 @@ class Node:
             controller_channel=nodes,
             connect_to_leader=lambda host, port: _Peer(nodes, node_id, port - 19091),
             events=self.events,
-            metrics=BrokerMetrics(node_id),
+            metrics=self.metrics,
         )
         self.remote: RemoteLogManager | None = self._remote_log_manager() if tiered else None
         self.replicas.remote_logs = self.remote
@@ -160,7 +161,7 @@ class Node:
             node_id=node_id, cluster_id=CLUSTER_ID, config=self.config, ports=self.ports,
             metadata=cast(Any, self.metadata), log_manager=self.logs, replica_manager=self.replicas,
             group_coordinator=none, producer_ids=none, controller_channel=nodes, events=self.events,
-            metrics=BrokerMetrics(node_id), remote_log_manager=none, controller=None, apis=none,
+            metrics=self.metrics, remote_log_manager=none, controller=None, apis=none,
         )  # fmt: skip
 
     def _remote_log_manager(self) -> RemoteLogManager:
@@ -174,7 +175,7 @@ class Node:
             workers=self.ports.workers,
             topic=MemoryMetadataTopic(self.nodes.metadata_topic),
             events=self.events,
-            metrics=BrokerMetrics(self.id),
+            metrics=self.metrics,
             on_fatal=pytest.fail,
         )
 
