@@ -244,6 +244,7 @@ cluster_sample = Table(
     Column("oldest_open_copy_ms", BigInteger, comment="age"),
     Column("open_deletes", Integer, comment="segments in DELETE_SEGMENT_STARTED"),
     Column("oldest_open_delete_ms", BigInteger, comment="age"),
+    Column("produced_bytes", BigInteger, comment="counter of tiered partitions, each by its own bytes per record"),
 )
 
 config_value = Table(
@@ -332,6 +333,8 @@ segment = Table(
     CheckConstraint("state BETWEEN 0 AND 3", name="state"),
     CheckConstraint("end_offset >= start_offset", name="range"),
     Index(None, "cluster_id", "topic", "partition", "start_offset"),
+    # How much was copied in a time is read from the index alone.
+    Index(None, "cluster_id", "copy_finished_ms", "segment_size_bytes"),
     Index(
         "ix_segment_open",
         "cluster_id",

@@ -374,6 +374,7 @@ def _totals(parts: list[Row], now_ms: int, trouble: bool) -> list[Row]:
                 "brokers": BROKERS,
                 "brokers_reachable": BROKERS,
                 "log_end_offset_sum": produced,
+                "produced_bytes": produced * size,
                 "tiered_offset_sum": copied,
                 "pending_offsets": max(behind, 1),
                 "pending_bytes": max(behind, 1) * size,

@@ -34,6 +34,7 @@ def recall(connection: Connection, cluster_id: str, stall_ms: int) -> Context:
         memories=memories,
         stall_ms=stall_ms,
         last_partitions={(p.topic, p.partition): p for p in partitions},
+        produced_bytes=stored.produced_bytes(connection, cluster_id),
         last_replicas={(r.topic, r.partition, r.broker_id): r for r in (_sample(ReplicaSample, row) for row in rows)},
     )
 

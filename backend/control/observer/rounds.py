@@ -17,7 +17,7 @@ from backend.control.observer.phases import (
     Memory,
     conclude,
 )
-from backend.control.observer.totals import totals
+from backend.control.observer.totals import produced, totals
 from backend.store.samples import PartitionSample, ReplicaSample
 from backend.tiering.ids import uuid_text
 from backend.tiering.pending import Pending, earliest_pending
@@ -42,6 +42,7 @@ class Context:
     # The samples of the round before, for what does not answer in this one; `answered_ms` set.
     last_partitions: Mapping[tuple[str, int], PartitionSample] = field(default_factory=dict)
     last_replicas: Mapping[ReplicaKey, ReplicaSample] = field(default_factory=dict)
+    produced_bytes: int = 0  # the counter so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Round:
         return replace(
             context,
             memories=self.memories,
+            produced_bytes=self.totals["produced_bytes"] or context.produced_bytes,
             last_partitions={(p.topic, p.partition): _dated(p, self.at_ms) for p in self.partitions},
             last_replicas={(r.topic, r.partition, r.broker_id): _dated(r, self.at_ms) for r in self.replicas},
         )
@@ -87,7 +89,9 @@ def assemble(facts: ClusterFacts, context: Context) -> Round:
             memories[key], conclusion = conclude(context.memories.get(key), sight, stall_ms=context.stall_ms)
             replicas.append(_with_last_offsets(_follower_sample(partition, replica, conclusion), last))
     rows = tuple(partitions), tuple(replicas)
-    return Round(facts.at_ms, *rows, totals(facts, context.ledger, *rows), memories)
+    came = produced(partitions, context.last_partitions)
+    counter = None if came is None else context.produced_bytes + came
+    return Round(facts.at_ms, *rows, totals(facts, context.ledger, *rows, counter), memories)
 
 
 SampleT = TypeVar("SampleT", PartitionSample, ReplicaSample)

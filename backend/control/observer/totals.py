@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from backend.control.observer.facts import ClusterFacts, Ledger
 from backend.store.samples import PartitionSample, ReplicaSample
@@ -10,7 +10,11 @@ from backend.tiering.pending import PendingReason
 
 
 def totals(
-    facts: ClusterFacts, ledger: Ledger, partitions: Sequence[PartitionSample], replicas: Sequence[ReplicaSample]
+    facts: ClusterFacts,
+    ledger: Ledger,
+    partitions: Sequence[PartitionSample],
+    replicas: Sequence[ReplicaSample],
+    produced_bytes: int | None,
 ) -> dict[str, int | None]:
     """A row of `cluster_sample` without its key. A sum with an unknown part counts the parts that are known."""
     tiered = [p for p in partitions if p.tiered]
@@ -26,6 +30,7 @@ def totals(
         "tiered_offset_sum": _sum(
             None if p.latest_tiered_offset is None else p.latest_tiered_offset + 1 for p in tiered
         ),
+        "produced_bytes": produced_bytes,
         "pending_offsets": _sum(pending_offsets(p) for p in tiered),
         "pending_bytes": _sum(pending_bytes(p) for p in tiered),
         "local_log_bytes": _sum(r.local_log_bytes for r in replicas),
@@ -54,6 +59,31 @@ def pending_bytes(partition: PartitionSample) -> int | None:
     if offsets is None or local_bytes is None or start is None or end is None:
         return None
     return 0 if end <= start else round(local_bytes * min(1.0, offsets / (end - start)))
+
+
+def produced(partitions: Iterable[PartitionSample], last: Mapping[tuple[str, int], PartitionSample]) -> int | None:
+    """Bytes that came to the tiered partitions since they answered last: each one's records times its own bytes per
+    record, as its local log shows it. None when that is known of no partition; others are left out.
+    """
+    return _sum(
+        _produced(partition, last.get((partition.topic, partition.partition)))
+        for partition in partitions
+        if partition.tiered
+    )
+
+
+def _produced(partition: PartitionSample, last: PartitionSample | None) -> int | None:
+    if partition.answered_ms is not None or last is None or last.topic_id != partition.topic_id:
+        return None
+    before, end = last.log_end_offset, partition.log_end_offset
+    if before is None or end is None:
+        return None
+    if end <= before:  # an unclean election may take records back: nothing came
+        return 0
+    start, local_bytes = partition.local_log_start_offset, partition.local_log_bytes
+    if start is None or local_bytes is None or end <= start:
+        return None
+    return round((end - before) * local_bytes / (end - start))
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

@@ -71,6 +71,18 @@ def next_event_offsets(connection: Connection, cluster_id: str) -> dict[int, int
     return {int(partition): int(offset) for partition, offset in rows}
 
 
+def produced_bytes(connection: Connection, cluster_id: str) -> int:
+    """How far the samples have counted the bytes that were produced."""
+    table = t.cluster_sample
+    newest = (
+        select(table.c.produced_bytes)
+        .where(table.c.cluster_id == cluster_id, table.c.produced_bytes.is_not(None))
+        .order_by(table.c.sampled_ms.desc())
+        .limit(1)
+    )
+    return int(connection.scalar(newest) or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class PhaseEvent:
     """The newest phase event of one replica."""

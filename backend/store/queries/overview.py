@@ -13,6 +13,7 @@ from backend.store.queries.partitions import ReplicaRow
 
 SEVERITIES: Final = ("critical", "warning", "notice")
 POINTS_MAX: Final = 2000  # a chart never shows more points a series
+HISTORY_POINTS: Final = 300
 COPY_P99_PARTITIONS_MAX: Final = 50  # 50 look-ups of 100 rows: 10 ms
 
 
@@ -69,6 +70,15 @@ class ClusterSample:
     oldest_open_copy_ms: int | None
     open_deletes: int | None
     oldest_open_delete_ms: int | None
+    produced_bytes: int | None  # a counter: only its growth says something
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedBytes:
+    """Bytes of the segments whose copy finished in a step of time."""
+
+    from_ms: int
+    copied_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +97,6 @@ class LedgerTotals:
     quarantined_records: int
     oldest_open_copy_ms: int | None  # when the oldest copy that is still open began
     oldest_open_delete_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class BehindRow:
-    """A tiered partition and how much of it is not uploaded yet, in offsets."""
-
-    topic: str
-    partition: int
-    leader: int
-    log_end_offset: int
-    latest_tiered_offset: int
-    pending_offsets: int
-    sampled_ms: int
 
 
 def brokers(connection: Connection, cluster_id: str) -> list[BrokerRow]:
@@ -122,23 +119,38 @@ def open_findings(connection: Connection, cluster_id: str) -> list[FindingRow]:
     return [FindingRow(**_without_cluster(row._mapping)) for row in rows]
 
 
-def history(connection: Connection, cluster_id: str, since_ms: int, points: int = 300) -> list[ClusterSample]:
-    """Totals since ``since_ms``, oldest first, thinned to about ``points`` (at most 2000) plus the newest."""
+def history(
+    connection: Connection, cluster_id: str, since_ms: int, points: int = HISTORY_POINTS
+) -> list[ClusterSample]:
+    """Totals since ``since_ms``, oldest first: the newest of each of ``points`` (at most 2000) parts of their time."""
     points = max(2, min(points, POINTS_MAX))
     table = t.cluster_sample
     wanted = and_(table.c.cluster_id == cluster_id, table.c.sampled_ms >= since_ms)
-    count, newest = connection.execute(select(func.count(), func.max(table.c.sampled_ms)).where(wanted)).one()
-    if not count:
+    at = table.c.sampled_ms
+    oldest, newest = connection.execute(select(func.min(at), func.max(at)).where(wanted)).one()
+    if oldest is None:
         return []
-    number = func.row_number().over(order_by=table.c.sampled_ms).label("number")
-    numbered = select(table, number).where(wanted).subquery()
-    step = -(-count // points)
-    rows = connection.execute(
-        select(*(column for column in numbered.c if column.name not in ("number", "cluster_id")))
-        .where(((numbered.c.number - 1) % step == 0) | (numbered.c.sampled_ms == newest))
-        .order_by(numbered.c.sampled_ms)
-    )
+    part_ms = max(1, -(-(newest - oldest) // (points - 1)))
+    kept = select(func.max(at)).where(wanted).group_by((at - oldest) // part_ms)
+    columns = [column for column in table.c if column.name != "cluster_id"]
+    rows = connection.execute(select(*columns).where(wanted, at.in_(kept)).order_by(at))
     return [ClusterSample(**row._mapping) for row in rows]
+
+
+def copied_bytes(connection: Connection, cluster_id: str, since_ms: int, step_ms: int) -> list[CopiedBytes]:
+    """What the ledger knows to be copied since ``since_ms``, summed over steps of time, oldest first.
+
+    A step without a finished copy has no row. Segments count that were deleted since; an index holds all it takes.
+    """
+    table = t.segment
+    step = (table.c.copy_finished_ms // step_ms).label("step")
+    rows = connection.execute(
+        select(step, func.sum(table.c.segment_size_bytes))
+        .where(table.c.cluster_id == cluster_id, table.c.copy_finished_ms >= since_ms)
+        .group_by(step)
+        .order_by(step)
+    )
+    return [CopiedBytes(int(number) * step_ms, int(size)) for number, size in rows]
 
 
 def ledger_totals(connection: Connection, cluster_id: str) -> LedgerTotals:
@@ -162,32 +174,6 @@ def ledger_totals(connection: Connection, cluster_id: str) -> LedgerTotals:
         oldest_open_copy_ms=open_copy_ms,
         oldest_open_delete_ms=open_delete_ms,
     )
-
-
-def furthest_behind(connection: Connection, cluster_id: str, limit: int = 8) -> list[BehindRow]:
-    """Tiered partitions with the most records not uploaded yet."""
-    table = t.partition_current
-    pending = (table.c.log_end_offset - table.c.latest_tiered_offset - 1).label("pending_offsets")
-    rows = connection.execute(
-        select(
-            table.c.topic,
-            table.c.partition,
-            table.c.leader,
-            table.c.log_end_offset,
-            table.c.latest_tiered_offset,
-            pending,
-            table.c.sampled_ms,
-        )
-        .where(
-            table.c.cluster_id == cluster_id,
-            table.c.tiered,
-            table.c.log_end_offset.is_not(None),
-            table.c.latest_tiered_offset.is_not(None),
-        )
-        .order_by(pending.desc(), table.c.topic, table.c.partition)
-        .limit(limit)
-    )
-    return [BehindRow(**row._mapping) for row in rows]
 
 
 def _without_cluster(mapping: Any) -> dict[str, Any]:
