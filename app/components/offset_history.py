@@ -9,19 +9,29 @@ from typing import Any, Final
 import pandas as pd
 import plotly.graph_objects as go
 
+from app.components.gaps import broken, broken_times, gaps
 from app.components.offset_axis import Axis, ticks
 from app.components.table_style import styled, whole
 from app.theme import Palette, layout
 from backend.store.queries.partitions import PartitionPoint
+from backend.store.samples import HISTORY_INTERVAL_MS
 
 HEIGHT_PX: Final = 250
 LABEL_GAP: Final = 0.075  # of the axis: labels closer than this are moved apart
 
 
 def figure(
-    points: Sequence[PartitionPoint], first_ms: int, last_ms: int, colours: Palette, zone: tzinfo | None
+    points: Sequence[PartitionPoint],
+    first_ms: int,
+    last_ms: int,
+    interval_ms: int,
+    colours: Palette,
+    zone: tzinfo | None,
 ) -> go.Figure:
-    """Lines named at their right end; not from zero, as offsets are not amounts. Gaps where not known."""
+    """Lines named at their right end; not from zero, as offsets are not amounts.
+
+    Gaps where not known, and where samples are missing; a partition that does not move has one a minute.
+    """
     lines = (
         ("log end", [p.log_end_offset for p in points], colours.text),
         ("tiered to", [_tiered_end(p) for p in points], colours.remote),
@@ -31,12 +41,14 @@ def figure(
     low, high = min(known, default=0), max(known, default=1)
     room = max(1, (high - low) // 20)
     axis = Axis(max(0, low - room), high + room)
-    times = [_time(p.sampled_ms, zone) for p in points]
+    at_ms = [p.sampled_ms for p in points]
+    missing = gaps(at_ms, interval_ms, HISTORY_INTERVAL_MS)
+    times = [_time(moment, zone) for moment in broken_times(at_ms, missing)]
     fig = go.Figure()
     for name, values, colour in lines:
         fig.add_scatter(
             x=times,
-            y=values,
+            y=broken(values, missing, None),
             mode="lines",
             name=name,
             line={"color": colour, "width": 1.8},

@@ -14,13 +14,15 @@ POINTS_MAX: Final = 60  # about one a pixel
 def sparkline(values: Sequence[float | None], colour: str) -> str:
     """A data URI of the line with its last point marked; empty text when there is nothing to draw.
 
+    The line breaks where a value is None.
     Zero-based unless the values stay within a fifth of their height, where zero would hide every change.
     """
     known = [(position, float(value)) for position, value in enumerate(values) if value is not None]
     if len(known) < 2:
         return ""
     step = -(-len(known) // POINTS_MAX)
-    kept = known[::step] if known[::step][-1] == known[-1] else [*known[::step], known[-1]]
+    pieces = [_thinned(piece, step) for piece in _pieces(known)]
+    kept = [entry for piece in pieces for entry in piece]
     low, high = min(value for _, value in kept), max(value for _, value in kept)
     floor = low - (high - low) * 0.1 if high > 0 and low > 0.8 * high else min(0.0, low)
     span_x, span_y = max(1, kept[-1][0] - kept[0][0]), (high - floor) or 1.0
@@ -31,14 +33,34 @@ def sparkline(values: Sequence[float | None], colour: str) -> str:
         y = HEIGHT - 4 if flat else 4 + (1 - (value - floor) / span_y) * (HEIGHT - 8)
         return round(x, 1), round(y, 1)
 
-    points = [point(position, value) for position, value in kept]
-    line = " ".join(f"{x},{y}" for x, y in points)
-    area = f"{points[0][0]},{HEIGHT - 1} {line} {points[-1][0]},{HEIGHT - 1}"
-    end_x, end_y = points[-1]
+    drawn = "".join(_piece_svg([point(position, value) for position, value in piece], colour) for piece in pieces)
+    end_x, end_y = point(*kept[-1])
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">'
-        f'<polygon points="{area}" fill="{colour}" fill-opacity="0.12"/>'
-        f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5" stroke-linejoin="round"/>'
-        f'<circle cx="{end_x}" cy="{end_y}" r="2" fill="{colour}"/></svg>'
+        f'{drawn}<circle cx="{end_x}" cy="{end_y}" r="2" fill="{colour}"/></svg>'
     )
     return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
+
+
+def _pieces(known: Sequence[tuple[int, float]]) -> list[list[tuple[int, float]]]:
+    """Runs of values without a missing one between them."""
+    pieces: list[list[tuple[int, float]]] = []
+    for entry in known:
+        if pieces and entry[0] == pieces[-1][-1][0] + 1:
+            pieces[-1].append(entry)
+        else:
+            pieces.append([entry])
+    return pieces
+
+
+def _thinned(piece: Sequence[tuple[int, float]], step: int) -> list[tuple[int, float]]:
+    return [*piece[:-1:step], piece[-1]]
+
+
+def _piece_svg(points: Sequence[tuple[float, float]], colour: str) -> str:
+    line = " ".join(f"{x},{y}" for x, y in points)
+    area = f"{points[0][0]},{HEIGHT - 1} {line} {points[-1][0]},{HEIGHT - 1}"
+    return (
+        f'<polygon points="{area}" fill="{colour}" fill-opacity="0.12"/>'
+        f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5" stroke-linejoin="round"/>'
+    )

@@ -365,7 +365,14 @@ def _history(page: Page, topic: str, number: int) -> None:
         return
     with st.container(key=body_key(view, "history")):
         st.plotly_chart(
-            offset_history.figure(points, view.now_ms - page.range_ms, view.now_ms, page.colours, page.zone),
+            offset_history.figure(
+                points,
+                view.now_ms - page.range_ms,
+                view.now_ms,
+                view.cluster.sample_interval_ms,
+                page.colours,
+                page.zone,
+            ),
             theme=None,
             config=CONFIG,
             key="offset-history",

@@ -369,7 +369,15 @@ def test_heatmap_puts_96_cells_in_a_row_and_topics_apart() -> None:
 
 def test_offset_history_breaks_where_it_is_not_known_and_never_draws_minus_one() -> None:
     points = [point(2000, 900, latest_tiered_offset=-1), point(1000, None), point(0, 1000)]
-    fig = history_figure(points, NOW_MS - 2000, NOW_MS, LIGHT, None)
+    fig = history_figure(points, NOW_MS - 2000, NOW_MS, 2_000, LIGHT, None)
     lines = {line.name: list(line.y) for line in fig.data}
     assert lines["log end"] == [900, None, 1000]
     assert lines["tiered to"] == [None, 700, 700]
+
+
+def test_offset_history_draws_no_line_over_minutes_without_samples_but_over_a_quiet_one() -> None:
+    points = [point(age_ms, 900) for age_ms in (14 * 60_000 + 2_000, 14 * 60_000, 62_000, 0)]
+    fig = history_figure(points, NOW_MS - 3_600_000, NOW_MS, 2_000, LIGHT, None)
+    [log_end] = [line for line in fig.data if line.name == "log end"]
+    assert list(log_end.y) == [900, 900, None, 900, 900]
+    assert list(log_end.x) == sorted(log_end.x)
