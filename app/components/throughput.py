@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.components import format as fmt
+from app.components.gaps import broken, broken_times
 from app.components.totals import Rates
 from app.theme import Palette, layout
 from backend.store.queries.overview import ClusterSample
@@ -38,19 +39,19 @@ def figure(
     colours: Palette,
     zone: tzinfo | None,
 ) -> go.Figure:
-    """Two rows over the whole range; a gap stays a gap."""
+    """Two rows over the whole range; where samples are missing, no line is drawn."""
     rate_top = max((value for value in (*rates.produced, *rates.copied) if value), default=0.0)
-    rate_by, rate_unit = scale(rate_top) if rates.in_bytes else (1.0, "records")
+    rate_by, rate_unit = scale(rate_top)
     pending = [sample.pending_bytes for sample in history]
     pending_top = max([value for value in pending if value], default=0)
     limit_near = limit_bytes is not None and limit_bytes <= LIMIT_FACTOR_MAX * pending_top
     if limit_near:
         pending_top = max(pending_top, limit_bytes or 0)
     pending_by, pending_unit = scale(pending_top)
-    times = [_time(at_ms, zone) for at_ms in rates.at_ms]
-    produced = [None if value is None else value / rate_by for value in rates.produced]
-    copied = [None if value is None else value / rate_by for value in rates.copied]
-    waiting = [None if value is None else value / pending_by for value in pending]
+    times = [_time(at_ms, zone) for at_ms in broken_times(rates.at_ms, rates.gaps)]
+    produced = _drawn(rates.produced, rate_by, rates.gaps)
+    copied = _drawn(rates.copied, rate_by, rates.gaps)
+    waiting = _drawn(pending, pending_by, rates.gaps)
     fig = go.Figure()
     fig.add_scatter(x=times, y=copied, mode="lines", line={"color": colours.remote, "width": 1.8}, name="copied")
     fig.add_scatter(x=times, y=produced, mode="lines", line={"color": colours.text, "width": 1.5}, name="produced")
@@ -68,8 +69,8 @@ def figure(
     start, end = _time(since_ms, zone), _time(now_ms, zone)
     labels = _end_labels(
         [
-            (f"produced {_rate(rates.produced, rates.in_bytes)}", _last(produced), colours.text),
-            (f"copied {_rate(rates.copied, rates.in_bytes)}", _last(copied), colours.muted),
+            (f"produced {_rate(rates.produced)}", _last(produced), colours.text),
+            (f"copied {_rate(rates.copied)}", _last(copied), colours.muted),
         ],
         rate_top / rate_by,
         "y",
@@ -118,12 +119,11 @@ def figure(
 
 def rows(rates: Rates, history: Sequence[ClusterSample], zone: tzinfo | None) -> pd.DataFrame:
     """The same as a table, newest first."""
-    unit = "bytes/s" if rates.in_bytes else "records/s"
     return pd.DataFrame(
         {
             "time": [_time(at_ms, zone).strftime("%Y-%m-%d %H:%M:%S") for at_ms in rates.at_ms],
-            f"produced, {unit}": rates.produced,
-            f"copied, {unit}": rates.copied,
+            "produced, bytes/s": rates.produced,
+            "copied, bytes/s": rates.copied,
             "pending, bytes": [sample.pending_bytes for sample in history],
         }
     ).iloc[::-1]
@@ -167,11 +167,13 @@ def apart(values: Sequence[float], step: float, highest: float) -> list[float]:
     return placed
 
 
-def _rate(values: Sequence[float | None], in_bytes: bool) -> str:
+def _drawn(values: Sequence[float | None], by: float, gaps: frozenset[int]) -> list[float | None]:
+    return broken([None if value is None else value / by for value in values], gaps, None)
+
+
+def _rate(values: Sequence[float | None]) -> str:
     value = _last(values)
-    if value is None:
-        return fmt.UNKNOWN
-    return f"{fmt.size(value)}/s" if in_bytes else f"{fmt.axis_count(value)} records/s"
+    return fmt.UNKNOWN if value is None else f"{fmt.size(value)}/s"
 
 
 def _last(values: Sequence[float | None]) -> float | None:

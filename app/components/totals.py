@@ -5,14 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 from app.components import format as fmt
 from app.components.attention import DELETE_OVERDUE_MS, PHASE_WORDS, is_hung, times_p99
+from app.components.gaps import broken, gaps
 from app.components.limits import disk_share
-from backend.store.queries.overview import BrokerRow, ClusterSample, LedgerTotals
+from backend.store.queries.overview import HISTORY_POINTS, BrokerRow, ClusterSample, CopiedBytes, LedgerTotals
 from backend.store.queries.partitions import ReplicaRow, SegmentRow
 from backend.tiering.segment_state import SegmentState
 
@@ -23,7 +24,7 @@ RATE_WINDOW_SHARE: Final = 1 / 40
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure: its value, what goes with it, its status (None: quiet) and the line beside it."""
+    """One figure: its value, what goes with it, its status (None: quiet) and the line beside it (None: a gap)."""
 
     name: str
     value: str
@@ -44,6 +45,7 @@ def tiles(
     pending_status: str | None,
     ledger_ms: int | None,
     range_ms: int,
+    interval_ms: int,
 ) -> list[Tile]:
     """Pending, oldest open copy, not in sync, delete overdue, remote, local.
 
@@ -56,7 +58,7 @@ def tiles(
         copy = _oldest_copy(history, open_segments, p99_ms, ledger_ms)
         delete = _delete_overdue(history, ledger, over, ledger_ms)
         remote = _remote(history, ledger, over)
-    return [
+    found = [
         _pending(history, pending_status, over),
         copy,
         _not_in_sync(history, behind),
@@ -64,6 +66,8 @@ def tiles(
         remote,
         _local(history, brokers),
     ]
+    missing = history_gaps(history, interval_ms)
+    return [replace(tile, series=tuple(broken(tile.series, missing, None))) for tile in found]
 
 
 def _covered(history: Sequence[ClusterSample], range_ms: int) -> str:
@@ -150,35 +154,82 @@ def _local(history: Sequence[ClusterSample], brokers: Sequence[BrokerRow]) -> Ti
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Bytes (or records, when no record size is known) per second at the times ``at_ms``."""
+    """Bytes per second at the times ``at_ms``; ``gaps``: indices of the samples before which some are missing."""
 
     at_ms: tuple[int, ...]
     produced: tuple[float | None, ...]
     copied: tuple[float | None, ...]
-    in_bytes: bool
+    gaps: frozenset[int]
 
 
-def rates(history: Sequence[ClusterSample], range_ms: int) -> Rates:
-    """Slopes of log end and of latest tiered, over a trailing window. A sum that falls (a topic removed) gives None."""
-    sizes = [s.pending_bytes / s.pending_offsets for s in history if s.pending_bytes and s.pending_offsets]
-    factor = median(sizes) if sizes else 1.0
-    window_ms = max(RATE_WINDOW_MS_MIN, round(range_ms * RATE_WINDOW_SHARE))
-    times = [sample.sampled_ms for sample in history]
+def rate_window_ms(range_ms: int) -> int:
+    """The time a rate is the mean of."""
+    return max(RATE_WINDOW_MS_MIN, round(range_ms * RATE_WINDOW_SHARE))
 
-    def slopes(values: Sequence[int | None]) -> tuple[float | None, ...]:
-        found: list[float | None] = []
-        for index, (at_ms, value) in enumerate(zip(times, values, strict=True)):
-            first = max(0, bisect_right(times, at_ms - window_ms) - 1)
-            before = values[first]
-            if first == index or value is None or before is None or value < before:
-                found.append(None)
-            else:
-                found.append((value - before) * factor / (at_ms - times[first]) * 1000)
-        return tuple(found)
 
+def copied_step_ms(range_ms: int) -> int:
+    """How fine the ledger must be asked: a window is some sixty steps."""
+    return rate_window_ms(range_ms) // 60
+
+
+def rates(
+    history: Sequence[ClusterSample],
+    copied: Sequence[CopiedBytes],
+    range_ms: int,
+    *,
+    interval_ms: int,
+    ledger_ms: int | None,
+) -> Rates:
+    """Produced: the growth of the samples' counter over a trailing window, never across a gap or a counter that fell.
+
+    Copied: bytes of the segments whose copy finished in the window, ``copied`` of the ledger. It reaches back a window
+    before the range. ``ledger_ms``: up to when the ledger is known, later is None; None: not at all.
+    """
+    window_ms = rate_window_ms(range_ms)
+    times = tuple(sample.sampled_ms for sample in history)
+    missing = history_gaps(history, interval_ms)
     return Rates(
-        tuple(times),
-        slopes([sample.log_end_offset_sum for sample in history]),
-        slopes([sample.tiered_offset_sum for sample in history]),
-        bool(sizes),
+        times,
+        _growth(times, [sample.produced_bytes for sample in history], missing, window_ms),
+        _copied(times, copied, window_ms, ledger_ms),
+        missing,
+    )
+
+
+def history_gaps(history: Sequence[ClusterSample], interval_ms: int) -> frozenset[int]:
+    """Indices of the samples before which some are missing, not only thinned."""
+    times = [sample.sampled_ms for sample in history]
+    return gaps(times, interval_ms, (times[-1] - times[0]) // (HISTORY_POINTS - 1) if times else 0)
+
+
+def _growth(
+    times: Sequence[int], values: Sequence[int | None], missing: frozenset[int], window_ms: int
+) -> tuple[float | None, ...]:
+    found: list[float | None] = []
+    begin, previous = 0, None  # of the piece without a hole
+    for index, (at_ms, value) in enumerate(zip(times, values, strict=True)):
+        if index in missing or value is None or previous is None or value < previous:
+            begin = index
+        first = max(begin, bisect_right(times, at_ms - window_ms) - 1)
+        before, previous = values[first], value
+        if first == index or value is None or before is None:
+            found.append(None)
+        else:
+            found.append((value - before) * 1000 / (at_ms - times[first]))
+    return tuple(found)
+
+
+def _copied(
+    times: Sequence[int], copied: Sequence[CopiedBytes], window_ms: int, ledger_ms: int | None
+) -> tuple[float | None, ...]:
+    if ledger_ms is None:
+        return (None,) * len(times)
+    starts = [step.from_ms for step in copied]
+    total = [0, *accumulate(step.copied_bytes for step in copied)]
+
+    def until(at_ms: int) -> int:
+        return total[bisect_right(starts, at_ms)]
+
+    return tuple(
+        (until(at_ms) - until(at_ms - window_ms)) * 1000 / window_ms if at_ms <= ledger_ms else None for at_ms in times
     )

@@ -104,6 +104,15 @@ def history(page: Page, view: View) -> list[queries.ClusterSample]:
     return state.read_cached(queries.history, page.cluster_id, since_ms, version=view.version)
 
 
+def copied(page: Page, view: View) -> list[queries.CopiedBytes]:
+    """What was copied over the chosen range and the window of a rate before it. Raises DatabaseAway."""
+    step_ms = totals.copied_step_ms(page.range_ms)
+    since_ms = view.read_ms - page.range_ms - totals.rate_window_ms(page.range_ms)
+    return state.read_cached(
+        queries.copied_bytes, page.cluster_id, since_ms // step_ms * step_ms, step_ms, version=view.version
+    )
+
+
 def _tiles(page: Page) -> None:
     reading = read(page)
     facts, view = reading.facts, reading.view
@@ -117,6 +126,7 @@ def _tiles(page: Page) -> None:
         pending_status=limits.worst_pending_status(facts.partitions, reading.limits),
         ledger_ms=facts.ledger_ms if reading.ledger_known else None,
         range_ms=page.range_ms,
+        interval_ms=view.cluster.sample_interval_ms,
     )
     ledger_old = reading.ledger_known and not view.processes["pipeline"].alive
     with st.container(key=body_key(view, "tiles")):
@@ -171,8 +181,18 @@ def _problem(number: int, problem: attention.Problem) -> None:
 def _keeping_up(page: Page) -> None:
     reading = read(page)
     samples = history(page, reading.view)
-    rates = totals.rates(samples, page.range_ms)
-    clause = f"cluster, last {page.range_words}" + (" · bytes from the records' mean size" if rates.in_bytes else "")
+    rates = totals.rates(
+        samples,
+        copied(page, reading.view),
+        page.range_ms,
+        interval_ms=reading.view.cluster.sample_interval_ms,
+        ledger_ms=reading.facts.ledger_ms if reading.ledger_known else None,
+    )
+    window = fmt.duration(totals.rate_window_ms(page.range_ms) / 1000)
+    clause = (
+        f"last {page.range_words} · copied: the ledger's finished segments · "
+        f"produced: records × each partition's bytes per record · means of {window}"
+    )
     if len(samples) < 2:
         card_head("keeping-up", "Is copying keeping up?", clause)
         st.html(markup.empty("No history yet: the chart begins with the second sample."))

@@ -9,8 +9,9 @@ import pytest
 
 from app.components import broker_grid, markup, range_list, throughput
 from app.components.sparkline import POINTS_MAX, sparkline
-from app.components.totals import rates
+from app.components.totals import Rates, rates
 from app.theme import DARK, LIGHT, Palette
+from backend.store.queries.overview import CopiedBytes
 from backend.tiering.pending import PendingReason
 from tests.unit.app.overview_rows import NOW_MS, broker, disk, facts, partition, replica, sample, segment, topic
 
@@ -21,18 +22,21 @@ def history(pending: int = 1_000) -> list[Any]:
     return [
         sample(
             NOW_MS - HOUR_MS + step * 60_000,
-            log_end_offset_sum=step * 600,
-            tiered_offset_sum=step * 500,
-            pending_offsets=pending,
+            produced_bytes=step * 600,
             pending_bytes=pending,
         )
         for step in range(61)
     ]
 
 
+def rates_of(samples: list[Any]) -> Rates:
+    copied = [CopiedBytes(NOW_MS - 2 * HOUR_MS + step * 30_000, 240) for step in range(241)]
+    return rates(samples, copied, HOUR_MS, interval_ms=2_000, ledger_ms=NOW_MS)
+
+
 def throughput_of(limit: int | None, pending: int = 1_000) -> Any:
     samples = history(pending)
-    return throughput.figure(rates(samples, HOUR_MS), samples, limit, NOW_MS - HOUR_MS, NOW_MS, LIGHT, None)
+    return throughput.figure(rates_of(samples), samples, limit, NOW_MS - HOUR_MS, NOW_MS, LIGHT, None)
 
 
 def labels(figure: Any) -> list[str]:
@@ -64,17 +68,25 @@ def test_labels_never_leave_their_axis(limit: int | None) -> None:
 
 
 def test_throughput_of_unknown_figures_has_a_gap_and_a_question_mark() -> None:
-    samples = [sample(NOW_MS - 60_000, pending_bytes=None), sample(NOW_MS, pending_bytes=None)]
-    for one in ("log_end_offset_sum", "tiered_offset_sum", "pending_offsets"):
-        samples = [type(row)(**{**{n: getattr(row, n) for n in row.__slots__}, one: None}) for row in samples]
-    figure = throughput.figure(rates(samples, HOUR_MS), samples, None, NOW_MS - HOUR_MS, NOW_MS, DARK, None)
+    samples = [sample(at_ms, pending_bytes=None, produced_bytes=None) for at_ms in (NOW_MS - 60_000, NOW_MS)]
+    figure = throughput.figure(rates_of(samples), samples, None, NOW_MS - HOUR_MS, NOW_MS, DARK, None)
     assert list(figure.data[2].y) == [None, None]
-    assert "pending ?" in labels(figure)
+    assert {"pending ?", "produced ?"} < set(labels(figure))
+
+
+def test_no_line_of_throughput_crosses_minutes_without_samples() -> None:
+    samples = history()
+    del samples[20:33]
+    figure = throughput.figure(rates_of(samples), samples, None, NOW_MS - HOUR_MS, NOW_MS, LIGHT, None)
+    for trace in figure.data:
+        assert trace.y[20] is None
+        assert None not in (trace.y[19], trace.y[22])
+        assert trace.x[19] < trace.x[20] < trace.x[21]
 
 
 def test_the_table_twin_has_the_newest_first() -> None:
     samples = history()
-    table = throughput.rows(rates(samples, HOUR_MS), samples, None)
+    table = throughput.rows(rates_of(samples), samples, None)
     assert table["time"].iloc[0] == "2027-01-15 08:00:00"
     assert list(table.columns)[1] == "produced, bytes/s"
 
@@ -180,6 +192,12 @@ def test_a_sparkline_is_an_image_with_few_points() -> None:
     line = svg.split('<polyline points="')[1].split('"')[0]
     assert 2 < len(line.split()) <= POINTS_MAX + 1
     assert LIGHT.local in svg
+
+
+def test_a_sparkline_breaks_where_a_value_is_missing() -> None:
+    uri = sparkline([1.0, 2.0, None, 3.0, 4.0], LIGHT.local)
+    svg = b64decode(uri.removeprefix("data:image/svg+xml;base64,")).decode()
+    assert svg.count("<polyline") == 2
 
 
 def test_a_sparkline_of_less_than_two_known_values_is_nothing() -> None:

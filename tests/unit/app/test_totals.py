@@ -9,7 +9,7 @@ import pytest
 
 from app.components import totals
 from app.components.totals import Tile
-from backend.store.queries.overview import ClusterSample
+from backend.store.queries.overview import ClusterSample, CopiedBytes
 from backend.tiering.segment_state import SegmentState
 from tests.unit.app.overview_rows import NOW_MS, broker, disk, ledger, replica, sample, segment
 
@@ -26,6 +26,7 @@ def tiles(history: Sequence[ClusterSample] = (), **more: Any) -> dict[str, Tile]
         "pending_status": None,
         "ledger_ms": NOW_MS,
         "range_ms": HOUR_MS,
+        "interval_ms": 2_000,
     }
     return {tile.name: tile for tile in totals.tiles(history, **{**known, **more})}
 
@@ -90,32 +91,66 @@ def test_local_names_the_fullest_disk() -> None:
     assert (found.value, found.sub) == ("7.0 kB", "64% of disk used")
 
 
-def test_rates_are_slopes_over_the_window_in_bytes_of_the_mean_record() -> None:
+MINUTE_MS = 60_000
+RANGE_MS = 15 * MINUTE_MS
+
+
+def rates(history: Sequence[ClusterSample], copied: Sequence[CopiedBytes] = (), **more: Any) -> totals.Rates:
+    known: dict[str, Any] = {"interval_ms": 2_000, "ledger_ms": NOW_MS + HOUR_MS}
+    return totals.rates(history, copied, RANGE_MS, **{**known, **more})
+
+
+def test_copied_is_what_the_ledger_finished_however_many_small_records_lie_beside_it() -> None:
+    # 87 kB/s in segments of 870 kB, while millions of tiny records of an idle topic make the mean record small.
     history = [
-        sample(
-            NOW_MS + step * 10_000,
-            log_end_offset_sum=100 * step,
-            tiered_offset_sum=50 * step,
-            pending_offsets=10,
-            pending_bytes=1_000,
-        )
+        sample(NOW_MS + step * 10_000, tiered_offset_sum=5_000_000 + step, pending_offsets=9_000_000, pending_bytes=900)
         for step in range(20)
     ]
-    found = totals.rates(history, 15 * 60_000)
-    assert found.in_bytes
+    copied = [CopiedBytes(NOW_MS - MINUTE_MS + step * 10_000, 870_000) for step in range(26)]
+    assert rates(history, copied).copied == pytest.approx([87_000] * 20)
+
+
+def test_copied_is_nothing_in_a_time_without_a_finished_copy() -> None:
+    history = [sample(NOW_MS + step * MINUTE_MS) for step in range(4)]
+    assert rates(history, [CopiedBytes(NOW_MS + 30_000, 600_000)]).copied == (0.0, 10_000.0, 0.0, 0.0)
+
+
+def test_copied_is_not_known_beyond_the_ledger() -> None:
+    history = [sample(NOW_MS), sample(NOW_MS + 2_000)]
+    assert rates(history, ledger_ms=NOW_MS).copied == (0.0, None)
+    assert rates(history, ledger_ms=None).copied == (None, None)
+
+
+def test_produced_is_the_growth_of_the_counter_over_a_minute() -> None:
+    history = [sample(NOW_MS + step * 10_000, produced_bytes=step * 10_000) for step in range(20)]
+    found = rates(history)
     assert found.produced[0] is None
-    assert found.produced[-1] == pytest.approx(1_000)  # 10 records a second of 100 bytes
-    assert found.copied[-1] == pytest.approx(500)
+    assert found.produced[1:] == pytest.approx([1_000] * 19)
 
 
-def test_a_sum_that_falls_or_is_not_known_makes_a_gap_and_no_negative_rate() -> None:
-    ends = [100, 200, 50, None, 300]
-    history = [sample(NOW_MS + step * 60_000, log_end_offset_sum=end) for step, end in enumerate(ends)]
-    found = totals.rates(history, 15 * 60_000)
-    assert not found.in_bytes
-    assert found.produced[1] == pytest.approx(100 / 60)
-    assert [found.produced[index] for index in (0, 2, 3, 4)] == [None] * 4
+def test_a_counter_that_falls_or_is_not_known_makes_a_gap_and_no_negative_rate() -> None:
+    counted = [100, 700, 50, None, 300, 900]
+    history = [sample(NOW_MS + step * MINUTE_MS, produced_bytes=one) for step, one in enumerate(counted)]
+    assert rates(history).produced == (None, 10.0, None, None, None, 10.0)
+
+
+def test_a_counter_that_starts_over_within_the_window_never_counts_what_was_before() -> None:
+    history = [sample(NOW_MS + step * 10_000, produced_bytes=one) for step, one in enumerate([10, 20, 0, 1_000])]
+    assert rates(history).produced == (None, 1.0, None, 100.0)
+
+
+def test_no_rate_is_taken_across_a_gap() -> None:
+    times = [0, 2_000, 4_000, 13 * MINUTE_MS, 13 * MINUTE_MS + 2_000]
+    history = [sample(NOW_MS + at_ms, produced_bytes=at_ms) for at_ms in times]
+    found = rates(history)
+    assert found.gaps == {3}
+    assert found.produced == (None, 1000.0, 1000.0, None, 1000.0)
+
+
+def test_a_small_line_breaks_at_a_gap() -> None:
+    history = [sample(NOW_MS + at_ms, pending_bytes=at_ms) for at_ms in (0, 2_000, 13 * MINUTE_MS)]
+    assert tiles(history)["Pending upload"].series == (0, 2_000, None, 13 * MINUTE_MS)
 
 
 def test_rates_of_no_history_are_empty() -> None:
-    assert totals.rates([], HOUR_MS).at_ms == ()
+    assert rates([]).at_ms == ()
