@@ -12,8 +12,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from pydantic import ValidationError
-
 from backend.control.clock import now_ms
 from backend.control.database import Database, DatabaseAway
 from backend.control.gateway.client import Gateway, parse_bootstrap
@@ -41,16 +39,6 @@ _log = logging.getLogger(__name__)
 
 class ControlError(Exception):
     """The control plane cannot start. The message is one sentence for people."""
-
-
-def settings_from_environment() -> ControlSettings:
-    """The settings in ``EBBLINE_*``. Raises ControlError with one sentence when one is missing or not usable."""
-    try:
-        return ControlSettings()  # type: ignore[call-arg]  # the fields come from the environment
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = "EBBLINE_" + "_".join(str(part) for part in first["loc"]).upper()
-        raise ControlError(f"{name} is not usable: {first['msg'].removeprefix('Value error, ')}.") from error
 
 
 class ControlPlane:

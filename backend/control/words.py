@@ -22,8 +22,3 @@ def in_bytes(size_bytes: int) -> str:
 def grouped(number: int) -> str:
     """`9 120 447`, with narrow no-break spaces."""
     return f"{number:,}".replace(",", NARROW_SPACE)
-
-
-def plural(count: int, one: str, many: str | None = None) -> str:
-    """`1 partition`, `3 partitions`."""
-    return f"{grouped(count)} {one if count == 1 else many or one + 's'}"

@@ -91,10 +91,6 @@ class Controller:
         """Why the controller has stopped by itself (its disk failed), or None."""
         return self._failure
 
-    @property
-    def queued_commands(self) -> int:
-        return len(self._queue)
-
     async def start(self) -> None:
         """Replays the log, begins a new leader epoch, and makes an empty log a cluster's."""
         log = self._metadata_log

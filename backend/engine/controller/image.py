@@ -118,11 +118,6 @@ class PartitionRegistration:
     def reassigning(self) -> bool:
         return bool(self.adding_replicas or self.removing_replicas)
 
-    @property
-    def target_replicas(self) -> tuple[int, ...]:
-        """The replicas once the running reassignment, if any, is complete."""
-        return tuple(replica for replica in self.replicas if replica not in self.removing_replicas)
-
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:

@@ -54,7 +54,6 @@ class BrokerLifecycle:
         self._fenced = True
         self._leaving = False
         self._refused_in_a_row = 0
-        self._offline_log_dirs: list[bytes] = []
         self._told: ErrorCode | None = None
         self._wake = tasks.Event()
         self._registered: tasks.Future[int] = tasks.future()
@@ -119,12 +118,6 @@ class BrokerLifecycle:
         self._ready = True
         self._wake.set()
         await tasks.shield(self._unfenced)
-
-    def log_dir_failed(self, directory: bytes) -> None:
-        """Told to the controller with the next heartbeat, so that others lead what was there (KIP-858)."""
-        if directory not in self._offline_log_dirs:
-            self._offline_log_dirs.append(directory)
-            self._wake.set()
 
     async def leave(self, timeout_ms: float) -> bool:
         """Controlled shutdown: leadership moves away. Whether the controller agreed within the time; then stops."""
@@ -198,7 +191,6 @@ class BrokerLifecycle:
             current_metadata_offset=self._applied_offset(),
             want_fence=not self._ready,
             want_shut_down=self._leaving,
-            offline_log_dirs=list(self._offline_log_dirs),
         )
         try:
             response = await self._channel.send(

@@ -57,12 +57,6 @@ class MetadataLoader:
         # Nothing is published before the first image is as new as the controller's.
         self._caught_up = False
         self._task: tasks.Task[None] | None = None
-        self._unknown_records = 0
-
-    @property
-    def unknown_records(self) -> int:
-        """Records of kinds that images do not model, skipped since the start."""
-        return self._unknown_records
 
     def add_listener(self, name: str, listener: Listener) -> None:
         """Called with (old, new) for every image, after those added before; before the start only."""
@@ -172,7 +166,6 @@ class MetadataLoader:
         self._cache.mark_applied()
 
     def _note_unknown(self, record: object) -> None:
-        self._unknown_records += 1
         _log.warning("Broker %d skips a metadata record it does not model: %s", self._node_id, type(record).__name__)
 
 

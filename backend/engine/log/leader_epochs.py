@@ -46,10 +46,6 @@ class LeaderEpochCache:
         return self._epochs[-1] if self._epochs else None
 
     @property
-    def latest_entry(self) -> tuple[int, int] | None:
-        return (self._epochs[-1], self._starts[-1]) if self._epochs else None
-
-    @property
     def earliest_entry(self) -> tuple[int, int] | None:
         return (self._epochs[0], self._starts[0]) if self._epochs else None
 

@@ -219,12 +219,6 @@ class LogManager:
         self._adopt(log)
         return log
 
-    def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """New settings for every log of a topic."""
-        for partition, log in self._logs.items():
-            if partition.topic == topic:
-                log.config = config
-
     def async_delete(self, partition: TopicPartition) -> None:
         """Forgets a partition at once and removes its folder after `file.delete.delay.ms`.
 

@@ -145,11 +145,6 @@ class ProducerStateManager:
         return not self._producers
 
     @property
-    def first_undecided_offset(self) -> int | None:
-        """Start of the earliest open transaction."""
-        return min(self._ongoing) if self._ongoing else None
-
-    @property
     def first_unstable_offset(self) -> int | None:
         """Start of the earliest transaction that is open or whose marker is not below the high watermark."""
         if not self._ongoing and not self._unreplicated:

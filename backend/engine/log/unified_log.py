@@ -13,7 +13,6 @@ import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from backend.engine.log.config import LogConfig
@@ -477,11 +476,6 @@ class UnifiedLog:
     def size_bytes(self) -> int:
         """Bytes of the local `.log` files."""
         return self._local.segments.size_bytes
-
-    def upload_candidates(self, from_offset: int, last_stable_offset: int) -> list[LogSegment]:
-        """Sealed segments from the one that holds `from_offset` whose whole range is stable, in order (KIP-405)."""
-        segments = self.segments.from_offset(from_offset)
-        return [s for s, following in pairwise(segments) if following.base_offset <= last_stable_offset]
 
     @property
     def only_local_segments(self) -> list[LogSegment]:

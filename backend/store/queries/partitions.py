@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, select
 
 from backend.store import tables as t
 from backend.tiering.segment_state import SegmentState
@@ -226,12 +226,3 @@ def _segments(cluster_id: str) -> Select[Any]:
 
 def _segment(mapping: Any) -> SegmentRow:
     return SegmentRow(**{**mapping, "state": SegmentState(mapping["state"])})
-
-
-def count_segments(connection: Connection, cluster_id: str) -> dict[SegmentState, int]:
-    """Segments of the ledger by state, counted one by one: for checks, not for pages."""
-    table = t.segment
-    rows = connection.execute(
-        select(table.c.state, func.count()).where(table.c.cluster_id == cluster_id).group_by(table.c.state)
-    )
-    return {SegmentState(state): int(count) for state, count in rows}

@@ -6,7 +6,7 @@ import pytest
 
 from backend.control.operations.plan import differences
 from backend.control.operations.states import FINISHED, LEGAL, OPEN, REVERTIBLE, PlanState, sources
-from backend.control.words import grouped, in_bytes, plural
+from backend.control.words import grouped, in_bytes
 from backend.store.tables import operation
 
 
@@ -69,5 +69,3 @@ def test_bytes_are_written_as_the_pages_write_them(size_bytes: int, text: str) -
 
 def test_counts_are_grouped_with_narrow_spaces() -> None:
     assert grouped(9_120_447) == "9\u202f120\u202f447"
-    assert plural(1, "partition") == "1 partition"
-    assert plural(2, "partition") == "2 partitions"

@@ -16,7 +16,7 @@ from backend.engine.log.log_manager import LogManager
 from backend.engine.ports import system_ports
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
-from tests.unit.engine.log.logs import NOW_MS, append, batch, values
+from tests.unit.engine.log.logs import append, values
 
 CLUSTER = "cluster-of-the-tests"
 ID = bytes(range(1, 17))
@@ -285,17 +285,3 @@ def test_settings_come_from_the_brokers_properties(tmp_path: Path) -> None:
     assert config.default_log.effective_local_retention_bytes == 5
     assert LogConfig.from_properties({"retention.ms": "9"}, config.default_log).effective_local_retention_ms == 9
     assert LogManagerConfig.of(BrokerConfig.parse({})).default_log == LogConfig()
-
-
-def test_a_topics_settings_reach_all_its_logs(tmp_path: Path) -> None:
-    async def play() -> None:
-        manager = await start(tmp_path)
-        logs = [manager.get_or_create(tip(partition=p), CONFIG) for p in range(2)]
-        manager.update_topic_config("orders", replace(CONFIG, max_message_bytes=70))
-        for log in logs:
-            with pytest.raises(KafkaError) as caught:
-                log.append_as_leader(memoryview(batch()), 0, now_ms=NOW_MS)
-            assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
-        manager.abandon()
-
-    run(play)

@@ -351,13 +351,10 @@ def test_a_log_that_starts_behind_remote_data_keeps_its_log_start(tmp_path: Path
 # --- tiering
 
 
-def test_upload_candidates_are_sealed_and_stable(tmp_path: Path) -> None:
+def test_the_highest_remote_offset_never_falls_and_tells_what_is_only_local(tmp_path: Path) -> None:
     log = open_test_log(tmp_path, replace(DENSE, segment_index_bytes=24))
     append(log, *range(7))
     assert bases(log) == [0, 2, 4, 6]
-    assert [s.base_offset for s in log.upload_candidates(0, 5)] == [0, 2]
-    assert [s.base_offset for s in log.upload_candidates(3, 6)] == [2, 4]
-    assert log.upload_candidates(6, 7) == []
     log.update_highest_remote_offset(3)
     log.update_highest_remote_offset(1)
     assert log.highest_remote_offset == 3
