@@ -39,7 +39,7 @@ def from_environment(environment: Mapping[str, str]) -> PipelineSettings:
     def required(name: str) -> str:
         value = environment.get(name, "").strip()
         if not value:
-            raise SettingsError(f"{name} is not set: start the pipeline with `ebbline up` or `ebbline pipeline run`.")
+            raise SettingsError(f"{name} is not set: `ebbline up` runs the pipeline and hands it over.")
         return value
 
     def number(name: str, default: int, low: int, high: int) -> int:

@@ -97,7 +97,8 @@ def require_current(url: str) -> None:
     if known != head():
         have = "has no ebbline tables yet" if known is None else f"has the older schema {known}"
         raise MigrationError(
-            f"The database {describe(url)} {have}, this program needs {head()}: run `ebbline db upgrade`."
+            f"The database {describe(url)} {have}, this program needs {head()}: "
+            "start `ebbline up` with this database, which brings it up to date before anything else."
         )
 
 

@@ -381,7 +381,7 @@ def test_what_hinders_the_start_is_one_line_and_an_exit_code(tmp_path: Path, ref
     assert "EBBLINE_CLUSTER_ID" in lines[0]
     code, lines = refused(settings)
     assert (code, len(lines)) == (job.EXIT_DATABASE, 1)
-    assert "ebbline db upgrade" in lines[0]
+    assert "start `ebbline up` with this database" in lines[0]
     code, lines = refused(settings, EBBLINE_DATABASE_URL="postgresql://u:secret@127.0.0.1:1/x")
     assert (code, len(lines)) == (job.EXIT_DATABASE, 1)
     assert "secret" not in lines[0]
