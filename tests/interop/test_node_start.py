@@ -97,6 +97,16 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     assert "has format version 2, but this program knows version 1" in refused(made)
 
 
+def test_settings_that_have_no_effect_are_named_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = layout(tmp_path, brokers=1)
+    (Path(tmp_path) / "brokers").write_text("the start ends here")
+    with caplog.at_level("WARNING"):
+        refused(made, num_replica_fetchers="4", max_connections_per_ip="9", queued_max_requests="500")
+    assert [record.getMessage() for record in caplog.records if "no effect" in record.getMessage()] == [
+        "Node 1: has no effect yet, although it is set: max.connections.per.ip, num.replica.fetchers"
+    ]
+
+
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     made = layout(tmp_path, brokers=1)
     (tmp_path / "brokers").write_text("a file where a folder should be")

@@ -204,6 +204,8 @@ class BrokerPart:
             replicas.on_metadata(old, new)
             groups.on_metadata(old, new)
             services.config = replicas.config
+            if self._remote is not None:
+                await self._remote.manager.apply_settings()
             return
         try:
             # What a topic's settings say decides how its logs are opened.

@@ -18,7 +18,7 @@ from backend.engine.broker.controller_part import ControllerPart
 from backend.engine.broker.refusals import REFUSALS, sentence
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.common.log_context import logging_as_node
-from backend.engine.config import BrokerConfig
+from backend.engine.config import BrokerConfig, set_without_effect
 from backend.engine.config.listeners import check, controller_addresses
 from backend.engine.controller.metadata_cache import MetadataCache
 from backend.engine.log.config import LogManagerConfig
@@ -87,6 +87,9 @@ class Broker:
         config = self.config
         ports = self._ports = self._given_ports or system_ports()
         roles = config.process_roles or ()
+        idle = set_without_effect(config)
+        if idle:
+            _log.warning("Node %d: has no effect yet, although it is set: %s", config.id, ", ".join(idle))
         # Ports first: a start that fails on them must not have written anything.
         if "controller" in roles:
             self._controller = ControllerPart(ports, config, self._on_fatal)

@@ -1,6 +1,6 @@
 """A broker's and a topic's settings: frozen values and tables, under Kafka's names."""
 
-from backend.engine.config.broker import BROKER_SETTINGS, BrokerConfig
+from backend.engine.config.broker import BROKER_SETTINGS, WITHOUT_EFFECT, BrokerConfig, set_without_effect
 from backend.engine.config.properties import format_properties, parse_properties
 from backend.engine.config.settings import (
     ConfigError,
@@ -18,6 +18,7 @@ from backend.engine.config.topic import TOPIC_SETTINGS, topic_values
 __all__ = [
     "BROKER_SETTINGS",
     "TOPIC_SETTINGS",
+    "WITHOUT_EFFECT",
     "BrokerConfig",
     "ConfigError",
     "Resolved",
@@ -30,5 +31,6 @@ __all__ = [
     "parse_properties",
     "resolve_broker",
     "resolve_topic",
+    "set_without_effect",
     "topic_values",
 ]

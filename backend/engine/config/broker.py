@@ -297,6 +297,52 @@ def _table() -> dict[str, Setting]:
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = _table()
 
+# Kafka's settings that are checked, kept and shown, and that nothing reads yet.
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "controller.quorum.append.linger.ms",
+        "controller.quorum.election.backoff.max.ms",
+        "controller.quorum.election.timeout.ms",
+        "controller.quorum.fetch.timeout.ms",
+        "controller.quorum.request.timeout.ms",
+        "controller.quorum.retry.backoff.ms",
+        "controller.socket.timeout.ms",
+        "log.dir.failure.timeout.ms",
+        "max.connections.per.ip",
+        "metadata.log.max.record.bytes.between.snapshots",
+        "metadata.log.max.snapshot.interval.ms",
+        "metadata.max.idle.interval.ms",
+        "metadata.max.retention.bytes",
+        "metadata.max.retention.ms",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "offsets.load.buffer.size",
+        "queued.max.requests",
+        "remote.log.manager.copy.max.bytes.per.second",
+        "remote.log.manager.copy.quota.window.num",
+        "remote.log.manager.copy.quota.window.size.seconds",
+        "remote.log.manager.fetch.max.bytes.per.second",
+        "remote.log.manager.fetch.quota.window.num",
+        "remote.log.manager.fetch.quota.window.size.seconds",
+        "remote.log.manager.thread.pool.size",
+        "remote.log.metadata.manager.class.path",
+        "remote.log.storage.manager.class.path",
+        "remote.partition.remover.task.interval.ms",
+        "replica.selector.class",
+        "transaction.max.timeout.ms",
+        "transactional.id.expiration.ms",
+    }
+)
+
+
+def set_without_effect(config: BrokerConfig) -> list[str]:
+    """Names that somebody set to another value than the default, for nothing."""
+    return sorted(
+        name
+        for name in WITHOUT_EFFECT & config.originals.keys()
+        if getattr(config, _field_name(name)) != BROKER_SETTINGS[name].default
+    )
+
 
 def _parsed(properties: Mapping[str, str]) -> dict[str, Any]:
     return {

@@ -218,8 +218,9 @@ class RemoteIndexCache:
 
     async def resize(self, bytes_max: int) -> None:
         """New limit (``remote.log.index.file.cache.total.size.bytes`` is dynamic)."""
-        self._bytes_max = bytes_max
-        await self._shrink()
+        if bytes_max != self._bytes_max:
+            self._bytes_max = bytes_max
+            await self._shrink()
 
     def _now_ms(self) -> float:
         return self._ports.clock.monotonic_ms()

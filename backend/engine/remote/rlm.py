@@ -163,7 +163,12 @@ class RemoteLogManager:
     async def start(self) -> None:
         """Takes over the index files of an earlier run and begins to read metadata; call it once the broker serves."""
         await self._tier.indexes.load()
+        await self.apply_settings()
         self._tier.metadata.start()
+
+    async def apply_settings(self) -> None:
+        """Takes over what changed of the settings in force and is not read again with every use."""
+        await self._tier.indexes.resize(self._tier.config().remote_log_index_file_cache_total_size_bytes)
 
     # Roles
 

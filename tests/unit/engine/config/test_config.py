@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from backend.engine.config import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
+    WITHOUT_EFFECT,
     BrokerConfig,
     ConfigError,
     Scope,
@@ -19,6 +21,7 @@ from backend.engine.config import (
     parse_properties,
     resolve_broker,
     resolve_topic,
+    set_without_effect,
     topic_values,
 )
 from backend.engine.config.listeners import check, controller_addresses, inter_broker_listener_name, listeners
@@ -226,3 +229,27 @@ def test_properties_files_are_read_as_java_reads_them() -> None:
         "listeners": "PLAINTEXT://127.0.0.1:9092",
     }
     assert parse_properties(format_properties(GOOD)) == GOOD
+
+
+def test_settings_without_effect_are_named_once_they_differ_from_the_default() -> None:
+    properties = {
+        "num.replica.fetchers": "4",
+        "queued.max.requests": "500",
+        "replica.selector.class": "org.example.Selector",
+        "num.network.threads": "7",
+        "log.retention.ms": "5",
+    }
+    assert set_without_effect(BrokerConfig.parse(properties)) == ["num.replica.fetchers", "replica.selector.class"]
+    assert set_without_effect(BrokerConfig.parse({})) == []
+
+
+def test_the_settings_said_to_have_no_effect_are_those_that_nothing_reads() -> None:
+    folder = Path(__file__).parents[4] / "backend"
+    declared = folder / "engine" / "config" / "broker.py"
+    source = declared.read_text().split("def parse", 1)[1]
+    source += "".join(path.read_text() for path in folder.rglob("*.py") if path != declared)
+    read = set(re.findall(r"\w+", source))
+    defaults_of_topics = {name for setting in TOPIC_SETTINGS.values() for name, _ in setting.synonyms}
+    unread = {name for name in BROKER_SETTINGS.keys() - defaults_of_topics if name.replace(".", "_") not in read}
+    # Kafka's brokers need it as soon as they tier, so everybody sets it; here the brokers' own listener serves.
+    assert unread - {"remote.log.metadata.manager.listener.name"} == WITHOUT_EFFECT

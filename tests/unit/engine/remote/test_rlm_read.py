@@ -70,6 +70,21 @@ def test_every_offset_is_read_from_its_segment_with_one_call_to_the_storage(tmp_
     play(tmp_path, scene)
 
 
+def test_a_new_limit_of_the_index_cache_holds_at_once(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        for offset in (0, 3):
+            await fetch(broker, log, offset, 10_000)
+        await broker.manager.apply_settings()
+        assert len(broker.tier.indexes) == 2
+        smaller = broker.tier.config().overlay({"remote.log.index.file.cache.total.size.bytes": "1"})
+        broker.tier.config = lambda: smaller
+        await broker.manager.apply_settings()
+        assert len(broker.tier.indexes) == 1
+        assert {path.name.split("_")[0] for path in (tmp_path / "1" / "remote-log-index-cache").iterdir()} == {"3"}
+
+    play(tmp_path, scene)
+
+
 def test_a_small_budget_cuts_the_last_batch_and_one_message_comes_whole(tmp_path: Path) -> None:
     async def scene(broker: Broker, log: UnifiedLog) -> None:
         records = await fetch(broker, log, 3, 100)
