@@ -7,7 +7,7 @@ first image tells which logs there are and how they are set up, the listeners op
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from backend.engine.apis.services import Services
@@ -201,7 +201,7 @@ class BrokerPart:
         assert replicas is not None
         assert groups is not None
         if self._first_image.done():
-            replicas.on_metadata(old, new)
+            await _in_turns(replicas.on_metadata(old, new))
             groups.on_metadata(old, new)
             services.config = replicas.config
             if self._remote is not None:
@@ -213,7 +213,7 @@ class BrokerPart:
             await services.log_manager.load_all(replicas.topic_config)
             services.log_manager.start()
             replicas.start()
-            replicas.on_metadata(EMPTY_IMAGE, new)
+            await _in_turns(replicas.on_metadata(EMPTY_IMAGE, new))
             groups.start()
             groups.on_metadata(EMPTY_IMAGE, new)
             services.config = replicas.config
@@ -259,3 +259,9 @@ class BrokerPart:
             client.close()
         for channel in self._channels:
             channel.close()
+
+
+async def _in_turns(steps: Iterator[None]) -> None:
+    """Carries out all steps; between them heartbeats go out and requests are answered."""
+    for _ in steps:
+        await tasks.sleep_ms(0)

@@ -138,14 +138,16 @@ class LogDir:
 def read_topic_id(disk: Disk, folder: str) -> bytes:
     """The topic id in a partition's folder, the zero id when it has none. Raises `CorruptLog`."""
     path = f"{folder}/{PARTITION_METADATA_FILE}"
-    if not disk.exists(path):
+    data = disk.read(path) if disk.exists(path) else b""
+    if not data:
+        # An empty file is one that lost its content with the machine's power, before it was synced.
         return ZERO_UUID
     try:
-        return decode_partition_metadata(disk.read(path))
+        return decode_partition_metadata(data)
     except MalformedCheckpoint as error:
         raise CorruptLog(f"{path}: {error}; delete the replica's folder to copy it again") from None
 
 
 def write_topic_id(disk: Disk, folder: str, topic_id: bytes) -> None:
-    """Writes `partition.metadata`."""
-    disk.write_atomic(f"{folder}/{PARTITION_METADATA_FILE}", encode_partition_metadata(topic_id))
+    """Writes `partition.metadata`, which outlives this process; it must be synced to outlive the machine's power."""
+    disk.write_atomic(f"{folder}/{PARTITION_METADATA_FILE}", encode_partition_metadata(topic_id), sync=False)

@@ -25,7 +25,7 @@ from backend.tiering.ids import ZERO_UUID, TopicIdPartition, TopicPartition
 
 # num.recovery.threads.per.data.dir of Kafka 4.3.
 RECOVERIES_AT_ONCE: Final = 2
-# How soon a roll's flush and the removal of files that are due begin.
+# How soon a roll's flush, the sync of a new log's topic id and the removal of files that are due begin.
 HOUSEKEEPING_INTERVAL_MS: Final = 1000
 # Logs looked at before other tasks get a turn: a pass over one takes some tens of microseconds.
 LOGS_PER_TURN: Final = 50
@@ -49,6 +49,8 @@ class LogManager:
         # Told of a log that goes offline after it was opened; on whatever call found the damage.
         self.on_offline: Callable[[UnifiedLog, str], None] | None = None
         self._flushed_ms: dict[TopicPartition, int] = {}
+        # Whether logs were created since the last housekeeping.
+        self._creating = False
         self._tasks: list[tasks.Task[None]] = []
 
     # --- opening
@@ -190,7 +192,7 @@ class LogManager:
                 return self._create(tip, config)
             if log.topic_id_partition.topic_id == ZERO_UUID:
                 write_topic_id(self._ports.disk, log.dir, tip.topic_id)
-                log.topic_id_partition = tip
+                log.topic_id_partition, log.topic_id_dirty = tip, True
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {partition} cannot be created: {error}"
@@ -204,8 +206,9 @@ class LogManager:
         return log
 
     def _create(self, tip: TopicIdPartition, config: LogConfig) -> UnifiedLog:
-        counts = [(len(self.logs_in(log_dir)), at) for at, log_dir in enumerate(self._dirs)]
-        log_dir = self._dirs[min(counts)[1]]
+        log_dir = self._dirs[0]
+        if len(self._dirs) > 1:
+            log_dir = min(self._dirs, key=lambda one: len(self.logs_in(one)))
         folder = f"{log_dir.path}/{dir_name(tip.topic_partition)}"
         options = LoadOptions(
             clean_shutdown=True,
@@ -216,6 +219,8 @@ class LogManager:
         disk.make_dirs(folder)
         write_topic_id(disk, folder, tip.topic_id)
         log = open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
+        # An fsync would hold the loop, a thousand of them for seconds. As in Kafka it follows in the background.
+        log.topic_id_dirty = self._creating = True
         self._adopt(log)
         return log
 
@@ -296,12 +301,17 @@ class LogManager:
                 await tasks.sleep_ms(0)
 
     async def housekeeping(self) -> None:
-        """Flushes sealed segments and logs whose `flush.ms` has passed, then removes the files that are due."""
+        """Flushes sealed segments, topic ids of new logs, and logs whose `flush.ms` has passed.
+
+        Then removes the files that are due.
+        """
         now_ms = self._ports.clock.time_ms()
+        # On the same device a sync makes creations wait, so a burst of them is over first.
+        creating, self._creating = self._creating, False
         for count, log in enumerate(self.all_logs, 1):
             paths = log.take_deleted_paths()
             self._doomed.extend((now_ms + log.config.file_delete_delay_ms, path, False) for path in paths)
-            work = self._flush_due(log, now_ms)
+            work = self._flush_due(log, now_ms) or (None if creating else log.topic_id_work())
             if work is not None:
                 await self._flush(log, work)
             if count % LOGS_PER_TURN == 0:

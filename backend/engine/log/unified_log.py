@@ -19,7 +19,7 @@ from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import CorruptLog, NoSpace, OffsetOutOfRange, UnexpectedAppendOffset
 from backend.engine.log.leader_epochs import LeaderEpochCache
 from backend.engine.log.local_log import FlushWork, LocalLog, ReadInfo, sync_files
-from backend.engine.log.names import LEADER_EPOCH_FILE, dir_name_for_delete
+from backend.engine.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, dir_name_for_delete
 from backend.engine.log.producer_state import ProducerStateManager
 from backend.engine.log.recovery import end_txn_marker_of, feed_producers, rebuild_producer_state
 from backend.engine.log.retention import RetentionState, SegmentView, decide
@@ -83,6 +83,8 @@ class UnifiedLog:
         self.producer_state = producer_state
         self.remote_system_enabled = remote_system_enabled
         self.recovery_point = recovery_point
+        # Whether `partition.metadata` has yet to reach the device; the next flush sees to it, before any records.
+        self.topic_id_dirty = False
         self.offline_reason: str | None = None
         self._disk_full = False
         self.on_offline: Callable[[UnifiedLog, str], None] | None = None
@@ -572,9 +574,11 @@ class UnifiedLog:
     # --- durability and end
 
     def flush_work(self) -> FlushWork | None:
-        """What must be synced for the recovery point to reach the log end; None when nothing is unflushed."""
-        if self.offline_reason is not None or self.recovery_point >= self.log_end_offset:
+        """What must be synced for the topic id and all records to be on the device; None when they are."""
+        if self.offline_reason is not None:
             return None
+        if self.recovery_point >= self.log_end_offset:
+            return self.topic_id_work()
         return self._flush_work(self.segments.from_offset(self.recovery_point), self.log_end_offset)
 
     def sealed_flush_work(self) -> FlushWork | None:
@@ -584,8 +588,19 @@ class UnifiedLog:
             return None
         return self._flush_work([s for s in self.segments.from_offset(self.recovery_point) if s.sealed], base)
 
+    @property
+    def _topic_id_path(self) -> str:
+        return f"{self.dir}/{PARTITION_METADATA_FILE}"
+
+    def topic_id_work(self) -> FlushWork | None:
+        """The same for the topic id only."""
+        if self.offline_reason is not None or not self.topic_id_dirty:
+            return None
+        return FlushWork((self._topic_id_path,), self.dir, self.recovery_point)
+
     def _flush_work(self, segments: Sequence[LogSegment], up_to_offset: int) -> FlushWork:
-        paths = [path for s in segments for path in (s.paths if s.sealed else (s.log_path, s.txn_index_path))]
+        paths = [self._topic_id_path] if self.topic_id_dirty else []
+        paths.extend(path for s in segments for path in (s.paths if s.sealed else (s.log_path, s.txn_index_path)))
         paths.extend(self.producer_state.path(offset) for offset in self.producer_state.snapshots[-2:])
         dirty, self.leader_epochs.dirty = self.leader_epochs.dirty, False
         if dirty:
@@ -595,6 +610,8 @@ class UnifiedLog:
     def flushed(self, work: FlushWork) -> None:
         """Moves the recovery point after `sync_files(work)` has succeeded."""
         self.recovery_point = max(self.recovery_point, min(work.up_to_offset, self.log_end_offset))
+        if self._topic_id_path in work.paths:
+            self.topic_id_dirty = False
 
     def flush(self) -> None:
         """Everything appended reaches the device before this returns."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +14,10 @@ import pytest
 from backend.engine.config import BrokerConfig
 from backend.engine.log.config import LogConfig, LogManagerConfig
 from backend.engine.log.errors import LogDirError
+from backend.engine.log.log_dirs import read_topic_id
 from backend.engine.log.log_manager import LogManager
 from backend.engine.ports import system_ports
+from backend.engine.ports.disk import Buffer, OsDisk, OsFile
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 from tests.unit.engine.log.logs import append, values
@@ -145,6 +149,97 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_later(tmp_path: Path
         await again.housekeeping()
         assert not (tmp_path / "log0" / names[0]).exists()
         assert [log.log_end_offset for log in again.all_logs] == [0]
+        again.abandon()
+
+    run(play)
+
+
+class SyncRecorder(OsDisk):
+    """The machine's disk; tells which files were synced, and on which thread."""
+
+    def __init__(self) -> None:
+        self.synced: list[tuple[str, bool]] = []
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        recorder = self
+
+        class Recorded(OsFile):
+            def sync(self) -> None:
+                recorder.note(path)
+                super().sync()
+
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return Recorded(os.open(path, flags, 0o644))
+
+    def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        if sync:
+            self.note(path)
+        super().write_atomic(path, data, sync=sync)
+
+    def sync_dir(self, path: str) -> None:
+        self.note(path)
+        super().sync_dir(path)
+
+    def note(self, path: str) -> None:
+        self.synced.append((path, threading.current_thread() is threading.main_thread()))
+
+    def take(self) -> list[tuple[str, bool]]:
+        taken, self.synced = self.synced, []
+        return taken
+
+
+def test_a_new_logs_topic_id_is_synced_by_a_worker_once_no_more_logs_are_created(tmp_path: Path) -> None:
+    async def play() -> None:
+        disk = SyncRecorder()
+        ports = replace(system_ports(), disk=disk)
+        manager = LogManager(ports, LogManagerConfig(default_log=CONFIG), [str(tmp_path / "log0")])
+        manager.open_dirs(CLUSTER, 1)
+        await manager.load_all()
+        disk.take()
+        manager.get_or_create(tip(), CONFIG)
+        # A kill finds it all the same: what a process wrote outlives it.
+        assert read_topic_id(disk, str(tmp_path / "log0" / "orders-0")) == ID
+        await manager.housekeeping()
+        assert disk.take() == []
+        await manager.housekeeping()
+        folder = str(tmp_path / "log0" / "orders-0")
+        assert disk.take() == [(f"{folder}/partition.metadata", False), (folder, False)]
+        await manager.housekeeping()
+        assert disk.take() == []
+        manager.abandon()
+        ports.workers.close()
+
+    run(play)
+
+
+def test_the_topic_id_reaches_the_device_before_the_records_of_a_flush_and_on_a_clean_stop(tmp_path: Path) -> None:
+    async def play() -> None:
+        disk = SyncRecorder()
+        ports = replace(system_ports(), disk=disk)
+        manager = LogManager(ports, LogManagerConfig(default_log=CONFIG), [str(tmp_path / "log0")])
+        manager.open_dirs(CLUSTER, 1)
+        await manager.load_all()
+        log = manager.get_or_create(tip(), CONFIG)
+        append(log, 0)
+        disk.take()
+        log.flush()
+        assert [Path(path).name for path, _ in disk.take()][:2] == ["partition.metadata", f"{0:020d}.log"]
+        empty = manager.get_or_create(tip("empty"), CONFIG)
+        await manager.shutdown()
+        assert f"{empty.dir}/partition.metadata" in [path for path, _ in disk.take()]
+        ports.workers.close()
+
+    run(play)
+
+
+def test_a_topic_id_that_was_lost_with_the_machines_power_is_none(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        manager.get_or_create(tip(), CONFIG)
+        manager.abandon()
+        (tmp_path / "log0" / "orders-0" / "partition.metadata").write_bytes(b"")
+        again = await start(tmp_path)
+        assert [log.topic_id_partition.topic_id for log in again.all_logs] == [bytes(16)]
         again.abandon()
 
     run(play)

@@ -199,7 +199,8 @@ class Node:
 
     def publish(self, image: MetadataImage) -> None:
         old, self.metadata.image = self.metadata.image, image
-        self.replicas.on_metadata(old, image)
+        for _ in self.replicas.on_metadata(old, image):
+            pass
 
     async def ask(self, request: Message, version: int, *, client_id: str = "test") -> Any:
         """The answer a client would decode."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine.replica.replica_manager import REPLICAS_PER_TURN
 from backend.protocol.errors import ErrorCode
 from backend.tiering.phases import FollowerPhase
 from tests.unit.engine.replica.nodes import Nodes, play
@@ -50,6 +51,24 @@ def test_a_new_partition_is_followed_at_once_while_a_fetch_waits(tmp_path: Path)
             row = await nodes.produce(1, "second", b"b", timeout_ms=5000)
             assert row.error_code == 0
             assert (await nodes.produce(1, "first", b"c", timeout_ms=5000)).error_code == 0
+
+    play(run)
+
+
+def test_many_new_replicas_are_made_in_steps_between_which_the_first_ones_serve(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, count=1) as nodes:
+            count = 4 * REPLICAS_PER_TURN
+            node, old = nodes[1], nodes.play.image
+            assert nodes.play.create("many", [[1]] * count).error_code == 0
+            node.metadata.image = nodes.play.image
+            steps = node.replicas.on_metadata(old, nodes.play.image)
+            next(steps)
+            assert (await nodes.produce(1, "many", b"a", acks=1)).error_code == 0
+            assert node.replicas.find("many", count - 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert len(list(steps)) >= 2
+            assert all(node.partition("many", index).is_leader for index in range(count))
+            assert node.offsets("many")[3] == 1
 
     play(run)
 
