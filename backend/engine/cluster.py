@@ -80,12 +80,18 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
 
     async def start(self) -> None:
-        """All nodes serve. When one cannot, those that started are stopped and its error is raised."""
-        outcomes = await tasks.gather_settled([self.start_broker(node_id) for node_id in self.layout.ports])
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                await self.stop()
-                raise outcome
+        """All nodes serve. When one cannot, the others are not waited for but stopped, and its error is raised."""
+        starting = [
+            tasks.start(self.start_broker(node_id), name=f"start of node {node_id}") for node_id in self.layout.ports
+        ]
+        try:
+            await tasks.gather(starting)
+        except BaseException:
+            # Without the controller's node the others would wait for it for a minute.
+            for task in starting:
+                await tasks.cancel(task)
+            await self.stop()
+            raise
 
     async def start_broker(self, node_id: int) -> None:
         """Starts a node that is not running."""

@@ -1,0 +1,57 @@
+"""Nodes of one process start together or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from backend.engine.broker import StartRefused
+from backend.engine.cluster import Cluster
+from tests.engine_cluster import layout
+
+# Longer than any test may take: who waits for a controller that never comes fails by the test's time-out.
+PATIENT = {"initial.broker.registration.timeout.ms": "3600000"}
+
+
+@pytest.mark.timeout(60)
+def test_a_node_that_cannot_start_is_told_at_once_and_the_others_are_stopped(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=3, settings=PATIENT)
+    meta = Path(made.log_dirs[1]) / "meta.properties"
+    meta.parent.mkdir(parents=True)
+    meta.write_text(f"version=1\ncluster.id={made.cluster_id}\nnode.id=7\ndirectory.id=jBaFZD9eRrSUeT_dej-o9w\n")
+
+    async def play() -> str:
+        cluster = Cluster(made)
+        with pytest.raises(StartRefused) as raised:
+            await cluster.start()
+        assert cluster.brokers == {}
+        return str(raised.value)
+
+    assert "belongs to node 7, not 1" in asyncio.run(play())
+    for port in (*made.ports.values(), made.controller_port):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+
+
+@pytest.mark.timeout(60)
+def test_a_start_that_is_given_up_leaves_nothing_open(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=2, settings=PATIENT)
+
+    async def play() -> None:
+        cluster = Cluster(made)
+        # Only node 2: its controller never comes.
+        starting = asyncio.ensure_future(cluster.start_broker(2))
+        while not (Path(made.log_dirs[2]) / ".lock").exists():
+            await asyncio.sleep(0.01)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert cluster.brokers == {}
+        await cluster.start()
+        await cluster.stop()
+
+    asyncio.run(play())
