@@ -280,8 +280,17 @@ class Controller:
     async def _watch_sessions(self) -> None:
         pause_ms = max(1.0, self._config.broker_session_timeout_ms / SESSION_CHECKS)
         while self._failure is None:
+            due_ms = self._ports.clock.monotonic_ms() + pause_ms
             await tasks.sleep_ms(pause_ms)
-            for broker_id in self._sessions.expired(self._committed, self._ports.clock.monotonic_ms()):
+            now_ms = self._ports.clock.monotonic_ms()
+            if now_ms > due_ms:
+                self._sessions.extend(now_ms - due_ms, now_ms)
+            if now_ms > due_ms + pause_ms:
+                _log.warning(
+                    "Controller %d was held up for %d ms, which counts as no broker's silence; check the load of its"
+                    " machine", self._config.id, now_ms - due_ms,
+                )  # fmt: skip
+            for broker_id in self._sessions.expired(self._committed, now_ms):
                 _log.warning(
                     "Controller %d fences broker %d: no heartbeat for %d ms",
                     self._config.id, broker_id, self._config.broker_session_timeout_ms,

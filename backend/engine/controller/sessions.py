@@ -48,6 +48,11 @@ class Sessions:
             session.last_contact_ms = now_ms
             session.heard = True
 
+    def extend(self, by_ms: float, now_ms: float) -> None:
+        """Nobody could be heard for so long, so that time is no silence of theirs."""
+        for session in self._sessions.values():
+            session.last_contact_ms = min(session.last_contact_ms + by_ms, now_ms)
+
     def caught_up_to(self, broker_id: int, metadata_offset: int) -> None:
         """The broker has applied the metadata up to this offset."""
         session = self._sessions.get(broker_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -24,7 +25,7 @@ from backend.engine.controller.loader import MetadataLoader
 from backend.engine.controller.metadata_cache import MetadataCache
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.net.server_connection import error_answer
-from backend.engine.ports import Ports, system_ports
+from backend.engine.ports import Clock, Ports, system_ports
 from backend.engine.raft.metadata_log import open_metadata_log
 from backend.protocol import codec
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -147,11 +148,13 @@ class BrokerHalf:
 
 @asynccontextmanager
 async def cluster(
-    folder: Path, brokers: int = 0, **properties: str
+    folder: Path, brokers: int = 0, *, clock: Clock | None = None, **properties: str
 ) -> AsyncIterator[tuple[ControllerNode, list[BrokerHalf]]]:
     """A started controller and brokers."""
     folder.mkdir(exist_ok=True)
     ports = system_ports()
+    if clock is not None:
+        ports = replace(ports, clock=clock)
     node = ControllerNode(ports, folder, **properties)
     halves: list[BrokerHalf] = []
     try:

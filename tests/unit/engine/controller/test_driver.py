@@ -14,8 +14,11 @@ from backend.engine.controller.commands.topics import create_topics
 from backend.engine.controller.driver import QUEUED_COMMANDS_MAX
 from backend.engine.controller.image import MetadataImage
 from backend.engine.controller.producer_ids import ProducerIdManager
+from backend.engine.controller.sessions import Sessions
+from backend.engine.ports.clock import SystemClock
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
+from tests.unit.engine.controller.clusters import Play
 from tests.unit.engine.controller.controller_node import BrokerHalf, ControllerNode, HandlerChannel, cluster, run, until
 
 Topic = m.CreateTopicsRequest.Topics
@@ -181,6 +184,49 @@ def test_a_silent_broker_is_fenced_and_unfenced_when_it_speaks_again(tmp_path: P
             await until(lambda: not node.controller.image.brokers[2].fenced)
 
     run(play)
+
+
+class JumpingClock(SystemClock):
+    """The machine's clock, and what a process misses that is stopped and goes on."""
+
+    def __init__(self) -> None:
+        self.missed_ms = 0.0
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() + self.missed_ms
+
+
+def test_a_controller_that_was_held_up_itself_fences_nobody(tmp_path: Path) -> None:
+    async def play() -> None:
+        clock = JumpingClock()
+        # No heartbeat comes between the jump and the look at the sessions.
+        properties = {"broker_heartbeat_interval_ms": "60000", "broker_session_timeout_ms": "4000"}
+        async with cluster(tmp_path, 1, clock=clock, **properties) as (node, _):
+            controller = node.controller
+            end = controller.log.end_offset
+            clock.missed_ms = 10_000
+            assert not controller._sessions.alive(1, clock.monotonic_ms())
+            await until(
+                lambda: controller.image.brokers[1].fenced or controller._sessions.alive(1, clock.monotonic_ms())
+            )
+            assert controller.log.end_offset == end
+            # It is silent from now on, and that counts.
+            await until(lambda: controller.image.brokers[1].fenced)
+
+    run(play)
+
+
+def test_time_nobody_could_be_heard_in_makes_no_session_longer_than_a_full_one() -> None:
+    play = Play()
+    play.start_brokers(1, 2)
+    image = play.image
+    sessions = Sessions(1000)
+    sessions.update(image, 0)
+    sessions.touch(1, image.brokers[1].epoch, 900)
+    sessions.extend(800, 1000)
+    assert sessions.expired(image, 1799) == []
+    assert sessions.expired(image, 1800) == [2]
+    assert sessions.expired(image, 2000) == [2, 1]
 
 
 def test_brokers_that_died_with_the_controller_are_fenced_after_its_restart(tmp_path: Path) -> None:
