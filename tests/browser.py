@@ -46,16 +46,33 @@ def new_page(
     return page
 
 
-_DRAWN: Final = """() => !document.querySelector('[data-testid="stSkeleton"], [data-testid="stException"]')
-  && document.querySelector('.st-key-head')
-  && [...document.querySelectorAll('[data-testid="stPlotlyChart"]')].every(chart => chart.querySelector('.main-svg'))"""
+# Elements come one after the other, each live part with its own run, and a chart first as a grey place: what is there
+# must be drawn, and stay as it is for a while. No skeleton of an element, a chart or the whole page counts as drawn.
+_DRAWN: Final = """(stable_ms) => {
+  const all = selector => [...document.querySelectorAll(selector)];
+  const charts = all('[data-testid="stPlotlyChart"]');
+  const drawn = document.querySelector('.st-key-head')
+    && !all('[data-testid*="Skeleton"], [data-testid="stException"]').length
+    && charts.every(chart => chart.querySelector('.main-svg'));
+  const sight = drawn ? `${charts.length} ${all('[data-testid="stElementContainer"]').length}` : null;
+  const now = performance.now(), seen = window.ebblineSight;
+  if (sight === null || !seen || seen.sight !== sight) { window.ebblineSight = { sight, since: now }; return false; }
+  const running = all('[data-testid="stApp"]').some(app => app.dataset.testScriptState !== 'notRunning');
+  return !running && now - seen.since >= stable_ms;
+}"""
+STABLE_MS: Final = 1_000
+_POLL_MS: Final = 100
 
 
 def wait_until_drawn(page: Page) -> None:
-    """The page of the dashboard is there, its charts included, and shows no error."""
+    """The page of the dashboard is there, its charts included, nothing is being added, and it shows no error.
+
+    Raises Playwright's TimeoutError after WAIT_MS.
+    """
     page.locator(".st-key-head").wait_for()
     page.locator('[data-testid="stStatusWidget"]').wait_for(state="hidden")
-    page.wait_for_function(_DRAWN)
+    page.evaluate("() => { window.ebblineSight = null; }")  # of a wait before
+    page.wait_for_function(_DRAWN, arg=STABLE_MS, polling=_POLL_MS)
 
 
 class Complaints:
