@@ -116,21 +116,22 @@ def executed_by(operation: OperationRow) -> str:
 
 
 def matrix_html(flags: Sequence[BrokerFlag], setters: Mapping[int, str]) -> str:
-    """The table; ``setters``: by broker id, who set the value in effect."""
+    """The table; ``setters``: by broker id, who set the value in effect. Without any their column is left out."""
     levels = _shown_levels(flags)
     minority = summarize(flags).minority
+    named = any(setters.values())
     columns = [
         ("Broker", "left"),
         *((LEVELS[level], "center") for level in levels),
         ("In effect", "center"),
-        ("Set by", "left"),
+        *([("Set by", "left")] if named else []),
     ]
     rows = [
         [
             Cell(f"Broker {flag.broker_id}", css="eb-nowrap" + (" eb-quiet" if flag.problem else "")),
             *(Cell(html=_level_html(flag, level)) for level in levels),
             Cell(html=_effect_html(flag, flag.broker_id in minority)),
-            Cell(setters.get(flag.broker_id, ""), css="eb-nowrap"),
+            *([Cell(setters.get(flag.broker_id, ""), css="eb-nowrap")] if named else []),
         ]
         for flag in flags
     ]
@@ -139,6 +140,7 @@ def matrix_html(flags: Sequence[BrokerFlag], setters: Mapping[int, str]) -> str:
 
 def rows(flags: Sequence[BrokerFlag], setters: Mapping[int, str]) -> pd.DataFrame:
     """The same as a table."""
+    named = any(setters.values())
     return pd.DataFrame(
         [
             {
@@ -146,7 +148,7 @@ def rows(flags: Sequence[BrokerFlag], setters: Mapping[int, str]) -> pd.DataFram
                 **{LEVELS[level]: flag.levels.get(level) or "not set" for level in _shown_levels(flags)},
                 "in effect": flag.problem or flag.word,
                 "from": "" if flag.source is None else LEVELS.get(flag.source, flag.source),
-                "set by": setters.get(flag.broker_id, ""),
+                **({"set by": setters.get(flag.broker_id, "")} if named else {}),
             }
             for flag in flags
         ]

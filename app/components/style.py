@@ -45,7 +45,10 @@ _SHEET: Final = """
 .st-key-head { align-items: center; gap: 8px 14px; min-height: 38px; }
 .st-key-head > :first-child { flex: 1 1 0; min-width: 330px; width: auto !important; }
 .st-key-head-live > div { min-width: 0; }
-.st-key-crumbs { gap: 6px; align-items: baseline; }
+.st-key-crumbs { gap: 6px; align-items: baseline; flex-wrap: nowrap; }
+.st-key-crumbs > :first-child { flex: none; }
+.st-key-crumbs > :last-child { flex: 0 1 auto; min-width: 0; }
+.st-key-crumbs .eb-slash + h1 { flex: 0 1 auto; min-width: 0; max-width: calc(100% - 20px); overflow-wrap: anywhere; }
 .st-key-crumbs a { padding: 0; min-height: 0; }
 .st-key-crumbs a p { font-size: 18px; color: var(--eb-muted); }
 .eb-title { display: flex; align-items: baseline; gap: 10px; flex-wrap: wrap; margin: 0; }

@@ -64,6 +64,14 @@ def test_the_file_s_column_is_there_only_when_a_file_sets_it() -> None:
     assert "Broker's file" in flag_matrix.rows([flag(1, **{FILE: "true", DEFAULT: "false"})], {}).columns
 
 
+def test_the_column_of_who_set_a_value_is_there_only_when_one_is_set() -> None:
+    unset, both = [flag(1, **{DEFAULT: "false"})], [flag(1, **{DEFAULT: "false"}), flag(2, **{BROKER: "true"})]
+    assert "Set by" not in flag_matrix.matrix_html(unset, {1: ""})
+    assert "set by" not in flag_matrix.rows(unset, {1: ""}).columns
+    assert "Set by" in flag_matrix.matrix_html(both, {1: "", 2: "ada"})
+    assert list(flag_matrix.rows(both, {1: "", 2: "ada"})["set by"]) == ["", "ada"]
+
+
 @pytest.mark.parametrize(
     ("operations", "expected"),
     [
