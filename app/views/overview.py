@@ -190,8 +190,8 @@ def _keeping_up(page: Page) -> None:
     )
     window = fmt.duration(totals.rate_window_ms(page.range_ms) / 1000)
     clause = (
-        f"last {page.range_words} · copied: the ledger's finished segments · "
-        f"produced: records × each partition's bytes per record · means of {window}"
+        f"means of {window} · copied: segments finished in the ledger · "
+        "produced: records × bytes per record of each partition"
     )
     if len(samples) < 2:
         card_head("keeping-up", "Is copying keeping up?", clause)
