@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from backend.engine.remote.rsm_object_store import check_location
 from backend.settings import LOOPBACK, Settings
 from backend.store import engine as store_engine
 
@@ -37,6 +38,16 @@ def check_ports(settings: Settings) -> None:
                     f"Port {port} for {what} is in use ({error.strerror}): stop what listens there "
                     f"(is another `ebbline up` running?), or set {variable}."
                 ) from error
+
+
+def check_remote_location(settings: Settings) -> None:
+    """Raises PreflightError for a remote tier that cannot be opened."""
+    if settings.remote_location is None:
+        return
+    try:
+        check_location(settings.remote_location)
+    except ValueError as error:
+        raise PreflightError(str(error)) from error
 
 
 def check_database(url: str) -> None:

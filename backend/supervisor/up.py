@@ -26,7 +26,7 @@ from backend.settings import Settings
 from backend.store import migrate
 from backend.store.engine import StoreError, describe
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
-from backend.supervisor.preflight import PreflightError, check_database, check_ports
+from backend.supervisor.preflight import PreflightError, check_database, check_ports, check_remote_location
 from spark import java
 
 WATCH_INTERVAL_S: Final = 0.5
@@ -51,6 +51,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
             _check_identity(settings, identity, folder)
         check_ports(settings)
         check_database(settings.database)
+        check_remote_location(settings)
         if settings.pipeline:
             # Last of the checks: it may write a launcher script below the data folder.
             java.find_java(folder.root / "spark" / "java", os.environ)

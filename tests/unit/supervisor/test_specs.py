@@ -11,7 +11,7 @@ import pytest
 
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
 from backend.settings import Settings
-from backend.supervisor.preflight import PreflightError, check_ports
+from backend.supervisor.preflight import PreflightError, check_ports, check_remote_location
 from backend.supervisor.up import child_specs
 
 
@@ -49,3 +49,10 @@ def test_brokers_are_not_restarted_because_the_database_is_away(tmp_path: Path, 
 def test_two_parts_on_one_port_are_named() -> None:
     with pytest.raises(PreflightError, match="set for broker 2 and for the controller"):
         check_ports(Settings(broker_port=25092, controller_port=25093, metrics_port=25192, api_port=25292))
+
+
+def test_a_remote_location_that_no_store_knows_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match="The remote location foo://bar cannot be used"):
+        check_remote_location(Settings(remote_location="foo://bar"))
+    check_remote_location(Settings(remote_location=str(tmp_path)))
+    check_remote_location(Settings())
