@@ -99,7 +99,10 @@ class Shards:
         shard.begin(self._clock.monotonic_ms())
         self._loaded(shard)
         groups = len(shard.groups)
-        _log.info("Coordinates %d groups of %s-%d after %d records", groups, OFFSETS_TOPIC, shard.index, count)
+        _log.debug("Coordinates %d groups of %s-%d after %d records", groups, OFFSETS_TOPIC, shard.index, count)
+        if not any(one.loading and not one.failed for one in self._shards.values()):
+            total = sum(len(one.groups) for one in self._shards.values())
+            _log.info("Coordinates %d groups in %d partitions of %s", total, len(self._shards), OFFSETS_TOPIC)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Runs in the background until `close`."""

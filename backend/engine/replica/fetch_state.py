@@ -122,9 +122,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Ask no more until new metadata arrives."""
+    """Ask no more until new metadata arrives; `expected` when an election has brought it on its way."""
 
     reason: str
+    expected: bool = False
 
 
 Decision = Append | Truncate | ResolveOutOfRange | ResolveTiered | Retry | Fail
@@ -148,7 +149,9 @@ def decide(state: FetchState, row: Row, *, request_leader_epoch: int, log_end_of
         case ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             return _TIERED
         case ErrorCode.FENCED_LEADER_EPOCH if request_leader_epoch == state.leader_epoch:
-            return Fail(f"the leader has a newer epoch than {state.leader_epoch}; waiting for its metadata")
+            return Fail(
+                f"the leader has a newer epoch than {state.leader_epoch}; waiting for its metadata", expected=True
+            )
         case _:
             return Retry(f"the leader answered {row.error.name}")
 

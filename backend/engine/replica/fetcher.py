@@ -286,8 +286,8 @@ class Fetcher:
                 self._start_plan(follower, tier_state.moved_to_tiered_storage(follower.view()))
             case fetch_state.Retry(reason=reason):
                 self._delay(follower, f"{reason} (broker {self.leader})")
-            case fetch_state.Fail(reason=reason):
-                follower.fail(reason)
+            case fetch_state.Fail(reason=reason, expected=expected):
+                follower.fail(reason, expected=expected)
             case _:
                 assert_never(decision)
 

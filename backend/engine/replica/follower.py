@@ -273,9 +273,10 @@ class Follower:
         wall_ms = self._host.clock.time_ms()
         self._set(fetch_state.delayed(self.state, reason, resume_ms=resume_ms, wall_ms=wall_ms, waiting=waiting))
 
-    def fail(self, reason: str) -> None:
-        """Nothing until metadata brings a new leader epoch."""
-        _log.error("%s is no longer fetched from broker %d: %s", self, self.leader, reason)
+    def fail(self, reason: str, *, expected: bool = False) -> None:
+        """Nothing until metadata brings a new leader epoch, which is on its way when the failure is `expected`."""
+        level = logging.DEBUG if expected else logging.ERROR
+        _log.log(level, "%s is no longer fetched from broker %d: %s", self, self.leader, reason)
         self._set(fetch_state.failed(self.state, reason, wall_ms=self._host.clock.time_ms()))
 
     def _set(self, state: FetchState) -> None:

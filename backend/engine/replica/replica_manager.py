@@ -46,6 +46,8 @@ from backend.tiering.ids import TopicIdPartition, TopicPartition
 NO_BROKER_EPOCH: Final = -1
 # Replicas that get their role, or are stopped, before other callbacks have a turn: a new one takes 1 to 3 ms.
 REPLICAS_PER_TURN: Final = 5
+# Partitions that one line of the log names.
+NAMED_MAX: Final = 3
 
 _log = logging.getLogger(__name__)
 
@@ -279,6 +281,7 @@ class ReplicaManager:
             self._delete_strays()
         leaders: list[Partition] = []
         followers: list[Partition] = []
+        newly_led: list[TopicIdPartition] = []
         count = itertools.count(1)
         for assigned, role, taken in (
             *((one, self._lead, leaders) for one in changes.leaders),
@@ -286,10 +289,15 @@ class ReplicaManager:
         ):
             partition = self._hosted(assigned)
             if partition is not None:
-                role(partition, assigned)
+                if role(partition, assigned):
+                    newly_led.append(assigned.tip)
                 taken.append(partition)
             if next(count) % REPLICAS_PER_TURN == 0:
                 yield
+        if newly_led:
+            named = ", ".join(str(tip.topic_partition) for tip in newly_led[:NAMED_MAX])
+            _log.info("Broker %d leads %d partitions anew: %s%s",
+                      self.node_id, len(newly_led), named, ", …" if len(newly_led) > NAMED_MAX else "")  # fmt: skip
         if old.brokers is not new.brokers:
             self._fetchers.reconnect(self._partitions.values())
         self._fetchers.stop_idle()
@@ -408,7 +416,8 @@ class ReplicaManager:
         self._partitions_by_id[(tip.topic_id, tip.partition)] = partition
         return partition
 
-    def _lead(self, partition: Partition, assigned: Assigned) -> None:
+    def _lead(self, partition: Partition, assigned: Assigned) -> bool:
+        """True when it leads under a new epoch."""
         tip = assigned.tip
         if not partition.is_leader:
             self._fetchers.unfollow(tip)
@@ -416,9 +425,9 @@ class ReplicaManager:
             new_epoch = partition.become_leader(assigned.registration)
         except KafkaError as error:
             self._lose(partition, error.message)
-            return
+            return False
         if new_epoch:
-            _log.info(
+            _log.debug(
                 "Broker %d leads %s from offset %d under leader epoch %d, ISR %s",
                 self.node_id, tip, partition.followers.epoch_start_offset, partition.leader_epoch,
                 sorted(partition.isr.committed),
@@ -431,6 +440,7 @@ class ReplicaManager:
                 leader=self.node_id,
                 leader_epoch=partition.leader_epoch,
             )
+        return new_epoch
 
     def _log_went_offline(self, log: UnifiedLog, reason: str) -> None:
         tip = log.topic_id_partition
@@ -447,13 +457,15 @@ class ReplicaManager:
             self._stop_remote([tip], delete_remote=False)
         self._directories.submit(tip, DIRECTORY_LOST)
 
-    def _follow(self, partition: Partition, assigned: Assigned) -> None:
+    def _follow(self, partition: Partition, assigned: Assigned) -> bool:
+        """False: it does not lead."""
         before = partition.leader
         new_epoch = partition.become_follower(assigned.registration)
         if new_epoch or before != partition.leader:
             self._fetchers.follow(partition)
         else:
             self._fetchers.note_isr(partition)
+        return False
 
     def _tiered_among(self, changed_topics: frozenset[str] | None) -> dict[Partition, bool]:
         """Whether each partition is tiered whose settings are about to change."""

@@ -85,7 +85,7 @@ class TierPlans:
     def _refused(self, follower: Follower, error: KafkaError) -> None:
         offline = follower.partition.log.offline_reason
         if error.code is ErrorCode.FENCED_LEADER_EPOCH or offline is not None:
-            follower.fail(offline or error.message)
+            follower.fail(offline or error.message, expected=offline is None)
         else:
             follower.delay(error.message)
 

@@ -69,7 +69,7 @@ def test_a_log_without_epochs_is_first_cut_to_its_high_watermark() -> None:
             Row(ErrorCode.FENCED_LEADER_EPOCH),
             3,
             10,
-            Fail("the leader has a newer epoch than 3; waiting for its metadata"),
+            Fail("the leader has a newer epoch than 3; waiting for its metadata", expected=True),
         ),
         (Row(ErrorCode.FENCED_LEADER_EPOCH), 2, 10, Retry("the leader answered FENCED_LEADER_EPOCH")),
         (Row(ErrorCode.UNKNOWN_LEADER_EPOCH), 3, 10, Retry("the leader answered UNKNOWN_LEADER_EPOCH")),
