@@ -47,8 +47,9 @@ def fetch(
     asked = services.fetch_sessions.context(request, version, now_ms=now_ms)
     replicas = services.replica_manager
     find = replicas.find_by_id if by_id else replicas.find
+    # `by_id` has chosen both the question and its kind of name.
     wanted = [
-        (find(entry.topic_id if by_id else entry.topic, entry.index), entry.spec)  # type: ignore[arg-type]
+        (find(entry.topic_id if by_id else entry.topic, entry.index), entry.spec)  # type: ignore[arg-type]  # as said
         for entry in asked.entries
     ]
 

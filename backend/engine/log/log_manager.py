@@ -2,8 +2,9 @@
 Kafka).
 
 Use: `open_dirs` → `await load_all` → `start` … `await shutdown`. A partition that cannot be opened, or breaks later, is
-offline with a reason; the others go on. fsync, removal of files and recovery run on worker threads, everything else on
-the loop's thread.
+offline with a reason; the others go on. Periodic fsync, checkpoints, removal of files and recovery run on worker
+threads, everything else on the loop's thread: appends and local reads, which go through the page cache, and the
+creation of empty logs. A flush that `flush.messages` asks for is part of its append.
 """
 
 from __future__ import annotations
