@@ -29,6 +29,7 @@ from backend.engine.coordinator.group import (
 )
 from backend.engine.coordinator.group_state import step
 from backend.protocol.errors import ErrorCode
+from tests.effort import effort
 
 PROTOCOLS = st.sampled_from(
     [(("range", b"r"),), (("range", b"r2"),), (("range", b"r"), ("sticky", b"s")), (("sticky", b"s"), ("range", b"r"))]
@@ -230,4 +231,4 @@ class GroupModel(RuleBasedStateMachine):
 
 
 TestGroupModel = GroupModel.TestCase
-TestGroupModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestGroupModel.settings = settings(max_examples=effort(60, 1_500), stateful_step_count=40, deadline=None)

@@ -18,6 +18,7 @@ from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom
 from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
 from backend.tiering.ids import TopicIdPartition
+from tests.effort import effort
 
 NOW_MS = 1_700_000_000_000
 TIP = TopicIdPartition("orders", bytes(range(1, 17)), 0)
@@ -228,4 +229,4 @@ class UnifiedLogModel(RuleBasedStateMachine):
 
 
 TestUnifiedLogModel = UnifiedLogModel.TestCase
-TestUnifiedLogModel.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestUnifiedLogModel.settings = settings(max_examples=effort(25, 1_000), stateful_step_count=30, deadline=None)
