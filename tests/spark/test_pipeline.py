@@ -42,7 +42,7 @@ from tests.spark.records import captured, final_states, mixed, raw
 from tests.spark.replay import expected, stored
 
 CLUSTER = "cluster-1"
-WAIT_S = 120  # a JVM starts in 5 s on an idle machine, in a minute on a busy one
+WAIT_S = 240  # a JVM and its first batch take 15 s on an idle machine, two minutes on a very busy one
 
 
 Refused = Callable[..., tuple[int, list[str]]]
@@ -310,9 +310,10 @@ def killed_on_the_way(settings: PipelineSettings, engine: Engine, records: list[
     assert sum(next_offsets(engine).values()) < len(records), "killed too late to prove anything"
 
 
+@pytest.mark.timeout(4 * WAIT_S)
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(settings: PipelineSettings, engine: Engine) -> None:
-    records = mixed(30_000)
+    records = mixed(15_000)
     killed_on_the_way(settings, engine, records)
     process = start(settings)
     try:
@@ -326,11 +327,12 @@ def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(settings: Pipeli
     assert beat(engine).state == "stopped"
 
 
+@pytest.mark.timeout(4 * WAIT_S)
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_another_driver_continues_where_a_killed_one_was(
     spark_session: SparkSession, settings: PipelineSettings, engine: Engine
 ) -> None:
-    records = mixed(30_000)
+    records = mixed(15_000)
     killed_on_the_way(settings, engine, records)
     with Running(spark_session, replace(settings, records_per_batch=7_000), engine):
         wait_until(read_to(engine, records), "everything is stored")
