@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -202,3 +203,20 @@ def offline_replicas(cluster: EngineCluster) -> dict[int, list[int]]:
         partition: metadata.offline_replicas(image, registration(cluster, partition), "PLAINTEXT")
         for partition in REPLICAS
     }
+
+
+def test_a_leader_that_comes_back_without_its_data_takes_nobody_elses(tmp_path: Path) -> None:
+    """Within its session metadata still has the killed life as leader; the new life must not act on that."""
+    with EngineCluster(tmp_path, brokers=3, settings=SETTINGS | {"broker.session.timeout.ms": "6000"}) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        topic = NewTopic(TOPIC, len(REPLICAS), replica_assignment=list(REPLICAS.values()))
+        admin.create_topics([topic])[TOPIC].result(30)
+        values = produce(cluster, 50)
+        in_sync_everywhere(cluster)
+        cluster.kill_broker(2)
+        shutil.rmtree(folder(cluster, 2))
+        assert registration(cluster, 0).leader == 2
+        cluster.start_broker(2)
+        in_sync_everywhere(cluster)
+        assert registration(cluster, 0).leader in (1, 3)
+        assert consume(cluster, 0, 50) == values

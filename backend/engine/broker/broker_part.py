@@ -62,6 +62,7 @@ class BrokerPart:
         self._remote: RemotePart | None = None
         self._events: EventPublisher | None = None
         self._publishing: tasks.Task[None] | None = None
+        self._registered: tasks.Future[int] = tasks.future()
         self._first_image: tasks.Future[None] = tasks.future()
         self._services: Services | None = None
 
@@ -102,6 +103,7 @@ class BrokerPart:
         assert self._lifecycle is not None
         self._loader.start()
         epoch = await self._lifecycle.start()
+        self._registered.set_result(epoch)
         await self._first_image_applied()
         for listener in self._listeners:
             listener.start(services)
@@ -206,6 +208,11 @@ class BrokerPart:
             services.config = replicas.config
             if self._remote is not None:
                 await self._remote.manager.apply_settings()
+            return
+        await tasks.shield(self._registered)
+        own = new.broker(self._config.id)
+        if own is None or own.epoch != self.lifecycle.broker_epoch:
+            # Until it shows this life the image speaks of the one before, which may have led with data we lack.
             return
         try:
             # What a topic's settings say decides how its logs are opened.
