@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -16,8 +16,6 @@ log = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S: Final = 3.0
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the library left it out
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library left it out
-
-_OLD_EPOCH: Final = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
 
 
 class BrokersAway(Exception):
@@ -95,19 +93,18 @@ class TopicOffsets:
             try:
                 offsets[answer.partition] = int(future.result(timeout=2 * REQUEST_TIMEOUT_S).offset)
             except (KafkaException, TimeoutError) as error:
-                self._forget(error)
+                self._forget()
                 raise BrokersAway(f"no offsets of {self.topic}-{answer.partition}: {_text(error)}") from error
         return offsets
 
-    def _forget(self, error: BaseException) -> None:
-        """Look again: the topic may have been deleted or extended, or have new leader epochs.
+    def _forget(self) -> None:
+        """Look again: the topic may have been deleted or extended, or have new leaders and leader epochs.
 
-        An admin client keeps the epochs it learned first for up to 15 minutes, and every broker
-        refuses an old one: after an election only a new client is answered.
+        An admin client keeps what it learned of leaders for up to 15 minutes, also that there were none, and every
+        broker refuses an old epoch: after an election only a new client is sure to be answered.
         """
         self._partitions = []
-        if isinstance(error, KafkaException) and error.args[0].code() in _OLD_EPOCH:
-            self._admin = AdminClient(self._config)
+        self._admin = AdminClient(self._config)
 
     def close(self) -> None:
         """Give the connections back."""
