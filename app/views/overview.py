@@ -20,6 +20,10 @@ from backend.store.queries import partitions as partition_queries
 from backend.store.queries.health import STALE_AFTER_INTERVALS
 
 BEHIND_ROWS = 7
+HOW_COUNTED = (
+    '<span class="eb-clause" title="Copied: bytes of the segments that the ledger has as finished. '
+    'Produced: records of each partition × its own bytes per record.">how it is counted</span>'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +193,13 @@ def _keeping_up(page: Page) -> None:
         ledger_ms=reading.facts.ledger_ms if reading.ledger_known else None,
     )
     window = fmt.duration(totals.rate_window_ms(page.range_ms) / 1000)
-    clause = (
-        f"means of {window} · copied: segments finished in the ledger · "
-        "produced: records × bytes per record of each partition"
-    )
+    clause = f"cluster, last {page.range_words} · means of {window}"
     if len(samples) < 2:
         card_head("keeping-up", "Is copying keeping up?", clause)
         st.html(markup.empty("No history yet: the chart begins with the second sample."))
         return
-    card_head("keeping-up", "Is copying keeping up?", clause, rows=throughput.rows(rates, samples, page.zone))
+    rows = throughput.rows(rates, samples, page.zone)
+    card_head("keeping-up", "Is copying keeping up?", clause, html=HOW_COUNTED, rows=rows)
     now_ms = reading.view.now_ms
     fig = throughput.figure(
         rates, samples, reading.cluster_limit, now_ms - page.range_ms, now_ms, page.colours, page.zone
