@@ -11,15 +11,15 @@ For tests with blocking clients::
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from backend.engine.broker import Broker
 from backend.engine.cluster import Cluster, ClusterLayout
+from tests.ports import free_ports
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 
@@ -48,19 +48,6 @@ def tiered(folder: Path) -> dict[str, str]:
         "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
         "rsm.config.dir": str(folder),
     }
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody uses now; all are held while they are chosen, so they differ."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in held]
-    finally:
-        for one in held:
-            one.close()
 
 
 def layout(
@@ -147,8 +134,4 @@ class EngineCluster:
 
     def wait_until(self, what: str, question: Callable[[], bool], timeout_s: float = 30.0) -> None:
         """Asks on the loop until the answer is yes; fails with ``what`` when it never is."""
-        deadline = time.monotonic() + timeout_s
-        while not self.ask(question):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
-            time.sleep(0.02)
+        wait_until(what, lambda: self.ask(question), timeout_s)

@@ -18,7 +18,8 @@ from playwright.sync_api import Browser, Page
 
 from backend.control.lab.demo import TOPIC
 from tests import browser
-from tests.e2e.up_process import UpProcess, wait_until
+from tests.e2e.up_process import UpProcess
+from tests.waiting import wait_until
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "docs" / "screenshots"
 DATA_TIMEOUT_S: Final = 180.0
@@ -106,10 +107,10 @@ def main() -> int:
         return 1
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ebbline-screenshots-") as folder, UpProcess(Path(folder) / "data") as up:
-        wait_until(lambda: remote_and_local(up), what="a partition with a remote part", timeout_s=DATA_TIMEOUT_S)
+        wait_until("a partition with a remote part", lambda: remote_and_local(up), DATA_TIMEOUT_S)
         try_on_one_broker(up)
         time.sleep(options.history_s)
-        wait_until(lambda: all_in_sync(up), what="all replicas in sync", timeout_s=DATA_TIMEOUT_S)
+        wait_until("all replicas in sync", lambda: all_in_sync(up), DATA_TIMEOUT_S)
         with browser.browser() as started:
             for theme in ("light", "dark"):
                 for path in photograph(started, up, options.folder, theme):

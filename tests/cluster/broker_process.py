@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
@@ -15,18 +15,23 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from backend.engine.config import format_properties
+from backend.protocol import messages as m
 from tests.engine_cluster import layout
+from tests.waiting import wait_until
+from tests.wire import ask
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 60.0
+METADATA_VERSION: Final = 12
 
 
-def wait_until(what: str, question: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    """Asks until the answer is yes; fails with ``what`` when it never is."""
-    deadline = time.monotonic() + timeout_s
-    while not question():
-        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(0.05)
+@dataclass(frozen=True)
+class View:
+    """A partition as one broker's Metadata answer tells it."""
+
+    leader: int
+    leader_epoch: int
+    isr: frozenset[int]
 
 
 class BrokerProcesses:
@@ -117,3 +122,16 @@ class BrokerProcesses:
             return set(self.admin.list_topics(timeout=5).brokers)
         except KafkaException:
             return set()
+
+    def views(self, topic: str) -> list[list[View]]:
+        """The topic's partitions as every node that should run knows them; one that does not answer knows none."""
+        return [self._view(self.layout.ports[node_id], topic) for node_id in self._processes]
+
+    def _view(self, port: int, topic: str) -> list[View]:
+        request = m.MetadataRequest(topics=[m.MetadataRequest.Topics(name=topic)])
+        try:
+            [found] = ask(port, request, METADATA_VERSION, m.MetadataResponse).topics
+        except OSError:
+            return []
+        rows = sorted(found.partitions, key=lambda row: row.partition_index)
+        return [View(row.leader_id, row.leader_epoch, frozenset(row.isr_nodes)) for row in rows]

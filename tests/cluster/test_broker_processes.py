@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaError, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
-from tests.cluster.broker_process import BrokerProcesses, wait_until
+from tests.cluster.broker_process import BrokerProcesses, View
+from tests.waiting import wait_until
 
 PARTITIONS: Final = 3
 WAIT_S: Final = 90.0
@@ -92,22 +93,18 @@ def create(nodes: BrokerProcesses, topic: str, **config: str) -> None:
     nodes.admin.create_topics([new])[topic].result(30)
 
 
-def partitions(nodes: BrokerProcesses, topic: str) -> dict[int, tuple[int, set[int]]]:
-    """(leader, ISR) by partition."""
-    found = nodes.admin.list_topics(topic, timeout=30).topics[topic].partitions
-    return {index: (one.leader, set(one.isrs)) for index, one in found.items()}
+def agreed(nodes: BrokerProcesses, topic: str, condition: Callable[[list[View]], bool]) -> bool:
+    """Every running broker says the same of the topic, and it is so: one that comes late knows what was before."""
+    views = nodes.views(topic)
+    return all(view == views[0] for view in views) and len(views[0]) == PARTITIONS and condition(views[0])
+
+
+def wait_for(nodes: BrokerProcesses, topic: str, what: str, condition: Callable[[list[View]], bool]) -> None:
+    wait_until(f"{topic}: {what}", lambda: agreed(nodes, topic, condition), WAIT_S)
 
 
 def all_in_sync(nodes: BrokerProcesses, topic: str) -> None:
-    wait_until(
-        "every broker is in every ISR",
-        lambda: all(isr == {1, 2, 3} for _, isr in partitions(nodes, topic).values()),
-        WAIT_S,
-    )
-
-
-def in_no_isr(nodes: BrokerProcesses, topic: str, node: int) -> bool:
-    return all(node not in isr for _, isr in partitions(nodes, topic).values())
+    wait_for(nodes, topic, "every broker is in every ISR", lambda view: all(one.isr == {1, 2, 3} for one in view))
 
 
 def read_all(nodes: BrokerProcesses, topic: str) -> Counter[bytes]:
@@ -138,8 +135,15 @@ def log_bytes(nodes: BrokerProcesses, node: int, topic: str) -> list[bytes]:
     ]
 
 
-def elect_preferred(nodes: BrokerProcesses) -> None:
-    nodes.admin.elect_leaders(ElectionType.PREFERRED).result(30)
+def has_left(node: int, view: list[View]) -> bool:
+    return all(node not in one.isr and one.leader not in (node, -1) for one in view)
+
+
+def elect_preferred(nodes: BrokerProcesses, topic: str) -> None:
+    every = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    results = nodes.admin.elect_leaders(ElectionType.PREFERRED, every).result(30)
+    needless = KafkaError.ELECTION_NOT_NEEDED
+    assert [error for error in results.values() if error is not None and error.code() != needless] == []
 
 
 @pytest.mark.timeout(400)
@@ -151,8 +155,7 @@ def test_each_broker_may_be_killed_in_turn_under_load(nodes: BrokerProcesses) ->
         nodes.kill(node)
         if node != 1:
             # The controller lives: the ISR shrinks, another leads, producing goes on.
-            wait_until(f"broker {node} is out of every ISR", partial(in_no_isr, nodes, "killed", node), WAIT_S)
-            assert all(leader not in (node, -1) for leader, _ in partitions(nodes, "killed").values())
+            wait_for(nodes, "killed", f"another leads for broker {node}", partial(has_left, node))
             load.goes_on()
         nodes.spawn(node)
         nodes.wait_for(1, 2, 3)
@@ -166,11 +169,8 @@ def test_each_broker_may_be_killed_in_turn_under_load(nodes: BrokerProcesses) ->
     wait_until("the replicas are equal", lambda: log_bytes(nodes, 1, "killed") == log_bytes(nodes, 2, "killed"))
     wait_until("the replicas are equal", lambda: log_bytes(nodes, 1, "killed") == log_bytes(nodes, 3, "killed"))
 
-    elect_preferred(nodes)
-    wait_until(
-        "the preferred replicas lead",
-        lambda: [leader for leader, _ in partitions(nodes, "killed").values()] == [1, 2, 3],
-    )
+    elect_preferred(nodes, "killed")
+    wait_for(nodes, "killed", "the preferred replicas lead", lambda view: [one.leader for one in view] == [1, 2, 3])
 
 
 def test_producing_and_reading_go_on_while_the_controller_is_away(nodes: BrokerProcesses) -> None:
@@ -204,7 +204,7 @@ def test_a_replica_that_diverged_is_truncated_and_becomes_equal(nodes: BrokerPro
     send(nodes, "diverged", b"common", 20)
     nodes.stop(3)
     send(nodes, "diverged", b"only on 2", 30)
-    wait_until("only 1 and 2 are in sync", lambda: partitions(nodes, "diverged")[1][1] == {1, 2}, WAIT_S)
+    wait_for(nodes, "diverged", "only 1 and 2 are in sync", lambda view: view[1].isr == {1, 2})
     # Broker 1's copy of the partition is taken away, then broker 2 dies: only the short log of 3 is left.
     nodes.kill(2)
     nodes.kill(1)
@@ -216,7 +216,7 @@ def test_a_replica_that_diverged_is_truncated_and_becomes_equal(nodes: BrokerPro
     nodes.spawn(1)
     nodes.spawn(3)
     nodes.wait_for(1, 3)
-    wait_until("diverged-1 has a leader", lambda: partitions(nodes, "diverged")[1][0] in (1, 3), WAIT_S)
+    wait_for(nodes, "diverged", "partition 1 has a leader", lambda view: view[1].leader in (1, 3))
     send(nodes, "diverged", b"the new history", 10)
     nodes.spawn(2)
     nodes.wait_for(1, 2, 3)

@@ -17,7 +17,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
-from tests.cluster.broker_process import BrokerProcesses, wait_until
+from tests.cluster.broker_process import BrokerProcesses
+from tests.waiting import wait_until
 
 TOPIC: Final = "orders"
 # Logs of the processes and all other files stay below it.

@@ -24,7 +24,8 @@ from backend.protocol.errors import EncodeError
 from backend.protocol.messages import Message
 from backend.protocol.varint import encode_uvarint
 from tests.cluster.broker_process import BrokerProcesses
-from tests.engine_cluster import EngineCluster, free_ports
+from tests.engine_cluster import EngineCluster
+from tests.ports import free_ports
 
 ANSWER_WAIT_S: Final = 30.0
 # Garbage per served API of a listener; the seed makes a failure repeatable.

@@ -19,6 +19,7 @@ from backend.control.settings import ControlSettings
 from backend.engine.metrics.collector import BrokerCollector
 from backend.store import migrate
 from tests.engine_cluster import CLUSTER_ID, EngineCluster
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 CLUSTER_NAME = "demo"
@@ -123,13 +124,7 @@ class ControlSite:
 
     def wait_until(self, what: str, question: Callable[[], T], timeout_s: float = 30.0) -> T:
         """The first answer that is true; fails with `what` when there is none."""
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            answer = question()
-            if answer:
-                return answer
-            assert time.monotonic() < deadline_s, f"not within {timeout_s:.0f} s: {what}"
-            time.sleep(0.05)
+        return wait_until(what, question, timeout_s)
 
     @cached_property
     def admin(self) -> AdminClient:

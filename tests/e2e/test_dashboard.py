@@ -16,8 +16,9 @@ from playwright.sync_api import Page, expect
 
 from backend.control.lab.demo import TOPIC
 from tests import browser
-from tests.e2e.up_process import UpProcess, wait_until
+from tests.e2e.up_process import UpProcess
 from tests.screenshots import remote_and_local
+from tests.waiting import wait_until
 
 FLAG = "follower.fetch.last.tiered.offset.enable"
 # ui.md promises that a stopped process shows within this time.
@@ -46,7 +47,7 @@ class Dashboard:
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     with UpProcess(tmp_path_factory.mktemp("up") / "data") as up, browser.browser() as started:
         # The burst of the demo's history and of Spark's start is over then.
-        wait_until(lambda: remote_and_local(up), what="a partition with a remote part", timeout_s=180)
+        wait_until("a partition with a remote part", lambda: remote_and_local(up), 180)
         page = browser.new_page(started)
         yield Dashboard(up, page, browser.Complaints(page))
 
@@ -89,7 +90,7 @@ def test_partition_shows_records_that_are_in_the_remote_tier_only(dashboard: Das
     page = dashboard.open(f"/partition?tp={name}")
     expect(page.get_by_role("heading", name=name)).to_be_visible()
     drawn = page.locator(".st-key-card-hero .eb-ranges")
-    said = wait_until(lambda: drawn.get_attribute("aria-label"), what="the ranges", timeout_s=30) or ""
+    said = wait_until("the ranges", lambda: drawn.get_attribute("aria-label"), 30) or ""
     remote, leader = said.split(". ")[1:3]
     first_remote = int(re.findall(r"remote (\d+) to \d+", remote)[0])
     first_local = min(int(start) for start in re.findall(r" (\d+) to \d+", leader))
@@ -135,7 +136,7 @@ def test_the_flag_goes_on_through_the_dialog_and_every_broker_has_it(dashboard: 
 def test_a_stopped_pipeline_shows_by_itself_and_goes_again_when_it_goes_on(dashboard: Dashboard) -> None:
     page = dashboard.open("/")
     down = page.get_by_text(re.compile(r"Pipeline down since"))
-    wait_until(lambda: down.count() == 0, what="a pipeline that runs", timeout_s=30)
+    wait_until("a pipeline that runs", lambda: down.count() == 0, 30)
     pid = dashboard.up.pid("pipeline")
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -18,7 +18,8 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
 from tests.e2e.ledger_check import differences, finished_segments
-from tests.e2e.up_process import UpProcess, wait_until, wait_until_none
+from tests.e2e.up_process import UpProcess
+from tests.waiting import wait_until, wait_until_none
 
 TOPIC = "flights"
 PARTITIONS = 6
@@ -75,7 +76,7 @@ def mostly_remote(up: UpProcess, sent: Counter[bytes]) -> int:
         brokers = (up.data / "brokers").iterdir()
         return max(sum(log.stat().st_size for log in broker.rglob(f"{TOPIC}-*/*.log")) for broker in brokers)
 
-    wait_until(lambda: local_bytes_max() <= produced * 0.2, what="local retention", timeout_s=120)
+    wait_until("local retention", lambda: local_bytes_max() <= produced * 0.2, 120)
     return local_bytes_max()
 
 
@@ -133,9 +134,7 @@ def test_aiokafka_reads_every_flight_back(up: UpProcess, sent: Counter[bytes], m
 
 def test_the_ledger_equals_the_objects_segment_for_segment(up: UpProcess, mostly_remote: int) -> None:
     remote = up.data / "remote"
-    wait_until_none(
-        lambda: differences(up.database_url, remote, TOPIC), what="ledger and objects to agree", timeout_s=60
-    )
+    wait_until_none("ledger and objects agree", lambda: differences(up.database_url, remote, TOPIC), timeout_s=60)
     objects = sorted(remote.rglob(f"{TOPIC}-*/*.log"))
     assert len(objects) == finished_segments(up.database_url, TOPIC) > PARTITIONS
     # The check itself is proven: without one object it must fail.

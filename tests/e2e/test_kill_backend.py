@@ -18,8 +18,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from backend.store import tables
 from backend.store.engine import create_engine, reading
 from tests.e2e.ledger_check import differences, finished_segments
-from tests.e2e.up_process import UpProcess, wait_until, wait_until_none
+from tests.e2e.up_process import UpProcess
 from tests.effort import effort
+from tests.waiting import wait_until, wait_until_none
 
 TOPIC = "ledger"
 PARTITIONS = 2
@@ -114,13 +115,13 @@ def _ready(up: UpProcess) -> bool:
 
 def _more_is_acknowledged(load: Load) -> None:
     before = len(load.acknowledged)
-    wait_until(lambda: len(load.acknowledged) > before + 4_000, what="4,000 more acknowledged records", timeout_s=90)
+    wait_until("4,000 more acknowledged records", lambda: len(load.acknowledged) > before + 4_000, 90)
 
 
 def _kill_and_wait_for_return(up: UpProcess) -> None:
     pid = up.pid("backend")
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: up.pid("backend") != pid and _ready(up), what="the backend to return", timeout_s=90)
+    wait_until("the backend to return", lambda: up.pid("backend") != pid and _ready(up), 90)
 
 
 def test_nothing_acknowledged_is_lost_and_no_row_is_doubled(
@@ -150,14 +151,14 @@ def test_nothing_acknowledged_is_lost_and_no_row_is_doubled(
 def _pipeline_caught_up(up: UpProcess) -> None:
     remote = up.data / "remote"
     wait_until_none(
+        "the pipeline catches up with the remote folder",
         lambda: differences(up.database_url, remote, TOPIC),
-        what="the pipeline to catch up with the remote folder",
         timeout_s=90,
     )
     assert finished_segments(up.database_url, TOPIC) > PARTITIONS
     wait_until(
+        "one row for every record of the metadata topic",
         lambda: _event_rows(up.database_url) == _metadata_records(up.bootstrap),
-        what="one row for every record of the metadata topic",
         timeout_s=60,
     )
 

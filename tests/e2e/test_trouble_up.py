@@ -17,7 +17,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.e2e.up_process import UpProcess, wait_until
+from tests.e2e.up_process import UpProcess
+from tests.waiting import wait_until
 
 BARE = ("--no-ui", "--no-pipeline", "--no-demo")
 END_WAIT_S = 90
@@ -43,7 +44,7 @@ class Said:
 
     def wait_for(self, words: str) -> None:
         # A line may be folded where the terminal ends.
-        wait_until(lambda: words in " ".join(self.text.split()), what=words, timeout_s=120)
+        wait_until(words, lambda: words in " ".join(self.text.split()), 120)
 
     def all(self) -> str:
         """Everything, once the process has ended."""
@@ -72,7 +73,7 @@ def up(tmp_path: Path) -> Iterator[UpProcess]:
 def test_a_signal_during_the_start_ends_it_in_order(up: UpProcess, number: signal.Signals) -> None:
     process = up.spawn()
     said = Said(up)
-    wait_until(lambda: (up.data / "run" / "backend.pid").exists(), what="the backend to be started", timeout_s=60)
+    wait_until("the backend to be started", lambda: (up.data / "run" / "backend.pid").exists(), 60)
     backend = up.pid("backend")
     process.send_signal(number)
     assert ended(up) == 0
@@ -88,7 +89,7 @@ def test_a_second_ctrl_c_does_no_harm_and_the_data_is_there_next_time(up: UpProc
     produce(up, 100)
     assert up.process is not None
     up.process.send_signal(signal.SIGINT)
-    wait_until(lambda: "Stopping backend" in said.text, what="the stop to begin", timeout_s=30)
+    wait_until("the stop to begin", lambda: "Stopping backend" in said.text, 30)
     up.process.send_signal(signal.SIGINT)
     assert ended(up) == 0
     assert "Traceback" not in said.all()
@@ -158,14 +159,14 @@ def test_a_process_per_broker_is_the_same_cluster(tmp_path: Path) -> None:
         os.kill(pids["broker-2"], signal.SIGKILL)
         produce(up, 100)
         wait_until(
+            "broker 2 is back in sync",
             # What was produced since is acknowledged without it, or by its new life.
             lambda: up.pid("broker-2") != pids["broker-2"] and in_sync(up) == {1, 2, 3},
-            what="broker 2 to be back in sync",
             timeout_s=90,
         )
         assert count(up) == 200
         assert {name: up.pid(name) for name in ("broker-1", "broker-3", "backend")}.items() <= pids.items()
-        wait_until(lambda: scraped_brokers(up) == {1, 2, 3}, what="metrics of all brokers", timeout_s=60)
+        wait_until("metrics of all brokers", lambda: scraped_brokers(up) == {1, 2, 3}, 60)
     assert port_is_free(up.base)
     for node in (1, 2, 3):
         assert (data / "brokers" / str(node) / "log" / ".kafka_cleanshutdown").exists()

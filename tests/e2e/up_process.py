@@ -4,56 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import httpx
 
+from tests.ports import free_ports
+
 T = TypeVar("T")
 START_TIMEOUT_S = 120.0
-
-
-def free_port_block(count: int) -> int:
-    """First of ``count`` neighbouring ports that are free now, below the range of outgoing connections."""
-    for base in range(20_000 + os.getpid() % 5_000, 32_000, count):
-        sockets: list[socket.socket] = []
-        try:
-            for port in range(base, base + count):
-                probe = socket.socket()
-                sockets.append(probe)
-                probe.bind(("127.0.0.1", port))
-            return base
-        except OSError:
-            continue
-        finally:
-            for probe in sockets:
-                probe.close()
-    raise RuntimeError("no free block of ports")
-
-
-def wait_until(probe: Callable[[], T], *, what: str, timeout_s: float) -> T:
-    """First true answer of ``probe``; AssertionError naming ``what`` after the time."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        answer = probe()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s for {what}"
-        time.sleep(0.2)
-
-
-def wait_until_none(probe: Callable[[], list[str]], *, what: str, timeout_s: float) -> None:
-    """Waits until ``probe`` finds nothing more; AssertionError with what it still finds after the time."""
-    deadline = time.monotonic() + timeout_s
-    while found := probe():
-        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s for {what}; {len(found)} left: {found[:3]}"
-        time.sleep(0.2)
 
 
 @dataclass
@@ -68,7 +31,7 @@ class UpProcess:
     process: subprocess.Popen[str] | None = None
 
     def __post_init__(self) -> None:
-        self.base = self.base or free_port_block(40)
+        self.base = self.base or free_ports(40)[0]
 
     @property
     def bootstrap(self) -> str:

@@ -15,9 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from backend.engine.net.event_publisher import EVENTS_TOPIC
 from backend.protocol import events
-from tests.engine_cluster import EngineCluster, free_ports
+from tests.engine_cluster import EngineCluster
 from tests.interop.test_failover import Load
 from tests.interop.test_tiering_basic import CONFIG, fill, log_starts
+from tests.ports import free_ports
 
 WAIT_S: Final = 60.0
 

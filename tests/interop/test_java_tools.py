@@ -30,7 +30,9 @@ def tools(cluster: EngineCluster) -> JavaTools:
 
 def fill(tools: JavaTools, topic: str) -> None:
     tools.run("kafka-topics", "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3")
-    tools.run("kafka-console-producer", "--topic", topic, given="".join(f"{line}\n" for line in LINES))
+    # Keys spread the lines: without them the producer may fill one partition only.
+    keyed = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
+    tools.run("kafka-console-producer", "--topic", topic, *keyed, given="".join(f"{line}:{line}\n" for line in LINES))
 
 
 def read(tools: JavaTools, topic: str, group: str, count: int) -> list[str]:

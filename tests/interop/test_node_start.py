@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.cluster import ClusterLayout
 from backend.engine.config import BrokerConfig, format_properties
-from tests.engine_cluster import CLUSTER_ID, free_ports, layout
+from tests.engine_cluster import CLUSTER_ID, layout
+from tests.ports import free_ports
 
 OTHER_CLUSTER = "BBBBBBBBBBBBBBBBBBBBBQ"
 

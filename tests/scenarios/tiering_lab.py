@@ -6,8 +6,6 @@ bytes holds n batches, so a segment has exactly n one-record batches.
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,13 +15,13 @@ from typing import Any, Final, TypeVar, cast
 
 from backend.engine.controller.image import PartitionRegistration
 from backend.engine.log.unified_log import UnifiedLog
-from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
 from backend.tiering.ids import TopicPartition
 from tests.engine_cluster import EngineCluster
+from tests.wire import ask
 
 T = TypeVar("T", bound=Message)
 
@@ -82,10 +80,7 @@ class Lab:
 
     def ask(self, node: int, request: Message, version: int, response: type[T]) -> T:
         """One request on a connection of its own."""
-        with socket.create_connection(("127.0.0.1", self.cluster.layout.ports[node]), timeout=WAIT_S) as sock:
-            sock.sendall(b"".join(bytes(chunk) for chunk in frames.encode_request(request, version, 1, "lab")))
-            (size,) = struct.unpack(">i", _exactly(sock, 4))
-            return frames.decode_response(response, version, _exactly(sock, size))[1]
+        return ask(self.cluster.layout.ports[node], request, version, response, timeout_s=WAIT_S)
 
     def create(self, topic: str, replicas: Sequence[Sequence[int]] = ((1, 2, 3),), **config: str | int) -> None:
         """Creates a tiered topic (unless told otherwise); `batches=n` sets how many batches a segment holds."""
@@ -294,16 +289,6 @@ class Lab:
             self.wait(f"{topic}-{partition} is at {expected}", lambda: set(found()) == {expected}, 30)
         except AssertionError as error:
             raise AssertionError(f"{error}; found {found()}") from error
-
-
-def _exactly(sock: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = sock.recv(size - len(data))
-        if not part:
-            raise ConnectionError("the broker closed the connection")
-        data += part
-    return data
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from spark.decode import RawRecord
+from tests.ports import free_ports
 
 START_TIMEOUT_S = 60
 
@@ -66,18 +66,6 @@ def running_broker(folder: Path, port: int = 0) -> Iterator[str]:
     finally:
         end.set()
         thread.join(START_TIMEOUT_S)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def admin(bootstrap: str) -> AdminClient:

@@ -37,22 +37,17 @@ from spark.rebuild import forget_ledger
 from spark.schemas import RECORD_SCHEMA
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
-from tests.spark.kafka_peer import admin, create_topic, free_ports, produce, running_broker
+from tests.ports import free_ports
+from tests.spark.kafka_peer import admin, create_topic, produce, running_broker
 from tests.spark.records import captured, final_states, mixed, raw
 from tests.spark.replay import expected, stored
+from tests.waiting import wait_until
 
 CLUSTER = "cluster-1"
 WAIT_S = 240  # a JVM and its first batch take 15 s on an idle machine, two minutes on a very busy one
 
 
 Refused = Callable[..., tuple[int, list[str]]]
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"did not happen in {WAIT_S} s: {what}"
-        time.sleep(0.1)
 
 
 class Running:
@@ -157,11 +152,11 @@ def test_the_topic_of_a_real_kafka_becomes_the_ledger_and_the_stream_goes_on(
     late = [record for record in records if record[1] >= 4]
     produce(settings.bootstrap_servers, settings.source_topic, early)
     with Running(spark_session, settings, engine):
-        wait_until(read_to(engine, early), "the first records are stored")
+        wait_until("the first records are stored", read_to(engine, early), WAIT_S)
         bad: RawRecord = (4, 0, 1, b"key", b"not an event")
         produce(settings.bootstrap_servers, settings.source_topic, [*late, bad])
-        wait_until(read_to(engine, [*records, bad]), "the others are stored")
-        wait_until(lambda: beat(engine).detail["records"] == len(records) + 1, "the heartbeat counts them")
+        wait_until("the others are stored", read_to(engine, [*records, bad]), WAIT_S)
+        wait_until("the heartbeat counts them", lambda: beat(engine).detail["records"] == len(records) + 1, WAIT_S)
         status = beat(engine)
         assert (status.state, status.alive) == ("running", True)
         assert (status.detail["lag_records"], status.detail["quarantined_records"]) == (0, 1)
@@ -179,11 +174,11 @@ def test_streams_that_end_and_lose_their_checkpoint_continue_where_the_database_
     early = [record for record in records if record[1] < 300]
     produce(settings.bootstrap_servers, settings.source_topic, early)
     with Running(spark_session, settings, engine):
-        wait_until(more_than(engine, 400), "some batches are stored")
+        wait_until("some batches are stored", more_than(engine, 400), WAIT_S)
     shutil.rmtree(settings.spark_dir / "checkpoint")
     produce(settings.bootstrap_servers, settings.source_topic, [record for record in records if record[1] >= 300])
     with Running(spark_session, replace(settings, records_per_batch=431), engine):
-        wait_until(read_to(engine, records), "everything is stored")
+        wait_until("everything is stored", read_to(engine, records), WAIT_S)
     assert content(engine) == expected(records)
 
 
@@ -208,7 +203,7 @@ def test_records_lost_before_they_were_read_stop_the_pipeline_and_say_so(
     forget_ledger(settings.spark_dir, settings.database_url, CLUSTER)
     held = [record for record in records if record[0] != 3 or record[1] >= 80]
     with Running(spark_session, settings, engine):
-        wait_until(read_to(engine, held), "what is left is read")
+        wait_until("what is left is read", read_to(engine, held), WAIT_S)
     assert content(engine) == expected(held)
 
 
@@ -222,17 +217,17 @@ def test_brokers_that_go_and_come_back_are_waited_for(
     records = mixed(600)
     early = [record for record in records if record[1] < 60]
     with Running(spark_session, here, engine):
-        wait_until(says(engine, "waiting"), "the pipeline says that no broker answers")
+        wait_until("the pipeline says that no broker answers", says(engine, "waiting"), WAIT_S)
         with running_broker(tmp_path / "kafka", port):
             create_topic(here.bootstrap_servers, here.source_topic)
             produce(here.bootstrap_servers, here.source_topic, early)
-            wait_until(read_to(engine, early), "the first records are stored")
-            wait_until(says(engine, "running"), "the pipeline says that it runs")
-        wait_until(says(engine, "waiting"), "the pipeline says that the broker is gone")
+            wait_until("the first records are stored", read_to(engine, early), WAIT_S)
+            wait_until("the pipeline says that it runs", says(engine, "running"), WAIT_S)
+        wait_until("the pipeline says that the broker is gone", says(engine, "waiting"), WAIT_S)
         assert beat(engine).detail["waiting_since_ms"] is not None
         with running_broker(tmp_path / "kafka", port):
             produce(here.bootstrap_servers, here.source_topic, [record for record in records if record[1] >= 60])
-            wait_until(read_to(engine, records), "the others are stored")
+            wait_until("the others are stored", read_to(engine, records), WAIT_S)
     assert content(engine) == expected(records)
 
 
@@ -247,13 +242,13 @@ def test_a_database_that_goes_and_comes_back_in_the_middle_is_waited_for(
     early = [record for record in records if record[1] < 60]
     produce(settings.bootstrap_servers, settings.source_topic, early)
     with Running(spark_session, settings, engine) as running:
-        wait_until(read_to(engine, early), "the first records are stored")
+        wait_until("the first records are stored", read_to(engine, early), WAIT_S)
         with outage():
             late = [record for record in records if record[1] >= 60]
             produce(settings.bootstrap_servers, settings.source_topic, late)
-            wait_until(lambda: running.sink.trouble is not None, "the sink waits for the database")
-        wait_until(read_to(engine, records), "the others are stored")
-        wait_until(says(engine, "running"), "the pipeline says that it runs")
+            wait_until("the sink waits for the database", lambda: running.sink.trouble is not None, WAIT_S)
+        wait_until("the others are stored", read_to(engine, records), WAIT_S)
+        wait_until("the pipeline says that it runs", says(engine, "running"), WAIT_S)
     assert content(engine) == expected(records)
 
 
@@ -302,7 +297,7 @@ def killed_on_the_way(settings: PipelineSettings, engine: Engine, records: list[
     produce(settings.bootstrap_servers, settings.source_topic, records)
     process = start(settings)
     try:
-        wait_until(more_than(engine, 0), "the first rows are stored")
+        wait_until("the first rows are stored", more_than(engine, 0), WAIT_S)
         time.sleep(random.random() / 5)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
@@ -317,7 +312,7 @@ def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(settings: Pipeli
     killed_on_the_way(settings, engine, records)
     process = start(settings)
     try:
-        wait_until(read_to(engine, records), "everything is stored")
+        wait_until("everything is stored", read_to(engine, records), WAIT_S)
         process.terminate()
         assert process.wait(30) == 0
     finally:
@@ -335,7 +330,7 @@ def test_another_driver_continues_where_a_killed_one_was(
     records = mixed(15_000)
     killed_on_the_way(settings, engine, records)
     with Running(spark_session, replace(settings, records_per_batch=7_000), engine):
-        wait_until(read_to(engine, records), "everything is stored")
+        wait_until("everything is stored", read_to(engine, records), WAIT_S)
     assert content(engine) == expected(records)
 
 

@@ -7,6 +7,7 @@ batches are appended as the log validates them; there is no transaction coordina
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from backend.engine.apis.context import Api, NoAnswer, RequestContext
@@ -39,6 +40,8 @@ _TRANSACTIONAL_MASK: Final = 0x10
 ADMIN_CLIENT_ID: Final = "__admin_client"
 ALL: Final = -1
 _VALID_ACKS: Final = frozenset({0, 1, ALL})
+
+_log = logging.getLogger(__name__)
 
 _Row = m.ProduceResponse.Responses.PartitionResponses
 Required = list[tuple[int, Partition, int]]
@@ -149,6 +152,12 @@ def _append(
         info = partition.append(records, acks=acks)
     except KafkaError as error:
         _count_refused(services.metrics, topic or "", part.records, error)
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # Ends the client's producer, so its operator will look for the reason here.
+            _log.error(
+                "Broker %d refused records of client %r for %s-%d: %s",
+                services.node_id, context.client_id, topic, part.index, error.message,
+            )  # fmt: skip
         return _refused(part.index, error)
     if acks == ALL:
         required.append((at, partition, info.last_offset + 1))
