@@ -9,6 +9,7 @@ one partition's rebuilding delays no other. Facts: `AbstractFetcherThread`, `Rep
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final, assert_never
 
 from backend.engine.log.errors import NoSpace
@@ -128,15 +129,20 @@ class Fetcher:
             tasks.call_soon(self._send_second)
 
     def _send_second(self) -> None:
+        if self._second_is_due():
+            tasks.spawn(self._second(), name=f"second fetch of broker {self._host.node_id} from {self.leader}")
+
+    def _second_is_due(self) -> bool:
         if self._stopped or self._in_flight != 1 or not self._session.established:
-            return
-        turn = self._next_turn()
-        if turn is not None and turn.changed:
-            self._in_flight += 1
-            tasks.spawn(
-                self._exchange(turn, second=True),
-                name=f"second fetch of broker {self._host.node_id} from {self.leader}",
-            )
+            return False
+        # What is only to be forgotten can wait for the next request.
+        return self._session.would_change(self._to_ask(self._dirty)[0])
+
+    async def _second(self) -> None:
+        # The first may have been answered since, and the next of its kind may have taken the news along. No pause
+        # between making a turn and sending it: the leader refuses epochs that come out of order.
+        if self._second_is_due() and (turn := self._next_turn()) is not None:
+            await self._exchange(turn, second=True)
 
     async def _run(self) -> None:
         while not self._stopped:
@@ -145,20 +151,24 @@ class Fetcher:
             if turn is None:
                 await self._wake.wait()
                 continue
-            self._in_flight += 1
             await self._exchange(turn)
 
-    def _next_turn(self) -> Turn[Key] | None:
+    def _to_ask(self, keys: Iterable[Key]) -> tuple[dict[Key, Asked], list[Key]]:
+        """Those of the partitions that are ready, with what to ask, and those that are not."""
         now_ms = self._host.clock.monotonic_ms()
-        established = self._session.established
         wanted: dict[Key, Asked] = {}
         unwanted: list[Key] = []
-        for key in self._dirty if established else self._followers:
+        for key in keys:
             follower = self._followers.get(key)
             if follower is not None and follower.state.is_ready(now_ms):
                 wanted[key] = follower.asked()
             else:
                 unwanted.append(key)
+        return wanted, unwanted
+
+    def _next_turn(self) -> Turn[Key] | None:
+        established = self._session.established
+        wanted, unwanted = self._to_ask(self._dirty if established else self._followers)
         self._dirty = {}
         if not wanted and (not established or self._session.would_be_empty(unwanted)):
             self._session.reset()
@@ -204,14 +214,18 @@ class Fetcher:
     async def _exchange(self, turn: Turn[Key], *, second: bool = False) -> None:
         """One Fetch and its answer."""
         timeout_ms = self._host.config.replica_socket_timeout_ms
+        self._in_flight += 1
         try:
             answer = await self._endpoint.send(self._request(turn), FETCH_VERSION, timeout_ms=timeout_ms)
         except (KafkaError, DecodeError) as error:
-            self._lost(f"broker {self.leader} cannot be fetched from: {error}")
+            if self._session.is_current(turn):
+                self._lost(f"broker {self.leader} cannot be fetched from: {error}")
             return
         finally:
             self._in_flight -= 1
         assert isinstance(answer, m.FetchResponse)
+        if not self._session.is_current(turn):
+            return
         error_of_all = error_code(answer.error_code)
         if not self._session.answered(turn, error_of_all, answer.session_id):
             if error_of_all not in _SESSION_ERRORS:

@@ -35,9 +35,11 @@ class Turn(Generic[K]):
     """One request: the session's id and epoch, partitions with new values, partitions to forget.
 
     `number` orders requests: a row of an answer counts only if its partition has not been asked for again since.
+    `beginning` tells of which session's beginning it is.
     """
 
     number: int
+    beginning: int
     session_id: int
     epoch: int
     changed: dict[K, Asked]
@@ -51,6 +53,7 @@ class FollowerSession(Generic[K]):
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._number = 0
+        self._beginning = 0
         self._asked: dict[K, Asked] = {}
         self._asked_in: dict[K, int] = {}
 
@@ -58,6 +61,18 @@ class FollowerSession(Generic[K]):
     def established(self) -> bool:
         """Whether the leader remembers what we asked for."""
         return self._id != NO_SESSION and self._epoch != INITIAL_EPOCH
+
+    def is_current(self, turn: Turn[K]) -> bool:
+        """Whether the session has not begun anew since the turn.
+
+        If it has, the turn's answer says nothing of the new session, whose first request may be underway: to take an
+        error for the new session's would forget what that request has asked for.
+        """
+        return turn.beginning == self._beginning
+
+    def would_change(self, wanted: dict[K, Asked]) -> bool:
+        """Whether the leader has other values for one of these."""
+        return any(self._asked.get(key) != asked for key, asked in wanted.items())
 
     def would_be_empty(self, unwanted: list[K]) -> bool:
         """Whether nothing would be left to ask for without these."""
@@ -74,7 +89,7 @@ class FollowerSession(Generic[K]):
         if not self.established:
             self._asked = dict(wanted)
             self._asked_in = dict.fromkeys(wanted, self._number)
-            return Turn(self._number, self._id, self._epoch, self._asked.copy(), [])
+            return Turn(self._number, self._beginning, self._id, self._epoch, self._asked.copy(), [])
         changed: dict[K, Asked] = {}
         for key, asked in wanted.items():
             if self._asked.get(key) != asked:
@@ -83,12 +98,15 @@ class FollowerSession(Generic[K]):
         forgotten = [key for key in unwanted if self._asked.pop(key, None) is not None]
         for key in forgotten:
             del self._asked_in[key]
-        turn = Turn(self._number, self._id, self._epoch, changed, forgotten)
+        turn = Turn(self._number, self._beginning, self._id, self._epoch, changed, forgotten)
         self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
         return turn
 
     def answered(self, turn: Turn[K], error: ErrorCode, session_id: int) -> bool:
-        """Takes the answer's session over; False when its rows must not be used and everything is to be asked again."""
+        """Takes the answer's session over; False when its rows must not be used and everything is to be asked again.
+
+        For turns that are current only.
+        """
         if error is not ErrorCode.NONE:
             self.reset(forget_id=error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return False
@@ -103,5 +121,6 @@ class FollowerSession(Generic[K]):
         if forget_id:
             self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
+        self._beginning += 1
         self._asked = {}
         self._asked_in = {}

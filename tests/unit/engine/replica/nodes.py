@@ -295,6 +295,14 @@ class Nodes:
         self.publish()
         return bytes(created.topic_id)
 
+    def delete(self, topic: str) -> None:
+        """The topic is gone for every node."""
+        from backend.engine.controller.commands.topics import delete_topics
+
+        request = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.Topics(name=topic)])
+        [answer] = self.apply(partial(delete_topics, request=request, config=self.play.config, version=6)).responses
+        assert answer.error_code == 0, answer
+
     def config(self, resource_type: int, name: str, **settings: str) -> None:
         """Sets dynamic configuration."""
         from backend.engine.controller.commands.configs import incremental_alter_configs

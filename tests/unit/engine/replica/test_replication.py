@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from itertools import count
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from backend.engine.apis.fetch_session import FetchSessions
 from backend.engine.replica.replica_manager import REPLICAS_PER_TURN
 from backend.protocol.errors import ErrorCode
 from backend.tiering.phases import FollowerPhase
+from tests.effort import effort
 from tests.unit.engine.replica.nodes import Nodes, play
 
 
@@ -51,6 +55,40 @@ def test_a_new_partition_is_followed_at_once_while_a_fetch_waits(tmp_path: Path)
             row = await nodes.produce(1, "second", b"b", timeout_ms=5000)
             assert row.error_code == 0
             assert (await nodes.produce(1, "first", b"c", timeout_ms=5000)).error_code == 0
+
+    play(run)
+
+
+@pytest.mark.parametrize("seed", range(effort(3, 60)))
+def test_partitions_that_come_and_go_hold_up_no_other(tmp_path: Path, seed: int) -> None:
+    """Each change sends a second Fetch of the session after the first, with all orders of what crosses on the way."""
+    random = Random(seed)
+
+    async def run() -> None:
+        # A follower that lost its thread would wait until here.
+        async with Nodes(tmp_path, count=2, replica_fetch_wait_max_ms="60000") as nodes:
+            nodes.create("steady", [1, 2])
+            others: list[str] = []
+            names = count()
+
+            async def change() -> None:
+                for _ in range(random.randrange(1, 4)):
+                    if others and random.random() < 0.5:
+                        nodes.delete(others.pop(random.randrange(len(others))))
+                    else:
+                        others.append(f"other-{next(names)}")
+                        nodes.create(others[-1], [1, 2])
+                    for _ in range(random.randrange(6)):
+                        await asyncio.sleep(0)
+
+            for number in range(40):
+                changing = asyncio.ensure_future(change())
+                if random.random() < 0.1:
+                    # As a leader that has room for few sessions would.
+                    nodes[1].services.fetch_sessions = FetchSessions()
+                row = await nodes.produce(1, "steady", b"v", timeout_ms=5000)
+                assert (number, row.error_code) == (number, 0)
+                await changing
 
     play(run)
 
