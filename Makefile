@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 STAMP := $(VENV)/.installed-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 ARGS ?=
+# Two at a time, file by file: most tests wait for something, and a file's tests share what they start.
+WORKERS ?= 2
 
 .PHONY: up test lint bench soak screenshots lock clean
 
@@ -12,7 +14,7 @@ up: $(STAMP) ## Run everything; ARGS="--no-demo" passes options to `ebbline up`
 	$(BIN)/ebbline up $(ARGS)
 
 test: $(STAMP) lint ## Every test tier that this machine can run
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

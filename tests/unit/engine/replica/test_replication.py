@@ -59,7 +59,7 @@ def test_a_new_partition_is_followed_at_once_while_a_fetch_waits(tmp_path: Path)
     play(run)
 
 
-@pytest.mark.parametrize("seed", range(effort(3, 60)))
+@pytest.mark.parametrize("seed", range(effort(6, 60)))
 def test_partitions_that_come_and_go_hold_up_no_other(tmp_path: Path, seed: int) -> None:
     """Each change sends a second Fetch of the session after the first, with all orders of what crosses on the way."""
     random = Random(seed)
