@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,21 @@ app = typer.Typer(
 )
 pipeline_app = typer.Typer(help="The Spark pipeline over __remote_log_metadata.", no_args_is_help=True)
 app.add_typer(pipeline_app, name="pipeline")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"ebbline {version('ebbline')}")
+        raise typer.Exit
+
+
+@app.callback()
+def ebbline(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Options of every command."""
 
 
 @app.command()

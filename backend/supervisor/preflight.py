@@ -53,7 +53,13 @@ def check_remote_location(settings: Settings) -> None:
 def check_database(url: str) -> None:
     """Raises PreflightError unless the database answers. SQLite files are not created here."""
     try:
-        if store_engine.parse_url(url).get_backend_name() == "sqlite":
+        parsed = store_engine.parse_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            if parsed.database in (None, "", ":memory:"):
+                raise PreflightError(
+                    f"The database {url} is in memory, where each process would see its own: name a file, as in"
+                    " sqlite:////var/lib/ebbline/ebbline.db."
+                )
             return
         engine = store_engine.create_engine(url)
         try:

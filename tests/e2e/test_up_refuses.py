@@ -78,6 +78,7 @@ def test_a_folder_that_takes_no_files_is_refused(tmp_path: Path) -> None:
     ("url", "said"),
     [
         ("postgresql://nobody@127.0.0.1:1/none", "127.0.0.1:1"),
+        ("sqlite://", "is in memory"),
         ("mysql://127.0.0.1/none", "not supported"),
         ("sqlite:////nowhere/at/all/ebbline.db", "does not exist"),
     ],
