@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin import ConfigResource
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPartition
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin import ConfigResource
 from kafka import KafkaAdminClient
 from kafka.admin import AlterConfigOp, ConfigResourceType
 from kafka.admin import ConfigResource as AdminResource

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin import ConfigResource
 from playwright.sync_api import Page, expect
 
 from backend.control.lab.demo import TOPIC

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin import ConfigResource
 from streamlit.testing.v1 import AppTest
 
 from backend.control.gateway.configs import BROKER, CLUSTER_DEFAULT, AlterOp, ConfigChange, Resource, alter_configs
