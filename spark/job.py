@@ -33,6 +33,7 @@ from spark import source, transforms
 from spark.heartbeat import Heartbeat, Progress
 from spark.java import NoUsableJava, find_java
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
+from spark.life import LivingStop
 from spark.lock import Busy, only_one
 from spark.session import prepare_environment, start_session
 from spark.settings import JOB, PipelineSettings, SettingsError, from_environment
@@ -59,11 +60,11 @@ def main() -> int:
     """Run the pipeline until SIGTERM or SIGINT; returns the exit code. Errors end as one line on stderr."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails in a batch comes back from the query
-    stop = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stop.set())
     try:
         settings = from_environment(os.environ)
+        stop = LivingStop(settings.life_file)
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, lambda *_: stop.set())
         return run(settings, stop)
     except SettingsError as error:
         return _fail(EXIT_SETTINGS, error)

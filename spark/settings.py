@@ -32,6 +32,11 @@ class PipelineSettings:
     def spark_dir(self) -> Path:
         return self.data_dir / "spark"
 
+    @property
+    def life_file(self) -> Path:
+        """Its time says when the pipeline last gave a sign of life."""
+        return self.data_dir / "run" / "pipeline.life"
+
 
 def from_environment(environment: Mapping[str, str]) -> PipelineSettings:
     """Read the ``EBBLINE_*`` variables; raises SettingsError naming the one that is wrong."""

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from types import FrameType
 from typing import Final
 
@@ -33,6 +34,10 @@ WATCH_INTERVAL_S: Final = 0.5
 HEALTH_INTERVAL_S: Final = 2.0
 # A process that answers no health check for this long is restarted.
 HUNG_AFTER_S: Final = 60.0
+# The pipeline gives a sign every 0.2 s while it streams, and at least every 10 s while it waits for something.
+PIPELINE_SIGN_S: Final = 30.0
+# A JVM and its first batch take 15 s on an idle machine, two minutes on a very busy one.
+PIPELINE_START_S: Final = 300.0
 EXIT_OK, EXIT_REFUSED, EXIT_FAILED = 0, 2, 1
 _log = logging.getLogger(__name__)
 
@@ -106,6 +111,17 @@ def _answers(url: str) -> bool:
         return False
 
 
+def pipeline_lives(folder: DataFolder, now_s: float) -> bool:
+    """Whether the pipeline gave a sign of life lately, or may still be starting Spark."""
+    with suppress(OSError):
+        if now_s - (folder.run / "pipeline.life").stat().st_mtime < PIPELINE_SIGN_S:
+            return True
+    with suppress(OSError):
+        # Written at its start.
+        return now_s - (folder.run / "pipeline.pid").stat().st_mtime < PIPELINE_START_S
+    return True
+
+
 def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentity) -> list[ChildSpec]:
     """The children in start order."""
     shared = environment(settings, folder, identity)
@@ -149,6 +165,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
                 environment=shared,
                 where="__remote_log_metadata →\n" + where_database(settings, folder),
                 stop_timeout_s=20.0,
+                healthy=lambda: pipeline_lives(folder, time.time()),
             )
         )
     if settings.ui:

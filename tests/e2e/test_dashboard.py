@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin import ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource
 from playwright.sync_api import Page, expect
 
 from backend.control.lab.demo import TOPIC

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -12,7 +14,9 @@ import pytest
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
 from backend.settings import Settings
 from backend.supervisor.preflight import PreflightError, check_ports, check_remote_location
-from backend.supervisor.up import child_specs
+from backend.supervisor.up import PIPELINE_SIGN_S, PIPELINE_START_S, child_specs, pipeline_lives
+from spark.life import LivingStop
+from spark.settings import PipelineSettings
 
 
 class _LivesButWaits(BaseHTTPRequestHandler):
@@ -56,3 +60,25 @@ def test_a_remote_location_that_no_store_knows_is_named(tmp_path: Path) -> None:
         check_remote_location(Settings(remote_location="foo://bar"))
     check_remote_location(Settings(remote_location=str(tmp_path)))
     check_remote_location(Settings())
+
+
+def test_a_pipeline_without_a_sign_of_life_is_not_healthy_unless_it_may_still_be_starting(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.run.mkdir()
+    now_s = time.time()
+    assert pipeline_lives(folder, now_s), "it is not started yet"
+    (folder.run / "pipeline.pid").touch()
+    assert pipeline_lives(folder, now_s + PIPELINE_START_S - 1)
+    assert not pipeline_lives(folder, now_s + PIPELINE_START_S + 1)
+    settings = PipelineSettings(tmp_path, "AAAAAAAAAAAAAAAAAAAAAQ", "127.0.0.1:1", "sqlite:///x")
+    LivingStop(settings.life_file).wait(0)
+    os.utime(folder.run / "pipeline.pid", (0, 0))
+    assert pipeline_lives(folder, now_s)
+    assert not pipeline_lives(folder, now_s + 2 * PIPELINE_SIGN_S)
+
+
+def test_a_sign_of_life_in_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:
+    stop = LivingStop(tmp_path / "gone" / "pipeline.life")
+    assert not stop.wait(0)
+    stop.set()
+    assert stop.wait(0)
