@@ -34,10 +34,9 @@ WATCH_INTERVAL_S: Final = 0.5
 HEALTH_INTERVAL_S: Final = 2.0
 # A process that answers no health check for this long is restarted.
 HUNG_AFTER_S: Final = 60.0
-# The pipeline gives a sign every 0.2 s while it streams, and at least every 10 s while it waits for something.
-PIPELINE_SIGN_S: Final = 30.0
-# A JVM and its first batch take 15 s on an idle machine, two minutes on a very busy one.
-PIPELINE_START_S: Final = 300.0
+# The pipeline gives a sign every 0.2 s while it streams and at least every 10 s while it waits for something, but none
+# while its JVM starts, which takes 10 s on an idle machine and two minutes on a very busy one.
+PIPELINE_SIGN_S: Final = 150.0
 EXIT_OK, EXIT_REFUSED, EXIT_FAILED = 0, 2, 1
 _log = logging.getLogger(__name__)
 
@@ -112,14 +111,12 @@ def _answers(url: str) -> bool:
 
 
 def pipeline_lives(folder: DataFolder, now_s: float) -> bool:
-    """Whether the pipeline gave a sign of life lately, or may still be starting Spark."""
-    with suppress(OSError):
-        if now_s - (folder.run / "pipeline.life").stat().st_mtime < PIPELINE_SIGN_S:
-            return True
-    with suppress(OSError):
-        # Written at its start.
-        return now_s - (folder.run / "pipeline.pid").stat().st_mtime < PIPELINE_START_S
-    return True
+    """Whether the pipeline was started, or gave a sign of life, not too long ago."""
+    last_s = 0.0
+    for name in ("pipeline.pid", "pipeline.life"):
+        with suppress(OSError):
+            last_s = max(last_s, (folder.run / name).stat().st_mtime)
+    return now_s - last_s < PIPELINE_SIGN_S
 
 
 def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentity) -> list[ChildSpec]:

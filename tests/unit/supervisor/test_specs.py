@@ -14,9 +14,10 @@ import pytest
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
 from backend.settings import Settings
 from backend.supervisor.preflight import PreflightError, check_ports, check_remote_location
-from backend.supervisor.up import PIPELINE_SIGN_S, PIPELINE_START_S, child_specs, pipeline_lives
+from backend.supervisor.up import PIPELINE_SIGN_S, child_specs, pipeline_lives
 from spark.life import LivingStop
 from spark.settings import PipelineSettings
+from tests.ports import free_ports
 
 
 class _LivesButWaits(BaseHTTPRequestHandler):
@@ -51,8 +52,9 @@ def test_brokers_are_not_restarted_because_the_database_is_away(tmp_path: Path, 
 
 
 def test_two_parts_on_one_port_are_named() -> None:
+    first = free_ports(12)[0]
     with pytest.raises(PreflightError, match="set for broker 2 and for the controller"):
-        check_ports(Settings(broker_port=25092, controller_port=25093, metrics_port=25192, api_port=25292))
+        check_ports(Settings(broker_port=first, controller_port=first + 1, metrics_port=first + 4, api_port=first + 8))
 
 
 def test_a_remote_location_that_no_store_knows_is_named(tmp_path: Path) -> None:
@@ -66,10 +68,9 @@ def test_a_pipeline_without_a_sign_of_life_is_not_healthy_unless_it_may_still_be
     folder = DataFolder(tmp_path)
     folder.run.mkdir()
     now_s = time.time()
-    assert pipeline_lives(folder, now_s), "it is not started yet"
     (folder.run / "pipeline.pid").touch()
-    assert pipeline_lives(folder, now_s + PIPELINE_START_S - 1)
-    assert not pipeline_lives(folder, now_s + PIPELINE_START_S + 1)
+    assert pipeline_lives(folder, now_s + PIPELINE_SIGN_S / 2)
+    assert not pipeline_lives(folder, now_s + 2 * PIPELINE_SIGN_S)
     settings = PipelineSettings(tmp_path, "AAAAAAAAAAAAAAAAAAAAAQ", "127.0.0.1:1", "sqlite:///x")
     LivingStop(settings.life_file).wait(0)
     os.utime(folder.run / "pipeline.pid", (0, 0))
