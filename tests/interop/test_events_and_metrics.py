@@ -19,6 +19,7 @@ from tests.engine_cluster import EngineCluster
 from tests.interop.test_failover import Load
 from tests.interop.test_tiering_basic import CONFIG, fill, log_starts
 from tests.ports import free_ports
+from tests.waiting import wait_until
 
 WAIT_S: Final = 60.0
 
@@ -86,7 +87,9 @@ def test_each_broker_serves_kafkas_metrics(cluster: EngineCluster) -> None:
     topics = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=30).topics
     partitions = sum(len(topic.partitions) for topic in topics.values())
     assert partitions >= 3 + 1 + 5  # told, events, remote log metadata
-    assert sum(values[("kafka_server_replicamanager_leadercount", "")] for values in by_node.values()) == partitions
+    led = ("kafka_server_replicamanager_leadercount", "")
+    # Partitions of internal topics may have been created a moment ago.
+    wait_until("each partition has a leader", lambda: sum(scrape(cluster, n)[led] for n in (1, 2, 3)) == partitions)
     assert by_node[1][("kafka_controller_kafkacontroller_activebrokercount", "")] == 3
     copied = ("kafka_server_brokertopicmetrics_remotecopybytes_total", "told")
     assert sum(values.get(copied, 0) for values in by_node.values()) > 1 << 20
