@@ -20,10 +20,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tests.benchmarks.many_topics import measure_many_topics
 from tests.benchmarks.peers import Peer, PeerUnavailable, apache_kafka, ebbline
 from tests.benchmarks.works import WORKS, Work
 
 REPEATS, REPEATS_QUICK = 5, 1
+MANY = "many-topics"
 Figures = dict[str, list[float]]
 
 
@@ -33,7 +35,9 @@ def measure(open_peer: Callable[[], AbstractContextManager[Peer]], works: list[W
     with open_peer() as peer:
         for number, work in enumerate(works):
             for repeat in range(1 if quick or not work.repeat else REPEATS):
-                value = work.measure(peer, f"bench-{number}-{repeat}", quick)
+                topic = f"bench-{number}-{repeat}"
+                value = work.measure(peer, topic, quick)
+                peer.delete_topic(topic)
                 figures.setdefault(work.name, []).append(value)
                 print(f"  {peer.name}: {work.name}: {value:.2f} {work.unit}", file=sys.stderr, flush=True)
     return figures
@@ -70,23 +74,27 @@ def commit_id() -> str:
 def main() -> int:
     """The whole run; exit code 0 when every work of ebbline gave a figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=sorted({work.group for work in WORKS}))
+    parser.add_argument("--only", choices=sorted({work.group for work in WORKS} | {MANY}))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--output", type=Path, default=Path("bench-results"))
     options = parser.parse_args()
     works = [work for work in WORKS if options.only in (None, work.group)]
 
-    ours = measure(ebbline, works, quick=options.quick)
+    ours: Figures = {}
     theirs: Figures | None = None
     reason = None
-    try:
-        theirs = measure(apache_kafka, works, quick=options.quick)
-    except PeerUnavailable as error:
-        reason = str(error)
-        print(f"Apache Kafka was not measured: {reason}", file=sys.stderr)
-
     console = Console(width=150)
-    console.print(table_of(works, ours, theirs))
+    if works:
+        ours = measure(ebbline, works, quick=options.quick)
+        try:
+            theirs = measure(apache_kafka, works, quick=options.quick)
+        except PeerUnavailable as error:
+            reason = str(error)
+            print(f"Apache Kafka was not measured: {reason}", file=sys.stderr)
+        console.print(table_of(works, ours, theirs))
+    many = measure_many_topics(quick=options.quick) if options.only in (None, MANY) else {}
+    for name, value in many.items():
+        console.print(f"{name}: {value:.2f}", highlight=False)
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / f"{time.strftime('%Y%m%dT%H%M%S')}.json"
     path.write_text(
@@ -97,6 +105,7 @@ def main() -> int:
                 "python": platform.python_version(),
                 "quick": options.quick,
                 "ebbline": ours,
+                "ebbline_many_topics": many,
                 "apache_kafka": theirs,
                 "apache_kafka_skipped": reason,
             },

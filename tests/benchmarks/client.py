@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.client produce BOOTSTRAP TOPIC RECORDS SIZE ACKS
     python -m tests.benchmarks.client consume BOOTSTRAP TOPIC RECORDS
+    python -m tests.benchmarks.client single BOOTSTRAP TOPIC RECORDS CONNECTIONS
     python -m tests.benchmarks.client latency BOOTSTRAP TOPIC RECORDS ACKS
 
 Prints one JSON object.
@@ -12,11 +13,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 STALL_S = 60.0
+LATENCY_RECORDS_PER_S = 1_000
 
 
 def produce(bootstrap: str, topic: str, records: int, size: int, acks: str) -> dict[str, float]:
@@ -93,18 +96,77 @@ def consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
     return {"seconds": seconds, "bytes": size, "mb_per_s": size / seconds / 1e6, "first_ms": first_s * 1e3}
 
 
+def single(bootstrap: str, topic: str, records: int, connections: int) -> dict[str, float]:
+    """Sends records of 100 bytes, each in a request of its own, several on the way on each connection."""
+    left = records // connections * connections
+    failures: list[str] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        nonlocal left
+        left -= 1
+        if error is not None:
+            failures.append(error.str())
+
+    settings = {"bootstrap.servers": bootstrap, "acks": "1", "linger.ms": 0, "batch.num.messages": 1}
+    producers = [Producer(settings) for _ in range(connections)]
+    for producer in producers:
+        producer.list_topics(topic, timeout=30.0)
+    payload = os.urandom(100)
+    started_s = time.perf_counter()
+    for number in range(records // connections):
+        for producer in producers:
+            while True:
+                try:
+                    producer.produce(topic, payload, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        if number % 100 == 0:
+            for producer in producers:
+                producer.poll(0)
+    for producer in producers:
+        producer.flush(STALL_S)
+    seconds = time.perf_counter() - started_s
+    if failures or left:
+        raise SystemExit(f"{len(failures)} records failed, {left} were left: {failures[:1]}")
+    return {"seconds": seconds, "records_per_s": records / seconds}
+
+
 def latency(bootstrap: str, topic: str, records: int, acks: str) -> dict[str, float]:
-    """Sends 1 KB records one at a time; time until each is acknowledged."""
+    """Sends 1 KB records at 1,000 a second; time of each until a consumer has it, the first tenth left out."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"bench-{os.getpid()}", "fetch.wait.max.ms": 100})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 0})
     producer.list_topics(topic, timeout=30.0)
-    payload = os.urandom(1024)
     times_ms: list[float] = []
-    for _ in range(records):
-        started_s = time.perf_counter()
-        producer.produce(topic, payload)
-        if producer.flush(STALL_S):
-            raise SystemExit("a record was not acknowledged in time")
-        times_ms.append((time.perf_counter() - started_s) * 1e3)
+
+    def read() -> None:
+        while len(times_ms) < records:
+            message = consumer.poll(STALL_S)
+            if message is None or message.error() is not None:
+                return
+            times_ms.append((time.perf_counter_ns() - int.from_bytes((message.value() or b"")[:8], "big")) / 1e6)
+
+    # The consumer is at work before the clock runs.
+    producer.produce(topic, b"ready")
+    producer.flush(STALL_S)
+    if consumer.poll(STALL_S) is None:
+        raise SystemExit("the first record did not come")
+    reader = threading.Thread(target=read)
+    reader.start()
+    rest = os.urandom(1016)
+    started_s = time.perf_counter()
+    for number in range(records):
+        pause_s = started_s + number / LATENCY_RECORDS_PER_S - time.perf_counter()
+        if pause_s > 0:
+            time.sleep(pause_s)
+        producer.produce(topic, time.perf_counter_ns().to_bytes(8, "big") + rest)
+        producer.poll(0)
+    producer.flush(STALL_S)
+    reader.join(2 * STALL_S)
+    consumer.close()
+    if len(times_ms) < records:
+        raise SystemExit(f"{records - len(times_ms)} of {records} records did not come")
     times_ms = sorted(times_ms[records // 10 :])
     return {"p50_ms": times_ms[len(times_ms) // 2], "p99_ms": times_ms[int(len(times_ms) * 0.99)]}
 
@@ -116,6 +178,8 @@ def main(words: list[str]) -> None:
         result = produce(bootstrap, topic, records, int(words[4]), words[5])
     elif kind == "consume":
         result = consume(bootstrap, topic, records)
+    elif kind == "single":
+        result = single(bootstrap, topic, records, int(words[4]))
     else:
         result = latency(bootstrap, topic, records, words[4])
     print(json.dumps(result))

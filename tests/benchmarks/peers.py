@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 ORACLE = Path(__file__).parents[1] / "oracle" / "apache_kafka.py"
 EBBLINE_PORT_BASE, KAFKA_PORT_BASE = 21092, 22092
+EBBLINE_BOOTSTRAP = ",".join(f"127.0.0.1:{EBBLINE_PORT_BASE + n}" for n in range(3))
 START_TIMEOUT_S = 180.0
 
 
@@ -49,6 +50,12 @@ class Peer:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config or {})
         admin.create_topics([topic])[name].result(timeout=60.0)
+
+    def delete_topic(self, name: str) -> None:
+        """Makes room on the disk for the next work; not every work has made its topic."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        with suppress(KafkaException):
+            admin.delete_topics([name])[name].result(timeout=60.0)
 
     def client(self, *words: str) -> dict[str, float]:
         """Runs one piece of client work; its JSON."""
@@ -92,39 +99,50 @@ def _first_acknowledged(bootstrap: str, started_s: float) -> float:
 
 
 @contextmanager
+def up(data: Path, *options: str) -> Iterator[Path]:
+    """`ebbline up` on a data folder without demo, dashboard and pipeline; yields the folder of its process ids."""
+    environment = os.environ | {
+        "EBBLINE_BROKER_PORT": str(EBBLINE_PORT_BASE),
+        "EBBLINE_CONTROLLER_PORT": str(EBBLINE_PORT_BASE + 100),
+        "EBBLINE_METRICS_PORT": str(EBBLINE_PORT_BASE + 200),
+        "EBBLINE_API_PORT": str(EBBLINE_PORT_BASE + 300),
+    }
+    command = [sys.executable, "-m", "backend.cli.main", "up", "--data", str(data)]
+    process = subprocess.Popen(
+        [*command, "--no-demo", "--no-ui", "--no-pipeline", *options],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield data / "run"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def wait_until_ready() -> None:
+    """Returns when the control API of `up` is ready."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        with suppress(httpx.HTTPError):
+            if httpx.get(f"http://127.0.0.1:{EBBLINE_PORT_BASE + 300}/readyz").status_code == 200:
+                return
+        time.sleep(0.1)
+    raise RuntimeError(f"ebbline was not ready within {START_TIMEOUT_S:.0f} s")
+
+
+@contextmanager
 def ebbline() -> Iterator[Peer]:
-    """`ebbline up` without demo, dashboard and pipeline."""
+    """Three brokers in one process, as `ebbline up` runs them."""
     with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as folder:
         data = Path(folder) / "data"
-        environment = os.environ | {
-            "EBBLINE_BROKER_PORT": str(EBBLINE_PORT_BASE),
-            "EBBLINE_CONTROLLER_PORT": str(EBBLINE_PORT_BASE + 100),
-            "EBBLINE_METRICS_PORT": str(EBBLINE_PORT_BASE + 200),
-            "EBBLINE_API_PORT": str(EBBLINE_PORT_BASE + 300),
-        }
-        command = [sys.executable, "-m", "backend.cli.main", "up", "--data", str(data)]
         started_s = time.monotonic()
-        process = subprocess.Popen(
-            [*command, "--no-demo", "--no-ui", "--no-pipeline"],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        bootstrap = ",".join(f"127.0.0.1:{EBBLINE_PORT_BASE + n}" for n in range(3))
-        try:
-            start_s = _first_acknowledged(bootstrap, started_s)
-            deadline_s = time.monotonic() + START_TIMEOUT_S
-            while time.monotonic() < deadline_s:
-                try:
-                    if httpx.get(f"http://127.0.0.1:{EBBLINE_PORT_BASE + 300}/readyz").status_code == 200:
-                        break
-                except httpx.HTTPError:
-                    time.sleep(0.1)
-            pid = int((data / "run" / "backend.pid").read_text())
-            yield Peer("ebbline", bootstrap, data / "remote", [pid], start_s)
-        finally:
-            process.terminate()
-            process.wait(60)
+        with up(data) as run:
+            start_s = _first_acknowledged(EBBLINE_BOOTSTRAP, started_s)
+            wait_until_ready()
+            pid = int((run / "backend.pid").read_text())
+            yield Peer("ebbline", EBBLINE_BOOTSTRAP, data / "remote", [pid], start_s)
 
 
 @contextmanager

@@ -14,6 +14,10 @@ TIERING_TIMEOUT_S = 300.0
 TIERED = {"remote.storage.enable": "true", "segment.bytes": str(16 << 20)}
 
 
+# (system, a topic's name for it alone, whether to be quick) → the figure
+Measure = Callable[[Peer, str, bool], float]
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """A named measurement; ``higher_is_better`` decides how a ratio reads."""
@@ -22,7 +26,7 @@ class Work:
     name: str
     unit: str
     higher_is_better: bool
-    measure: Callable[[Peer, str, bool], float]
+    measure: Measure
     repeat: bool = True
 
 
@@ -30,9 +34,14 @@ def _records(quick: bool, full: int) -> str:
     return str(full // 10 if quick else full)
 
 
-def produce_acks_1(peer: Peer, topic: str, quick: bool) -> float:
+def produce_burst(peer: Peer, topic: str, quick: bool) -> float:
     peer.create_topic(topic, partitions=1, replicas=1)
-    return peer.client("produce", topic, _records(quick, 300_000), "1024", "1")["mb_per_s"]
+    return peer.client("produce", topic, _records(quick, 600_000), "1024", "1")["mb_per_s"]
+
+
+def produce_sustained(peer: Peer, topic: str, quick: bool) -> float:
+    peer.create_topic(topic, partitions=1, replicas=1)
+    return peer.client("produce", topic, _records(quick, 2_000_000), "1024", "1")["mb_per_s"]
 
 
 def produce_acks_all(peer: Peer, topic: str, quick: bool) -> float:
@@ -40,16 +49,37 @@ def produce_acks_all(peer: Peer, topic: str, quick: bool) -> float:
     return peer.client("produce", topic, _records(quick, 200_000), "1024", "all")["mb_per_s"]
 
 
-def produce_latency(peer: Peer, topic: str, quick: bool) -> float:
-    peer.create_topic(topic, partitions=1, replicas=3, config={"min.insync.replicas": "2"})
-    return peer.client("latency", topic, _records(quick, 3_000), "all")["p99_ms"]
+def produce_single(connections: int) -> Measure:
+    """Records of 100 bytes without batching."""
+
+    def measure(peer: Peer, topic: str, quick: bool) -> float:
+        peer.create_topic(topic, partitions=1, replicas=1)
+        return peer.client("single", topic, _records(quick, 100_000), str(connections))["records_per_s"]
+
+    return measure
 
 
-def consume_hot(peer: Peer, topic: str, quick: bool) -> float:
-    peer.create_topic(topic, partitions=6, replicas=1)
-    records = _records(quick, 300_000)
-    peer.client("produce", topic, records, "1024", "1")
-    return peer.client("consume", topic, records)["mb_per_s"]
+def latency(acks: str, replicas: int, figure: str) -> Measure:
+    """From the producer's call to the consumer's hands."""
+
+    def measure(peer: Peer, topic: str, quick: bool) -> float:
+        config = {"min.insync.replicas": "2"} if replicas > 1 else {}
+        peer.create_topic(topic, partitions=1, replicas=replicas, config=config)
+        return peer.client("latency", topic, _records(quick, 10_000), acks)[figure]
+
+    return measure
+
+
+def consume_hot(partitions: int) -> Measure:
+    """Everything from the beginning while it is in the page cache."""
+
+    def measure(peer: Peer, topic: str, quick: bool) -> float:
+        peer.create_topic(topic, partitions=partitions, replicas=1)
+        records = _records(quick, 600_000)
+        peer.client("produce", topic, records, "1024", "1")
+        return peer.client("consume", topic, records)["mb_per_s"]
+
+    return measure
 
 
 def tier_copy(peer: Peer, topic: str, quick: bool) -> float:
@@ -84,10 +114,17 @@ def idle_memory(peer: Peer, topic: str, quick: bool) -> float:
 WORKS = (
     Work("start", "start of 3 brokers to first acknowledged record", "s", False, start_time, repeat=False),
     Work("memory", "resident memory of 3 idle brokers", "MB", False, idle_memory, repeat=False),
-    Work("produce", "produce 1 KB, 1 partition, acks=1", "MB/s", True, produce_acks_1),
+    Work("produce", "produce 1 KB, 1 partition, acks=1, 600 MB", "MB/s", True, produce_burst),
+    Work("produce", "produce 1 KB, 1 partition, acks=1, 2 GB", "MB/s", True, produce_sustained),
     Work("produce", "produce 1 KB, 1 partition, RF 3, acks=all", "MB/s", True, produce_acks_all),
-    Work("latency", "single record p99, RF 3, acks=all", "ms", False, produce_latency),
-    Work("consume", "consume hot, 6 partitions", "MB/s", True, consume_hot),
+    Work("single", "100 B without batching, 8 connections", "records/s", True, produce_single(8)),
+    Work("single", "100 B without batching, 1 connection", "records/s", True, produce_single(1)),
+    Work("latency", "end to end at 1,000/s, acks=1, p50", "ms", False, latency("1", 1, "p50_ms")),
+    Work("latency", "end to end at 1,000/s, acks=1, p99", "ms", False, latency("1", 1, "p99_ms")),
+    Work("latency", "end to end at 1,000/s, RF 3, acks=all, p50", "ms", False, latency("all", 3, "p50_ms")),
+    Work("latency", "end to end at 1,000/s, RF 3, acks=all, p99", "ms", False, latency("all", 3, "p99_ms")),
+    Work("consume", "consume hot, 1 partition", "MB/s", True, consume_hot(1)),
+    Work("consume", "consume hot, 6 partitions", "MB/s", True, consume_hot(6)),
     Work("tiering", "tier copy, 16 MiB segments", "MB/s", True, tier_copy),
     Work("tiering", "consume cold from the remote tier", "MB/s", True, consume_cold),
 )

@@ -1,0 +1,93 @@
+"""1,000 topics of 6 partitions: how long they take to create and to come back, and what they cost while idle."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.benchmarks.peers import EBBLINE_BOOTSTRAP, up, wait_until_ready
+
+TOPICS, TOPICS_QUICK = 1_000, 100
+PARTITIONS = 6
+TOPICS_PER_REQUEST = 50
+IDLE_S = 20.0
+TIMEOUT_S = 300.0
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def measure_many_topics(*, quick: bool) -> dict[str, float]:
+    """Figures by name, for one process with RF 1 and for a process per broker with RF 3."""
+    count = TOPICS_QUICK if quick else TOPICS
+    figures: dict[str, float] = {}
+    for name, replicas, options in (
+        ("RF 1, one process", 1, ()),
+        ("RF 3, a process per broker", 3, ("--process-per-broker",)),
+    ):
+        with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as folder:
+            for what, value in _measure(Path(folder) / "data", count, replicas, options).items():
+                figures[f"{count} topics x {PARTITIONS}, {name}: {what}"] = value
+                print(f"  ebbline: {count} topics, {name}: {what}: {value:.2f}", file=sys.stderr, flush=True)
+    return figures
+
+
+def _measure(data: Path, count: int, replicas: int, options: tuple[str, ...]) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    with up(data, *options) as run:
+        wait_until_ready()
+        admin = AdminClient({"bootstrap.servers": EBBLINE_BOOTSTRAP, "log_level": 0})
+        started_s = time.monotonic()
+        for first in range(0, count, TOPICS_PER_REQUEST):
+            wanted = [
+                NewTopic(f"many-{number}", num_partitions=PARTITIONS, replication_factor=replicas)
+                for number in range(first, min(first + TOPICS_PER_REQUEST, count))
+            ]
+            for future in admin.create_topics(wanted, request_timeout=TIMEOUT_S).values():
+                future.result(TIMEOUT_S)
+        _wait_for_leaders(count)
+        figures["create, s"] = time.monotonic() - started_s
+        time.sleep(IDLE_S / 2)
+        before_s, before = time.monotonic(), _cpu_s(run)
+        time.sleep(IDLE_S)
+        figures["idle, % of a core"] = 100 * (_cpu_s(run) - before) / (time.monotonic() - before_s)
+    started_s = time.monotonic()
+    with up(data, *options):
+        _wait_for_leaders(count)
+        figures["restart, s"] = time.monotonic() - started_s
+    return figures
+
+
+def _wait_for_leaders(count: int) -> None:
+    """Until a client is told of a leader for every partition."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        try:
+            admin = AdminClient({"bootstrap.servers": EBBLINE_BOOTSTRAP, "log_level": 0})
+            topics = admin.list_topics(timeout=10.0).topics
+        except KafkaException:  # nobody listens yet
+            time.sleep(0.1)
+            continue
+        leaders = [
+            partition.leader
+            for name, topic in topics.items()
+            if name.startswith("many-")
+            for partition in topic.partitions.values()
+        ]
+        if len(leaders) == count * PARTITIONS and min(leaders) > 0:
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"not every partition of {count} topics had a leader within {TIMEOUT_S:.0f} s")
+
+
+def _cpu_s(run: Path) -> float:
+    """CPU seconds of the brokers and the backend so far."""
+    ticks = 0
+    for file in run.glob("*.pid"):
+        stat = Path(f"/proc/{int(file.read_text())}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(stat[11]) + int(stat[12])
+    return ticks / TICKS_PER_S
