@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 import sqlalchemy
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -124,6 +125,7 @@ def _kill_and_wait_for_return(up: UpProcess) -> None:
     wait_until("the backend to return", lambda: up.pid("backend") != pid and _ready(up), 90)
 
 
+@pytest.mark.timeout(effort(400, 3_600))
 def test_nothing_acknowledged_is_lost_and_no_row_is_doubled(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
