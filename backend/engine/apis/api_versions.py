@@ -21,15 +21,13 @@ MAX_VERSION: Final = 4
 # Kafka's ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN.
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
-# Feature levels of Kafka 4.3 (metadata.version 30 = 4.3-IV0).
+# Feature levels of Kafka 4.3 (metadata.version 30 = 4.3-IV0). What the engine has not, it does not offer for
+# UpdateFeatures to switch on: eligible.leader.replicas.version, share.version, streams.version.
 SUPPORTED_FEATURES: Final[dict[str, tuple[int, int]]] = {
     "group.version": (0, 1),
     "kraft.version": (0, 1),
     "metadata.version": (7, 30),
-    "share.version": (0, 1),
-    "streams.version": (0, 1),
     "transaction.version": (0, 2),
-    "eligible.leader.replicas.version": (0, 1),
 }
 
 

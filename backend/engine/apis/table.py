@@ -14,6 +14,7 @@ from backend.engine.apis import (
     assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
+    client_quotas,
     create_partitions,
     create_topics,
     delete_records,
@@ -31,6 +32,7 @@ from backend.engine.apis import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_offsets,
     metadata,
     metadata_log_fetch,
@@ -41,6 +43,7 @@ from backend.engine.apis import (
     reassignments,
     sasl,
     sync_group,
+    update_features,
 )
 from backend.engine.apis.context import Api, ListenerKind
 
@@ -53,6 +56,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
+    client_quotas,
     create_partitions,
     create_topics,
     delete_records,
@@ -70,6 +74,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_offsets,
     metadata,
     metadata_log_fetch,
@@ -80,6 +85,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     reassignments,
     sasl,
     sync_group,
+    update_features,
 )
 
 

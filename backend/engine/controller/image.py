@@ -32,6 +32,9 @@ DIRECTORY_MIGRATING: Final = bytes(15) + b"\x02"
 
 _NO_CONFIG: Final[Map[str, str]] = Map()
 
+# Whom a quota is for (ClientQuotaEntity): (type, name) by type; the name None stands for "any that has none of its own".
+QuotaEntity = tuple[tuple[str, str | None], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -142,6 +145,8 @@ class MetadataImage:
     features: Map[str, int] = field(default_factory=Map)
     next_producer_id: int = 0
     controllers: Map[int, ControllerRegistration] = field(default_factory=Map)
+    # Quota values by key (producer_byte_rate …); an entity without any is not there.
+    client_quotas: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name as it stands now."""

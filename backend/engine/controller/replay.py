@@ -20,6 +20,7 @@ from backend.engine.controller.image import (
     Endpoint,
     MetadataImage,
     PartitionRegistration,
+    QuotaEntity,
     SupportedFeature,
     TopicImage,
 )
@@ -90,6 +91,7 @@ class _Draft:
     features: Map[str, int]
     next_producer_id: int
     controllers: Map[int, ControllerRegistration]
+    client_quotas: Map[QuotaEntity, Map[str, float]]
 
     def partitions(self, topic_id: bytes) -> MapMutation[int, PartitionRegistration]:
         """The topic's partitions, open for change until `freeze`."""
@@ -244,6 +246,24 @@ def _register_controller(draft: _Draft, record: m.RegisterControllerRecord) -> N
     )
 
 
+def quota_entity(pairs: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """One form for one entity, whatever the order its parts were named in."""
+    return tuple(sorted(pairs, key=lambda pair: pair[0]))
+
+
+def _set_client_quota(draft: _Draft, record: m.ClientQuotaRecord) -> None:
+    entity = quota_entity((one.entity_type, one.entity_name) for one in record.entity)
+    values = draft.client_quotas.get(entity, Map())
+    if not record.remove:
+        values = values.set(record.key, record.value)
+    elif record.key in values:
+        values = values.delete(record.key)
+    if values:
+        draft.client_quotas = draft.client_quotas.set(entity, values)
+    elif entity in draft.client_quotas:
+        draft.client_quotas = draft.client_quotas.delete(entity)
+
+
 def _nothing(draft: _Draft, record: object) -> None:
     """Records that change no image by themselves."""
 
@@ -263,6 +283,7 @@ _REPLAY: Final[dict[type, Callable[[_Draft, Any], None]]] = {
     m.FeatureLevelRecord: _set_feature,
     m.ProducerIdsRecord: _set_producer_ids,
     m.RegisterControllerRecord: _register_controller,
+    m.ClientQuotaRecord: _set_client_quota,
     m.NoOpRecord: _nothing,
 }
 
@@ -289,6 +310,7 @@ def apply_records(
         features=image.features,
         next_producer_id=image.next_producer_id,
         controllers=image.controllers,
+        client_quotas=image.client_quotas,
     )
     topics_touched = False
     for record in records:
@@ -310,6 +332,7 @@ def apply_records(
         features=draft.features,
         next_producer_id=draft.next_producer_id,
         controllers=draft.controllers,
+        client_quotas=draft.client_quotas,
     )
 
 

@@ -145,9 +145,9 @@ def test_clearing_the_elr_reaches_partitions_changed_in_the_same_group() -> None
 
 def test_kinds_that_images_do_not_model_are_reported_not_fatal() -> None:
     seen: list[object] = []
-    quota = m.ClientQuotaRecord(key="producer_byte_rate", value=1.0)
-    image = apply_records(EMPTY_IMAGE, [quota, *topic()], offset=3, epoch=1, report_unknown=seen.append)
-    assert seen == [quota]
+    token = m.DelegationTokenRecord(token_id="t")
+    image = apply_records(EMPTY_IMAGE, [token, *topic()], offset=3, epoch=1, report_unknown=seen.append)
+    assert seen == [token]
     assert image.topic("orders") is not None
 
 

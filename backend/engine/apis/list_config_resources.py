@@ -1,0 +1,55 @@
+"""ListConfigResources (74), versions 0-1: what configs can be described (KIP-714 as ListClientMetricsResources, KIP-1142).
+
+Version 0 lists the resources of client metrics only, of which there are none here: no telemetry is collected.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+
+API_KEY: Final = 74
+BROKER_LOGGER_RESOURCE: Final = 8
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
+# By version, in the order of Kafka's answers.
+_SUPPORTED: Final = (
+    (CLIENT_METRICS_RESOURCE,),
+    (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE, BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE),
+)
+
+_Resource = m.ListConfigResourcesResponse.ConfigResources
+
+
+def list_config_resources(
+    services: Services, context: RequestContext, request: m.ListConfigResourcesRequest
+) -> m.ListConfigResourcesResponse:
+    """Names of the kinds asked for, of all kinds when none is."""
+    supported = _SUPPORTED[context.api_version]
+    for kind in request.resource_types:
+        if kind not in supported:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unexpected resource type {kind}.")
+    image = services.metadata.image
+    brokers = [str(one.id) for one in image.alive_brokers() if one.endpoint(context.listener_name) is not None]
+    names: dict[int, list[str]] = {
+        GROUP_RESOURCE: sorted(name for kind, name in image.configs if kind == GROUP_RESOURCE),
+        BROKER_LOGGER_RESOURCE: brokers,
+        BROKER_RESOURCE: brokers,
+        TOPIC_RESOURCE: sorted(image.topic_ids),
+    }
+    return m.ListConfigResourcesResponse(
+        config_resources=[
+            _Resource(resource_name=name, resource_type=kind)
+            for kind in supported
+            if not request.resource_types or kind in request.resource_types
+            for name in names.get(kind, ())
+        ]
+    )
+
+
+APIS: Final = (Api(API_KEY, 0, 1, list_config_resources),)

@@ -1,0 +1,32 @@
+"""UpdateFeatures (57), versions 0-2 (KIP-584, KIP-778, KIP-1022). Brokers send it on to the controller."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out, forward
+from backend.engine.apis.services import Services
+from backend.engine.controller.commands.features import update_features
+from backend.protocol import messages as m
+
+API_KEY: Final = 57
+
+
+async def on_broker(
+    services: Services, context: RequestContext, request: m.UpdateFeaturesRequest
+) -> m.UpdateFeaturesResponse:
+    """The controller's answer."""
+    return await forward(services, context, request, m.UpdateFeaturesResponse)
+
+
+async def on_controller(
+    services: Services, context: RequestContext, request: m.UpdateFeaturesRequest
+) -> m.UpdateFeaturesResponse:
+    """See `controller.commands.features`."""
+    command = partial(update_features, request=request, version=context.api_version)
+    return await carried_out(services, "update features", command)
+
+
+APIS: Final = (Api(API_KEY, 0, 2, on_broker, BROKER), Api(API_KEY, 0, 2, on_controller, CONTROLLER))

@@ -1,0 +1,103 @@
+"""UpdateFeatures (KIP-584, KIP-778) → FeatureLevelRecord; rules and words of FeatureControlManager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from backend.engine.controller.commands.cluster import METADATA_VERSION
+from backend.engine.controller.commands.outcome import Outcome, outcome
+from backend.engine.controller.image import MetadataImage, SupportedFeature
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+# Results by feature left the answer with version 2.
+RESULTS_UNTIL: Final = 1
+
+_Update = m.UpdateFeaturesRequest.FeatureUpdates
+
+
+def update_features(
+    image: MetadataImage, request: m.UpdateFeaturesRequest, version: int
+) -> Outcome[m.UpdateFeaturesResponse]:
+    """All updates or none: what one of them is refused for is the answer to the whole request."""
+    records: list[m.FeatureLevelRecord] = []
+    response = m.UpdateFeaturesResponse(error_message=None)
+    seen: set[str] = set()
+    try:
+        for update in request.feature_updates:
+            if update.feature in seen:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Provided feature {update.feature} twice")
+            seen.add(update.feature)
+            records.append(_update(image, update, upgrade_type(update, version)))
+    except KafkaError as error:
+        message = f"The update failed for all features since the following feature had an error: {error.message}"
+        return Outcome((), m.UpdateFeaturesResponse(error_code=error.code, error_message=message))
+    if version <= RESULTS_UNTIL:
+        response.results = [
+            m.UpdateFeaturesResponse.Results(feature=update.feature, error_message=None)
+            for update in request.feature_updates
+        ]
+    return outcome([] if request.validate_only else records, response)
+
+
+def upgrade_type(update: _Update, version: int) -> int:
+    """Version 0 had only a flag for it."""
+    if version == 0:
+        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    return update.upgrade_type
+
+
+def _update(image: MetadataImage, update: _Update, kind: int) -> m.FeatureLevelRecord:
+    name, level = update.feature, update.max_version_level
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _invalid(name, level, "The controller does not support the given upgrade type.")
+    if level < 0:
+        raise _invalid(name, level, "A feature version cannot be less than 0.")
+    reason = not_supported(image, name, level)
+    if reason is not None:
+        raise _invalid(name, level, reason)
+    current = image.features.get(name, 0)
+    if level < current and kind == UPGRADE:
+        raise _invalid(
+            name,
+            level,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe"
+            " downgrade.",
+        )
+    if level > current and kind != UPGRADE:
+        raise _invalid(name, level, "Can't downgrade to a newer version.")
+    if name == METADATA_VERSION and level < current:
+        raise KafkaError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Invalid metadata.version {level}. Refusing to perform the requested downgrade because it might delete"
+            " metadata information.",
+        )
+    return m.FeatureLevelRecord(name=name, feature_level=level)
+
+
+def not_supported(image: MetadataImage, name: str, level: int) -> str | None:
+    """Which node cannot run that level, in Kafka's words; None when all can."""
+    for controller in sorted(image.controllers.values(), key=lambda one: one.id):
+        if reason := _reason(f"Controller {controller.id}", controller.features, name, level):
+            return reason
+    for broker in sorted(image.brokers.values(), key=lambda one: one.id):
+        if reason := _reason(f"Broker {broker.id}", broker.features, name, level):
+            return reason
+    return None
+
+
+def _reason(node: str, features: Iterable[SupportedFeature], name: str, level: int) -> str | None:
+    low, high = next(((one.min_level, one.max_level) for one in features if one.name == name), (0, 0))
+    if low <= level <= high:
+        return None
+    if high == 0:
+        return f"{node} does not support this feature."
+    return f"{node} only supports versions {low}-{high}"
+
+
+def _invalid(name: str, level: int, reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {reason}")
