@@ -1,4 +1,4 @@
-"""ListConfigResources (74), versions 0-1: what configs can be described (KIP-714 as ListClientMetricsResources, KIP-1142).
+"""ListConfigResources (74), versions 0-1: what configs can be described (KIP-714, KIP-1142).
 
 Version 0 lists the resources of client metrics only, of which there are none here: no telemetry is collected.
 """

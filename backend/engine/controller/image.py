@@ -32,7 +32,7 @@ DIRECTORY_MIGRATING: Final = bytes(15) + b"\x02"
 
 _NO_CONFIG: Final[Map[str, str]] = Map()
 
-# Whom a quota is for (ClientQuotaEntity): (type, name) by type; the name None stands for "any that has none of its own".
+# Whom a quota is for (ClientQuotaEntity): (type, name) by type; the name None stands for all without one of their own.
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
