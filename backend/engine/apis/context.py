@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 ListenerKind = Literal["broker", "controller"]
 
 BROKER: Final[frozenset[ListenerKind]] = frozenset({"broker"})
+# Who connects without authentication (KafkaPrincipal.ANONYMOUS).
+ANONYMOUS: Final = "ANONYMOUS"
 CONTROLLER: Final[frozenset[ListenerKind]] = frozenset({"controller"})
 BOTH: Final[frozenset[ListenerKind]] = BROKER | CONTROLLER
 
@@ -36,6 +38,11 @@ class RequestContext(NamedTuple):
     def client_id(self) -> str:
         """Empty when the client gave none."""
         return self.header.client_id or ""
+
+    @property
+    def user(self) -> str:
+        """Whom quotas by user are for."""
+        return ANONYMOUS
 
 
 class NoAnswer(Exception):

@@ -7,19 +7,32 @@ from typing import Final
 
 from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, caught_up, forward
+from backend.engine.apis.mutation_quota import EXCEEDED, admit
 from backend.engine.apis.services import Services
 from backend.engine.controller.commands.create_partitions import create_partitions
 from backend.engine.controller.image import MetadataImage
 from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
 
 API_KEY: Final = 37
+STRICT_SINCE: Final = 3
 
 
 async def on_broker(
     services: Services, context: RequestContext, request: m.CreatePartitionsRequest
 ) -> m.CreatePartitionsResponse:
     """The controller's answer, once this broker knows the new partitions too."""
-    response = await forward(services, context, request, m.CreatePartitionsResponse)
+    image = services.metadata.image
+    counts_wanted = ((topic.name, _new_partitions(image, topic)) for topic in request.topics)
+    admission = admit(services, context, counts_wanted, strict_since=STRICT_SINCE)
+    refused = on_error(request, context.api_version, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED).results
+    response = m.CreatePartitionsResponse()
+    if admission.refused:
+        request.topics = [topic for topic in request.topics if topic.name not in admission.refused]
+    if request.topics or not admission.refused:
+        response = await forward(services, context, request, m.CreatePartitionsResponse)
+    admission.give_back({answer.name for answer in response.results if answer.error_code})
+    response.throttle_time_ms = admission.throttle_ms
     done = {answer.name for answer in response.results if not answer.error_code}
     counts = {topic.name: topic.count for topic in request.topics if topic.name in done}
 
@@ -29,7 +42,13 @@ async def on_broker(
 
     if counts and not request.validate_only:
         await caught_up(services, grown)
+    response.results += [answer for answer in refused if answer.name in admission.refused]
     return response
+
+
+def _new_partitions(image: MetadataImage, wanted: m.CreatePartitionsRequest.Topics) -> int:
+    topic = image.topic(wanted.name)
+    return 0 if topic is None else max(0, wanted.count - len(topic.partitions))
 
 
 async def on_controller(

@@ -7,22 +7,42 @@ from typing import Final
 
 from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, caught_up, forward
+from backend.engine.apis.mutation_quota import EXCEEDED, admit
 from backend.engine.apis.services import Services
+from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.topics import create_topics
 from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
 
 API_KEY: Final = 19
+STRICT_SINCE: Final = 6
 
 
 async def on_broker(
     services: Services, context: RequestContext, request: m.CreateTopicsRequest
 ) -> m.CreateTopicsResponse:
     """The controller's answer, once this broker knows the new topics too."""
-    response = await forward(services, context, request, m.CreateTopicsResponse)
+    counts = ((topic.name, _partitions(topic, services.config)) for topic in request.topics)
+    admission = admit(services, context, counts, strict_since=STRICT_SINCE)
+    refused = on_error(request, context.api_version, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED).topics
+    response = m.CreateTopicsResponse()
+    if admission.refused:
+        request.topics = [topic for topic in request.topics if topic.name not in admission.refused]
+    if request.topics or not admission.refused:
+        response = await forward(services, context, request, m.CreateTopicsResponse)
+    admission.give_back({topic.name for topic in response.topics if topic.error_code})
     created = [topic.name for topic in response.topics if not topic.error_code]
+    response.topics += [topic for topic in refused if topic.name in admission.refused]
+    response.throttle_time_ms = admission.throttle_ms
     if created and not request.validate_only:
         await caught_up(services, lambda image: all(name in image.topic_ids for name in created))
     return response
+
+
+def _partitions(topic: m.CreateTopicsRequest.Topics, config: BrokerConfig) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return config.num_partitions if topic.num_partitions == -1 else max(0, topic.num_partitions)
 
 
 async def on_controller(

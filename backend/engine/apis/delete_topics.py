@@ -7,12 +7,17 @@ from typing import Final
 
 from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, caught_up, forward
+from backend.engine.apis.mutation_quota import EXCEEDED, admit
 from backend.engine.apis.services import Services
 from backend.engine.controller.commands.topics import delete_topics
+from backend.engine.controller.image import MetadataImage
 from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
 
 API_KEY: Final = 20
 FIRST_BY_ID: Final = 6
+STRICT_SINCE: Final = 5
+NO_ID: Final = bytes(16)
 
 
 async def on_broker(
@@ -20,11 +25,36 @@ async def on_broker(
 ) -> m.DeleteTopicsResponse:
     """The controller's answer, once this broker has let go of the topics too."""
     before = services.metadata.image
-    response = await forward(services, context, request, m.DeleteTopicsResponse)
+    wanted = ((key, _partitions(before, key)) for key in _keys(request, context.api_version))
+    admission = admit(services, context, wanted, strict_since=STRICT_SINCE)
+    response = m.DeleteTopicsResponse()
+    refused: list[m.DeleteTopicsResponse.Responses] = []
+    if admission.refused:
+        everything = on_error(request, context.api_version, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED).responses
+        refused = [one for one in everything if (one.name, bytes(one.topic_id)) in admission.refused]
+        request.topics = [t for t in request.topics if (t.name, bytes(t.topic_id)) not in admission.refused]
+        request.topic_names = [name for name in request.topic_names if (name, NO_ID) not in admission.refused]
+    if request.topics or request.topic_names or not refused:
+        response = await forward(services, context, request, m.DeleteTopicsResponse)
+    response.throttle_time_ms = admission.throttle_ms
     names = [topic.name for topic in response.responses if not topic.error_code and topic.name is not None]
     gone = {before.topic_ids[name] for name in names if name in before.topic_ids}
     await caught_up(services, lambda image: not any(topic_id in image.topics for topic_id in gone))
+    response.responses += refused
     return response
+
+
+def _keys(request: m.DeleteTopicsRequest, version: int) -> list[tuple[str | None, bytes]]:
+    if version >= FIRST_BY_ID:
+        return [(topic.name, bytes(topic.topic_id)) for topic in request.topics]
+    return [(name, NO_ID) for name in request.topic_names]
+
+
+def _partitions(image: MetadataImage, key: tuple[str | None, bytes]) -> int:
+    """Of the topic as this broker knows it; one it does not know counts for nothing."""
+    name, topic_id = key
+    topic = image.topics.get(topic_id) if name is None else image.topic(name)
+    return 0 if topic is None else len(topic.partitions)
 
 
 async def on_controller(
@@ -41,7 +71,7 @@ def on_error(request: m.DeleteTopicsRequest, version: int, code: int, message: s
     if version >= FIRST_BY_ID:
         asked = [(topic.name, bytes(topic.topic_id)) for topic in request.topics]
     else:
-        asked = [(name, bytes(16)) for name in request.topic_names]
+        asked = [(name, NO_ID) for name in request.topic_names]
     return m.DeleteTopicsResponse(
         responses=[
             answer(name=name, topic_id=topic_id, error_code=code, error_message=message) for name, topic_id in asked

@@ -13,7 +13,7 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.current_leader import leader_hint
-from backend.engine.apis.fetch_session import TOPIC_IDS_SINCE, Entry, FetchContext
+from backend.engine.apis.fetch_session import NO_SESSION, TOPIC_IDS_SINCE, Entry, FetchContext
 from backend.engine.apis.services import Services
 from backend.engine.ports import tasks
 from backend.engine.replica.fetch_data import CONSUMER, FetchData, FetchParams, Isolation
@@ -29,6 +29,10 @@ REPLICA_STATE_SINCE: Final = 15
 # Consumers that can find another replica by themselves (KIP-392); older ones must stay with the leader.
 ANY_REPLICA_SINCE: Final = 11
 LEADER_HINT_SINCE: Final = 16
+# What counts against a quota beside the records: an answer's frame, and what it says of one partition (version 12: 27
+# and 55 with one topic of its own; a quota is about records, so their exact number does not matter).
+RESPONSE_BYTES: Final = 27
+PARTITION_BYTES: Final = 55
 
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 # Found by looking the topic up, not by reading it: Kafka answers these with an empty list of aborted transactions.
@@ -42,7 +46,7 @@ def fetch(
     """Answers at once when there is enough, else as soon as there is or the client's time is up."""
     version = context.api_version
     by_id = version >= TOPIC_IDS_SINCE
-    params = _params(services, request, version)
+    params = _params(services, context, request)
     now_ms = services.ports.clock.monotonic_ms()
     asked = services.fetch_sessions.context(request, version, now_ms=now_ms)
     replicas = services.replica_manager
@@ -61,10 +65,15 @@ def fetch(
     return replicas.reads.fetch(params, wanted, respond, waits)
 
 
-def _params(services: Services, request: m.FetchRequest, version: int) -> FetchParams:
+def _params(services: Services, context: RequestContext, request: m.FetchRequest) -> FetchParams:
+    version = context.api_version
     with_state = version >= REPLICA_STATE_SINCE
     replica_id = request.replica_state.replica_id if with_state else request.replica_id
     bytes_max = min(request.max_bytes, services.config.fetch_max_bytes)
+    image = services.metadata.image
+    if image.client_quotas and replica_id < 0:
+        limit = services.client_quotas.fetch_bytes_max(image, context.user, context.client_id)
+        bytes_max = bytes_max if limit is None else min(bytes_max, limit)
     return FetchParams(
         replica_id=replica_id,
         replica_epoch=request.replica_state.replica_epoch if with_state else -1,
@@ -84,6 +93,10 @@ def _respond(
     found: list[FetchData],
 ) -> m.FetchResponse:
     version = context.api_version
+    if services.metadata.image.client_quotas and not params.from_follower:
+        throttled = _throttled(services, context, asked, found)
+        if throttled is not None:
+            return throttled
     session_id, pairs = services.fetch_sessions.answer(
         asked,
         found,
@@ -98,6 +111,28 @@ def _respond(
     if version >= LEADER_HINT_SINCE:
         _hint_leaders(services, context, params, pairs, response)
     return response
+
+
+def _throttled(
+    services: Services, context: RequestContext, asked: FetchContext, found: list[FetchData]
+) -> m.FetchResponse | None:
+    """An empty answer instead of one that would take more than the client's quota; its session stays as it is."""
+    quotas, image = services.client_quotas, services.metadata.image
+    now_ms = services.ports.clock.monotonic_ms()
+    session = asked.session
+    size = RESPONSE_BYTES + sum(
+        PARTITION_BYTES + len(data.records)
+        for entry, data in zip(asked.entries, found, strict=True)
+        if session is None or entry.is_news(data, remember=False)
+    )
+    user, client_id = context.user, context.client_id
+    throttle_ms = quotas.bytes_passed(image, "consumer_byte_rate", user, client_id, size, now_ms)
+    if not throttle_ms:
+        return None
+    quotas.take_back(image, "consumer_byte_rate", user, client_id, size, now_ms)
+    if session is not None:
+        session.waiting = None
+    return m.FetchResponse(throttle_time_ms=throttle_ms, session_id=NO_SESSION if session is None else session.id)
 
 
 def _topics(pairs: Sequence[tuple[Entry, FetchData]]) -> list[m.FetchResponse.Responses]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backend.engine.apis.fetch_session import FetchSessions
+from backend.engine.apis.quotas import ClientQuotas
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
@@ -46,3 +47,4 @@ class Services:
     # Every API served by this node; ApiVersions answers from it.
     apis: ApiTable
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
+    client_quotas: ClientQuotas = field(default_factory=ClientQuotas)

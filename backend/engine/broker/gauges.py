@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from backend.engine.apis.quotas import METRICS, ClientQuotas
 from backend.engine.apis.services import Services
 from backend.engine.metrics import BrokerMetrics
+from backend.engine.metrics.broker_metrics import Reading
+from backend.engine.ports import Clock
 from backend.engine.replica.partition import Partition
 
 
@@ -30,8 +34,23 @@ def add_broker_gauges(services: Services) -> None:
         "Replicas whose log cannot be used",
         lambda: float(len(replicas.broken_partitions)),
     )
+    _add_quota_gauges(services, metrics)
     if services.controller is not None:
         _add_controller_gauges(services, metrics)
+
+
+def _add_quota_gauges(services: Services, metrics: BrokerMetrics) -> None:
+    """kafka.server:type=Produce|Fetch|Request|ControllerMutation of every client under a quota."""
+    quotas, clock = services.client_quotas, services.ports.clock
+    for key, kind, name, doc in METRICS:
+        metrics.add_gauge(f"kafka_server_{kind}_{name}", doc, partial(_rates, quotas, key, clock))
+        metrics.add_gauge(
+            f"kafka_server_{kind}_throttle_time", "Latest throttle time, ms", partial(quotas.throttle_times, key)
+        )
+
+
+def _rates(quotas: ClientQuotas, key: str, clock: Clock) -> Reading:
+    return quotas.rates(key, clock.monotonic_ms())
 
 
 def _is_under_replicated(partition: Partition) -> bool:

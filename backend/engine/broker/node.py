@@ -10,6 +10,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from backend.engine.apis.quotas import ClientQuotas, QuotaWindows
 from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
 from backend.engine.broker.broker_part import BrokerPart
@@ -133,6 +134,7 @@ class Broker:
             remote_log_manager=None,
             controller=None,
             apis=api_table(),
+            client_quotas=ClientQuotas(QuotaWindows.of(self.config)),
         )
 
     async def stop(self) -> None:

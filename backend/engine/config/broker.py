@@ -173,6 +173,13 @@ class BrokerConfig:
         one_of=("kip", "kafka"),
         doc="kafka: a fully tiered or emptied leader keeps new replicas out, as 4.3.1 does",
     )
+    # Quotas
+    quota_window_num: int = _int(11, least=1, doc="windows that clients' quotas are measured over")
+    quota_window_size_seconds: int = _int(1, least=1)
+    controller_quota_window_num: int = _int(11, least=1)
+    controller_quota_window_size_seconds: int = _int(1, least=1)
+    replication_quota_window_num: int = _int(11, least=1)
+    replication_quota_window_size_seconds: int = _int(1, least=1)
     # Tiering
     remote_log_storage_system_enable: bool = _bool(False, doc="tiered storage on this broker")
     remote_log_storage_manager_class_name: str | None = _text(None)

@@ -183,15 +183,24 @@ def resolve_topic(
 ) -> Resolved:
     """A topic's setting: its own value, else what the broker that is asked would use for it."""
     places: list[Synonym] = []
+    shown: list[Synonym] = []
     if setting.name in topic:
         places.append(Synonym(setting.name, topic[setting.name], Source.DYNAMIC_TOPIC_CONFIG))
+        shown += places
+    behind: list[Synonym] = []
     for position, (name, factor) in enumerate(setting.synonyms):
         for found in _broker_places(broker_settings[name], name, broker, cluster, static):
-            # Kafka shows the default of the first synonym only; a later one counts once somebody has set it.
+            behind.append(found)
+            # The default of the first synonym counts only; a later one counts once somebody has set it.
             if found.source is not Source.DEFAULT_CONFIG or position == 0:
                 places.append(Synonym(name, _scaled(found.value, factor), found.source))
     places.sort(key=lambda place: place.source is Source.DEFAULT_CONFIG)
-    return _resolved(setting, places)
+    behind.sort(key=lambda place: place.source)
+    # Kafka shows them from the first one under the main name on (ConfigHelper.configSynonyms), as they were written.
+    main = next((at for at, place in enumerate(behind) if place.name == setting.synonyms[0][0]), len(behind))
+    shown += behind[main:]
+    value = places[0].value if places else setting.text(setting.default)
+    return Resolved(setting, value, shown[0].source if shown else Source.DEFAULT_CONFIG, tuple(shown))
 
 
 def _scaled(text: str | None, factor: int) -> str | None:

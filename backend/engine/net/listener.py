@@ -77,6 +77,12 @@ class Listener:
             )  # fmt: skip
             connection.close()
             return _Refused()
+        too_soon_ms = self._too_soon_ms(services, connection)
+        if too_soon_ms:
+            services.metrics.refused_connections += 1
+            connection.pause_reading()
+            tasks.call_later(too_soon_ms, connection.close)
+            return _Refused()
         self._next_id += 1
         made = ServerConnection(
             services, connection, self._next_id, self.address.name, self.kind, self._forget, self._handlers
@@ -84,6 +90,14 @@ class Listener:
         self._connections[made.id] = made
         services.metrics.open_connections += 1
         return made
+
+    def _too_soon_ms(self, services: Services, connection: Connection) -> int:
+        """Above 0: its address has made its connections for now; this one is closed after that time (KIP-612)."""
+        image = services.metadata.image
+        if not image.client_quotas:
+            return 0
+        host = connection.peer.rpartition(":")[0]
+        return services.client_quotas.connected(image, host, self._ports.clock.monotonic_ms())
 
     def _forget(self, connection_id: int) -> None:
         if self._connections.pop(connection_id, None) is not None and self._services is not None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from backend.engine.apis import api_versions
 from backend.engine.apis.context import Api, ListenerKind, NoAnswer, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.net.throttle import charge
 from backend.engine.ports import tasks
 from backend.engine.ports.network import Connection, FrameTooLarge, NoRoom
 from backend.protocol import codec, frames, messages
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 class _Request:
     """One request on its way."""
 
-    __slots__ = ("answer", "answered", "api", "frame_bytes", "header", "message", "started_ms")
+    __slots__ = ("answer", "answered", "api", "frame_bytes", "header", "message", "spent_ms", "started_ms")
 
     def __init__(self, api: Api, header: RequestHeader, message: Message, frame_bytes: int, started_ms: float) -> None:
         self.api = api
@@ -45,6 +46,8 @@ class _Request:
         self.message = message
         self.frame_bytes = frame_bytes
         self.started_ms = started_ms
+        # Time on the loop's thread until the handler returned; counted only while there are quotas.
+        self.spent_ms = 0.0
         self.answered = False
         self.answer: Message | None = None
 
@@ -77,6 +80,8 @@ class ServerConnection:
         self._running_bytes = 0
         self._handlers = handlers
         self._reading_paused = False
+        # Runs while a client that is over its quota is not read from.
+        self._muted: tasks.TimerHandle | None = None
         self._last_active_ms = self._clock.monotonic_ms()
 
     # From the port
@@ -98,13 +103,15 @@ class ServerConnection:
             self._services.metrics.refused_connections += 1
             self._tell_closed(str(error))
         self._waiting.clear()
+        if self._muted is not None:
+            self._muted.cancel()
         self._on_gone(self.id)
 
     # For the listener
 
     def idle_since_before(self, limit_ms: float) -> bool:
         """Whether nothing has come since then and nothing is being worked on."""
-        return self._last_active_ms < limit_ms and not self._running and not self._waiting
+        return self._last_active_ms < limit_ms and not (self._running or self._waiting or self._muted)
 
     def close(self) -> None:
         self._connection.close()
@@ -150,14 +157,15 @@ class ServerConnection:
     # Requests to handlers
 
     def _start_waiting(self) -> None:
-        while self._waiting and not self._connection.closed:
+        while self._waiting and self._muted is None and not self._connection.closed:
             request = self._waiting[0]
             if self._running and not self._may_overlap(request):
                 break
             self._waiting.popleft()
             self._start(request)
-        if bool(self._waiting) != self._reading_paused and not self._connection.closed:
-            self._reading_paused = bool(self._waiting)
+        paused = bool(self._waiting) or self._muted is not None
+        if paused != self._reading_paused and not self._connection.closed:
+            self._reading_paused = paused
             if self._reading_paused:
                 self._connection.pause_reading()
             else:
@@ -177,9 +185,13 @@ class ServerConnection:
         if request.answered:
             self._send_answered()
             return
-        context = RequestContext(request.header, self.id, self._client_host, self._listener_name, self._listener_kind)
+        context = self._context(request)
+        limited = self._services.metadata.image.client_quotas
+        began_ms = self._clock.monotonic_ms() if limited else 0.0
         try:
             outcome: Any = request.api.handler(self._services, context, request.message)
+            if limited:
+                request.spent_ms = self._clock.monotonic_ms() - began_ms
         except Exception as error:
             self._failed(request, error)
             return
@@ -194,6 +206,9 @@ class ServerConnection:
             handler.add_done_callback(self._handlers.discard)
             waiting = handler
         waiting.add_done_callback(partial(self._settled, request))
+
+    def _context(self, request: _Request) -> RequestContext:
+        return RequestContext(request.header, self.id, self._client_host, self._listener_name, self._listener_kind)
 
     def _settled(self, request: _Request, outcome: tasks.Future[Message | None]) -> None:
         if outcome.cancelled():
@@ -234,6 +249,12 @@ class ServerConnection:
             request = self._running.popleft()
             self._running_bytes -= request.frame_bytes
             self._measure(request)
+            throttle_ms = 0
+            if self._services.metadata.image.client_quotas and self._listener_kind == "broker":
+                throttle_ms = charge(self._services, self._context(request), request.message, request.answer,
+                                     frame_bytes=request.frame_bytes, spent_ms=request.spent_ms)  # fmt: skip
+            if throttle_ms:
+                self._mute(throttle_ms)
             if request.answer is None or self._connection.closed:
                 continue
             header = request.header
@@ -247,6 +268,19 @@ class ServerConnection:
             self._connection.send(chunks)
         if self._waiting:
             self._start_waiting()
+
+    def _mute(self, throttle_ms: int) -> None:
+        """The answer goes out at once; nothing is read from the client until its time is over (KIP-219)."""
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = tasks.call_later(throttle_ms, self._unmute)
+        if not self._reading_paused:
+            self._reading_paused = True
+            self._connection.pause_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._start_waiting()
 
     def _measure(self, request: _Request) -> None:
         now_ms = self._last_active_ms = self._clock.monotonic_ms()

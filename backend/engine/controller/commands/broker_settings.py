@@ -32,11 +32,11 @@ def check_broker_settings(
     """
     read_only = [name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].scope is Scope.READ_ONLY]
     if read_only:
-        raise _refused(f"Cannot update these configs dynamically: {', '.join(sorted(read_only))}")
+        raise _refused(f"Cannot update these configs dynamically: [{', '.join(sorted(read_only))}]")
     if broker == CLUSTER_DEFAULT:
         own = [name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].scope is Scope.PER_BROKER]
         if own:
-            raise _refused(f"Cannot update these configs at default cluster level: {', '.join(sorted(own))}")
+            raise _refused(f"Cannot update these configs at default cluster level: [{', '.join(sorted(own))}]")
     for name, text in changes.items():
         if text is not None and name in BROKER_SETTINGS:
             _check_value(image, config, broker, name, text)

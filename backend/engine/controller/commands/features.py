@@ -73,8 +73,8 @@ def _update(image: MetadataImage, update: _Update, kind: int) -> m.FeatureLevelR
     if name == METADATA_VERSION and level < current:
         raise KafkaError(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"Invalid metadata.version {level}. Refusing to perform the requested downgrade because it might delete"
-            " metadata information.",
+            f"Unsupported metadata.version downgrade from {current} to {level}. Refusing to perform the requested"
+            " downgrade because it might delete metadata information.",
         )
     return m.FeatureLevelRecord(name=name, feature_level=level)
 
@@ -82,7 +82,8 @@ def _update(image: MetadataImage, update: _Update, kind: int) -> m.FeatureLevelR
 def not_supported(image: MetadataImage, name: str, level: int) -> str | None:
     """Which node cannot run that level, in Kafka's words; None when all can."""
     for controller in sorted(image.controllers.values(), key=lambda one: one.id):
-        if reason := _reason(f"Controller {controller.id}", controller.features, name, level):
+        # With one voter the controller that is asked is the only one there is.
+        if reason := _reason(f"Local controller {controller.id}", controller.features, name, level):
             return reason
     for broker in sorted(image.brokers.values(), key=lambda one: one.id):
         if reason := _reason(f"Broker {broker.id}", broker.features, name, level):

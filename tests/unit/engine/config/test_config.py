@@ -132,10 +132,24 @@ def test_a_topic_takes_its_brokers_default_in_its_own_unit() -> None:
         return found.value, found.source
 
     assert retention({}, {}) == ("604800000", Source.DEFAULT_CONFIG)
-    assert retention({}, {"log.retention.hours": "2"}) == ("7200000", Source.STATIC_BROKER_CONFIG)
+    # Kafka looks for a source under the main name, log.retention.ms, and finds none (ConfigHelper.configSynonyms).
+    assert retention({}, {"log.retention.hours": "2"}) == ("7200000", Source.DEFAULT_CONFIG)
     assert retention({}, {"log.retention.hours": "2", "log.retention.minutes": "3"})[0] == "180000"
     assert retention({}, {"log.retention.hours": "-1"})[0] == "-1"
     assert retention({"retention.ms": "5"}, {"log.retention.hours": "2"}) == ("5", Source.DYNAMIC_TOPIC_CONFIG)
+
+
+def test_a_topics_synonyms_go_on_from_the_main_one_as_they_were_written() -> None:
+    found = resolve_topic(
+        TOPIC_SETTINGS["retention.ms"],
+        topic={"retention.ms": "5"}, broker={}, cluster={"log.retention.ms": "100000"}, static={},
+        broker_settings=BROKER_SETTINGS,
+    )  # fmt: skip
+    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+        ("retention.ms", "5", Source.DYNAMIC_TOPIC_CONFIG),
+        ("log.retention.ms", "100000", Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("log.retention.hours", "168", Source.DEFAULT_CONFIG),
+    ]
 
 
 def test_topic_rows_match_what_kafka_shows_for_a_tiered_topic() -> None:
