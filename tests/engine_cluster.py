@@ -51,7 +51,12 @@ def tiered(folder: Path) -> dict[str, str]:
 
 
 def layout(
-    folder: Path, *, brokers: int = 3, tiering: bool = False, settings: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    brokers: int = 3,
+    tiering: bool = False,
+    settings: Mapping[str, str] | None = None,
+    racks: Mapping[int, str] | None = None,
 ) -> ClusterLayout:
     """A cluster below a folder, on free ports."""
     ports = free_ports(brokers + 1)
@@ -62,6 +67,7 @@ def layout(
         ports=dict(zip(nodes, ports, strict=False)),
         controller_port=ports[-1],
         settings={**FAST, **(tiered(folder / "remote") if tiering else {}), **(settings or {})},
+        node_settings={node: {"broker.rack": rack} for node, rack in (racks or {}).items()},
     )
 
 
@@ -69,10 +75,16 @@ class EngineCluster:
     """Blocking handle of a cluster; a context manager."""
 
     def __init__(
-        self, folder: Path, *, brokers: int = 3, tiering: bool = False, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *,
+        brokers: int = 3,
+        tiering: bool = False,
+        settings: Mapping[str, str] | None = None,
+        racks: Mapping[int, str] | None = None,
     ) -> None:
         self.folder = folder
-        self.layout = layout(folder, brokers=brokers, tiering=tiering, settings=settings)
+        self.layout = layout(folder, brokers=brokers, tiering=tiering, settings=settings, racks=racks)
         self.loop = asyncio.new_event_loop()
         self.cluster = Cluster(self.layout)
         self._thread = threading.Thread(target=self.loop.run_forever, name="engine-cluster", daemon=True)

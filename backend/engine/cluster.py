@@ -29,7 +29,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLayout:
-    """Where the nodes 1..N of one cluster live. ``settings`` holds Kafka's properties for all of them."""
+    """Where the nodes 1..N of one cluster live.
+
+    ``settings`` holds Kafka's properties for all of them, ``node_settings`` those of single nodes.
+    """
 
     cluster_id: str
     log_dirs: Mapping[int, str]
@@ -37,6 +40,7 @@ class ClusterLayout:
     controller_port: int
     metrics_ports: Mapping[int, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    node_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def properties(self, node_id: int) -> dict[str, str]:
         """One node's properties: node 1 is broker and controller, the others are brokers."""
@@ -63,7 +67,7 @@ class ClusterLayout:
         }
         if node_id in self.metrics_ports:
             own["ebbline.metrics.listener"] = f"{LOOPBACK}:{self.metrics_ports[node_id]}"
-        return own | dict(self.settings)
+        return own | dict(self.settings) | dict(self.node_settings.get(node_id, {}))
 
     @property
     def bootstrap_servers(self) -> str:

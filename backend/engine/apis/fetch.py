@@ -1,8 +1,8 @@
 """Fetch (1), versions 4-18: records of local and tiered partitions for consumers and followers.
 
 KIP-227 sessions (`fetch_session`), KIP-320 fencing, KIP-405 (109 for followers, remote reads for consumers), KIP-516
-topic ids, KIP-595 divergence in the response, KIP-951 leader hints, KIP-1166 known high watermark. Not served:
-preferred read replicas (KIP-392); consumers may still read from any replica they choose.
+topic ids, KIP-392 preferred read replicas, KIP-595 divergence in the response, KIP-951 leader hints, KIP-1166 known
+high watermark. Consumers' bytes are held to their quotas (`quotas`).
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ def _params(services: Services, context: RequestContext, request: m.FetchRequest
         max_bytes=bytes_max,
         isolation=Isolation.of(replica_id, request.isolation_level),
         wants_leader=replica_id >= 0 or (replica_id == CONSUMER and version < ANY_REPLICA_SINCE),
+        client_rack=request.rack_id if replica_id == CONSUMER and version >= ANY_REPLICA_SINCE else "",
+        listener_name=context.listener_name,
     )
 
 
@@ -160,6 +162,7 @@ def _row(entry: Entry, data: FetchData) -> _Row:
             _Row.AbortedTransactions(producer_id=one.producer_id, first_offset=one.first_offset)
             for one in aborted or ()
         ],
+        preferred_read_replica=data.preferred_replica,
         records=data.records,
     )
     if data.diverging is not None:

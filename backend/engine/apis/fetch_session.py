@@ -46,6 +46,7 @@ class Entry:
             data.records
             or data.error is not ErrorCode.NONE
             or data.diverging is not None
+            or data.preferred_replica >= 0
             or data.high_watermark != self.sent_high_watermark
             or data.log_start_offset != self.sent_log_start_offset
         )

@@ -161,7 +161,14 @@ class BrokerConfig:
     replica_socket_timeout_ms: int = _int(30_000)
     replica_high_watermark_checkpoint_interval_ms: int = _long(5000)
     num_replica_fetchers: int = _int(1, dynamic=True)
-    replica_selector_class: str | None = _text(None)
+    replica_selector_class: str | None = _text(
+        None,
+        one_of=(
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            "org.apache.kafka.common.replica.LeaderSelector",
+        ),
+        doc="RackAwareReplicaSelector sends consumers to a replica in their own rack (KIP-392)",
+    )
     fetch_max_bytes: int = _int(57_671_680, least=1024)
     max_incremental_fetch_session_cache_slots: int = _int(1000, least=0)
     max_request_partition_size_limit: int = _int(2000, least=1)
@@ -335,7 +342,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "remote.log.metadata.manager.class.path",
         "remote.log.storage.manager.class.path",
         "remote.partition.remover.task.interval.ms",
-        "replica.selector.class",
         "transaction.max.timeout.ms",
         "transactional.id.expiration.ms",
     }

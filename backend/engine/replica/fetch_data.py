@@ -54,6 +54,9 @@ class FetchParams:
     max_bytes: int
     isolation: Isolation
     wants_leader: bool
+    # Of a consumer that may be sent to a nearer replica (KIP-392), and the listener that it reaches brokers by.
+    client_rack: str = ""
+    listener_name: str = ""
 
     @property
     def from_follower(self) -> bool:
@@ -84,6 +87,8 @@ class FetchData:
     # None unless the reader asked for committed records only.
     aborted: Sequence[AbortedTransaction] | None = None
     diverging: EpochEnd | None = None
+    # The replica that the consumer should ask instead, -1 for none.
+    preferred_replica: int = -1
     remote_bytes_max: int = 0
     remote_min_one_message: bool = False
 

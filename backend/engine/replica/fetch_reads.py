@@ -18,6 +18,7 @@ from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec,
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import Purgatory, WaitingFetch
 from backend.engine.replica.remote_logs import RemoteLogs
+from backend.engine.replica.replica_selector import RACK_AWARE
 from backend.protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
@@ -65,7 +66,7 @@ class FetchReads:
             return False
         size = 0
         for data in found:
-            if data.error is not _NONE or data.diverging is not None:
+            if data.error is not _NONE or data.diverging is not None or data.preferred_replica >= 0:
                 return False
             size += len(data.records)
         return size < params.min_bytes
@@ -127,6 +128,10 @@ class FetchReads:
         if not isinstance(item, Partition):
             return failed(item)
         try:
+            if params.client_rack and self._config().replica_selector_class == RACK_AWARE:
+                nearer = item.nearer_replica(params, spec)
+                if nearer is not None:
+                    return nearer
             data = item.read(params, spec, bytes_max, min_one_message=min_one_message)
         except OffsetOutOfRange:
             return self._out_of_range(params, item, spec, bytes_max, min_one_message)

@@ -15,6 +15,7 @@ from backend.engine.ports import Clock
 from backend.engine.replica import partition_state
 from backend.engine.replica.fetch_data import FetchSpec
 from backend.engine.replica.partition_state import AlterVerdict, IsrState, ReplicaState
+from backend.engine.replica.replica_selector import ReplicaView, preferred_replica
 from backend.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -119,6 +120,33 @@ class LeaderReplicas:
             return False
         known = self.states[replica].broker_epoch if replica in self.states else NO_EPOCH
         return known in (NO_EPOCH, broker.epoch)
+
+    # Consumers
+
+    def nearer_replica(self, rack: str, listener_name: str, offset: int) -> int | None:
+        """The follower that a consumer in a rack should read an offset from; None for the leader itself.
+
+        Only members of the ISR: another one may fall behind the consumer for good.
+        """
+        brokers = self._host.image.brokers
+        own = brokers.get(self._host.node_id)
+        if own is None:
+            return None
+        now_ms = self._host.clock.monotonic_ms()
+        views = []
+        for replica, state in self.states.items():
+            broker = brokers.get(replica)
+            if (
+                broker is not None
+                and not broker.fenced
+                and broker.endpoint(listener_name) is not None
+                and replica in self.isr.committed
+                and state.log_start_offset <= offset <= state.log_end_offset
+            ):
+                behind_ms = now_ms - state.last_caught_up_ms
+                views.append(ReplicaView(replica, broker.rack, state.log_end_offset, behind_ms))
+        leader = ReplicaView(own.id, own.rack, self._partition.log.log_end_offset, 0.0)
+        return preferred_replica(rack, leader, views)
 
     # ISR
 

@@ -201,6 +201,22 @@ class Partition:
             data.aborted = log.aborted_transactions(spec.fetch_offset, log.read_end_bound(info)) if info.records else ()
         return data
 
+    def nearer_replica(self, params: FetchParams, spec: FetchSpec) -> FetchData | None:
+        """Where the consumer should read instead (KIP-392), with this replica's offsets; None to read here."""
+        if not self.is_leader:
+            return None
+        nearer = self.followers.nearer_replica(params.client_rack, params.listener_name, spec.fetch_offset)
+        if nearer is None:
+            return None
+        self.check_epoch(spec.current_leader_epoch)
+        log = self.log
+        return FetchData(
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            preferred_replica=nearer,
+        )
+
     def _divergence(self, spec: FetchSpec) -> EpochEnd | None:
         """Where the fetcher's log left ours, if it did (KIP-595's truncation detection inside Fetch)."""
         log = self.log

@@ -249,11 +249,14 @@ def test_settings_without_effect_are_named_once_they_differ_from_the_default() -
     properties = {
         "num.replica.fetchers": "4",
         "queued.max.requests": "500",
-        "replica.selector.class": "org.example.Selector",
+        "num.recovery.threads.per.data.dir": "5",
         "num.network.threads": "7",
         "log.retention.ms": "5",
     }
-    assert set_without_effect(BrokerConfig.parse(properties)) == ["num.replica.fetchers", "replica.selector.class"]
+    assert set_without_effect(BrokerConfig.parse(properties)) == [
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    ]
     assert set_without_effect(BrokerConfig.parse({})) == []
 
 
