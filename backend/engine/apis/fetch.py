@@ -20,6 +20,7 @@ from backend.engine.replica.fetch_data import CONSUMER, FetchData, FetchParams, 
 from backend.engine.replica.purgatory import WaitingFetch
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
+from backend.tiering.ids import TopicPartition
 
 API_KEY: Final = 1
 MIN_VERSION: Final = 4
@@ -176,8 +177,19 @@ def _count(services: Services, params: FetchParams, pairs: Sequence[tuple[Entry,
     size = sum(len(data.records) for _, data in pairs)
     if params.from_follower:
         total.replicationbytesout += size
+        if services.replica_manager.leader_quota.active:
+            _count_throttled(services, pairs)
     else:
         total.bytesout += size
+
+
+def _count_throttled(services: Services, pairs: Sequence[tuple[Entry, FetchData]]) -> None:
+    topics = services.metadata.image.topics
+    for entry, data in pairs:
+        if data.records:
+            topic = topics.get(entry.topic_id)
+            name = entry.topic if topic is None else topic.name
+            services.replica_manager.sent_to_follower(TopicPartition(name, entry.index), len(data.records))
 
 
 def _hint_leaders(

@@ -11,6 +11,7 @@ from backend.engine.metrics import BrokerMetrics
 from backend.engine.metrics.broker_metrics import Reading
 from backend.engine.ports import Clock
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.replication_quota import ReplicationQuota
 
 
 def add_broker_gauges(services: Services) -> None:
@@ -40,13 +41,24 @@ def add_broker_gauges(services: Services) -> None:
 
 
 def _add_quota_gauges(services: Services, metrics: BrokerMetrics) -> None:
-    """kafka.server:type=Produce|Fetch|Request|ControllerMutation of every client under a quota."""
+    """kafka.server:type=Produce|Fetch|Request|ControllerMutation of every client under a quota, and of throttles."""
+    replicas = services.replica_manager
+    for side, quota in (("leader", replicas.leader_quota), ("follower", replicas.follower_quota)):
+        metrics.add_gauge(
+            f"kafka_server_{side}replication_byte_rate",
+            f"Bytes a second of throttled replicas on the {side}'s side",
+            partial(_throttled_rate, quota, services.ports.clock),
+        )
     quotas, clock = services.client_quotas, services.ports.clock
     for key, kind, name, doc in METRICS:
         metrics.add_gauge(f"kafka_server_{kind}_{name}", doc, partial(_rates, quotas, key, clock))
         metrics.add_gauge(
             f"kafka_server_{kind}_throttle_time", "Latest throttle time, ms", partial(quotas.throttle_times, key)
         )
+
+
+def _throttled_rate(quota: ReplicationQuota, clock: Clock) -> float:
+    return quota.rate(clock.monotonic_ms())
 
 
 def _rates(quotas: ClientQuotas, key: str, clock: Clock) -> Reading:

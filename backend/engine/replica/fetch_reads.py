@@ -137,8 +137,11 @@ class FetchReads:
             return self._out_of_range(params, item, spec, bytes_max, min_one_message)
         except KafkaError as error:
             return failed(error.code)
-        if first and params.from_follower and data.diverging is None:
-            item.follower_fetched(params, spec)
+        if params.from_follower:
+            if data.records and item.followers.is_held_back(params.replica_id):
+                data.records = b""
+            if first and data.diverging is None:
+                item.follower_fetched(params, spec)
         return data
 
     def _out_of_range(

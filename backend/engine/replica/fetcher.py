@@ -161,6 +161,10 @@ class Fetcher:
         for key in keys:
             follower = self._followers.get(key)
             if follower is not None and follower.state.is_ready(now_ms):
+                if follower.is_held_back(now_ms):
+                    self._ask_later(key, now_ms)
+                    unwanted.append(key)
+                    continue
                 wanted[key] = follower.asked()
             else:
                 unwanted.append(key)
@@ -316,7 +320,15 @@ class Fetcher:
         if resume_ms is None:
             return
         self._dirty[follower.key] = None
-        self._delayed[follower.key] = resume_ms
+        self._resume_at(follower.key, resume_ms)
+
+    def _ask_later(self, key: Key, now_ms: float) -> None:
+        """A throttle holds the partition back: it is looked at again after the back-off."""
+        if key not in self._delayed:
+            self._resume_at(key, now_ms + self._host.config.replica_fetch_backoff_ms)
+
+    def _resume_at(self, key: Key, resume_ms: float) -> None:
+        self._delayed[key] = resume_ms
         if self._timer is None:
             self._timer = tasks.call_later(max(0.0, resume_ms - self._host.clock.monotonic_ms()), self._resume)
 

@@ -18,8 +18,10 @@ from backend.engine.replica import fetch_state, tier_state
 from backend.engine.replica.fetch_state import UNDEFINED_EPOCH, EpochEnd, FetchState
 from backend.engine.replica.follower_session import Asked
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.replication_quota import ReplicationQuota
 from backend.engine.replica.tier_state import ContinueAt, Outcome, Rebuild, StartAt, TruncateTo
 from backend.protocol import messages as m
+from backend.tiering.ids import TopicPartition
 from backend.tiering.phases import FollowerPhase
 
 Key = tuple[bytes, int]
@@ -65,7 +67,10 @@ class FollowerHost(Protocol):
         """Readers of this replica may see more now."""
         ...
 
-    def replicated(self, topic: str, bytes_in: int) -> None:
+    @property
+    def follower_quota(self) -> ReplicationQuota: ...
+
+    def replicated(self, partition: TopicPartition, bytes_in: int) -> None:
         """Counts bytes appended as a follower."""
         ...
 
@@ -109,6 +114,13 @@ class Follower:
             self._host.config.replica_fetch_max_bytes,
         )
 
+    def is_held_back(self, now_ms: float) -> bool:
+        """Whether the throttle of a reassignment lets it ask for nothing now (shouldFollowerThrottle)."""
+        at = self.partition.topic_id_partition
+        lag = self.state.lag
+        in_sync = lag is not None and lag <= 0
+        return not in_sync and self._host.follower_quota.holds_back(at.topic, at.partition, now_ms)
+
     def view(self) -> tier_state.View:
         """The replica as a plan sees it, with the settings of this moment (KIP-1023: no restart needed)."""
         log, config = self.partition.log, self._host.config
@@ -136,7 +148,7 @@ class Follower:
         if row.records:
             records = memoryview(_joined(row.records))
             info = log.append_as_follower(records, asked.leader_epoch, now_ms=wall_ms)
-            self._host.replicated(self.partition.topic_id_partition.topic, info.size_bytes)
+            self._host.replicated(self.partition.topic_partition, info.size_bytes)
         end = log.log_end_offset
         advanced = log.maybe_increment_high_watermark(min(row.high_watermark, end))
         if log.log_start_offset < row.log_start_offset <= log.high_watermark:

@@ -16,6 +16,7 @@ from backend.engine.replica import partition_state
 from backend.engine.replica.fetch_data import FetchSpec
 from backend.engine.replica.partition_state import AlterVerdict, IsrState, ReplicaState
 from backend.engine.replica.replica_selector import ReplicaView, preferred_replica
+from backend.engine.replica.replication_quota import ReplicationQuota
 from backend.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class Host(Protocol):
 
     @property
     def image(self) -> MetadataImage: ...
+
+    @property
+    def leader_quota(self) -> ReplicationQuota: ...
 
     def wake(self, partition: Partition) -> None:
         """Calls the partition's :meth:`Partition.settle_waiting` soon."""
@@ -120,6 +124,13 @@ class LeaderReplicas:
             return False
         known = self.states[replica].broker_epoch if replica in self.states else NO_EPOCH
         return known in (NO_EPOCH, broker.epoch)
+
+    def is_held_back(self, replica: int) -> bool:
+        """Whether the throttle of a reassignment gives the follower nothing now (shouldLeaderThrottle)."""
+        if replica in self.isr.committed:
+            return False
+        at = self._partition.topic_id_partition
+        return self._host.leader_quota.holds_back(at.topic, at.partition, self._host.clock.monotonic_ms())
 
     # Consumers
 

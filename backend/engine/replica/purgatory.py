@@ -109,6 +109,9 @@ class WaitingFetch:
         end = partition.fetchable_end(self._params.isolation)
         if end <= spec.fetch_offset:
             return end < spec.fetch_offset
+        params = self._params
+        if params.from_follower and partition.followers.is_held_back(params.replica_id):
+            return False
         if self._params.min_bytes <= 1:
             return True
         readable = 0

@@ -14,6 +14,7 @@ from typing import Final
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
+from backend.engine.common.rates import Windows
 from backend.engine.config import BrokerConfig, topic_values
 from backend.engine.controller.image import (
     BROKER_RESOURCE,
@@ -40,6 +41,7 @@ from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import Purgatory, WaitingDelete, WaitingProduce
 from backend.engine.replica.remote_logs import RemoteLogs
 from backend.engine.replica.replica_metrics import register_replica_metrics
+from backend.engine.replica.replication_quota import ReplicationQuota
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 
@@ -89,6 +91,9 @@ class ReplicaManager:
         self.reads = FetchReads(self.purgatory, lambda: self.remote_logs, lambda: self.config)
         self._alter_partition = AlterPartitionSender(node_id, lambda: self.broker_epoch, controller_channel)
         self._directories = DirectorySender(node_id, lambda: self.broker_epoch, controller_channel)
+        windows = Windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
+        self.leader_quota = ReplicationQuota("leader", node_id, windows)
+        self.follower_quota = ReplicationQuota("follower", node_id, windows)
         self._to_wake: dict[Partition, None] = {}
         self._shrinking: tasks.Task[None] | None = None
         self._stopping: set[tasks.Task[None]] = set()
@@ -158,9 +163,16 @@ class ReplicaManager:
             self.isr_shrinks += 1
         self._alter_partition.submit(proposal)
 
-    def replicated(self, topic: str, bytes_in: int) -> None:
+    def replicated(self, partition: TopicPartition, bytes_in: int) -> None:
         """Counts bytes appended as a follower."""
         self._metrics.all_topics.replicationbytesin += bytes_in
+        if self.follower_quota.is_throttled(partition.topic, partition.partition):
+            self.follower_quota.record(bytes_in, self.clock.monotonic_ms())
+
+    def sent_to_follower(self, partition: TopicPartition, bytes_out: int) -> None:
+        """Counts bytes answered to a follower."""
+        if self.leader_quota.is_throttled(partition.topic, partition.partition):
+            self.leader_quota.record(bytes_out, self.clock.monotonic_ms())
 
     # --- partitions
 
@@ -271,6 +283,8 @@ class ReplicaManager:
         To be iterated to its end: after each step other callbacks may run. A few replicas take no step at all.
         """
         self.image = new
+        self.leader_quota.update(new)
+        self.follower_quota.update(new)
         changes = local_changes(old, new, self.node_id)
         tiered_before = self._tiered_among(changes.changed_topics)
         # Before the settings of deleted topics go: they say whether there is remote data.

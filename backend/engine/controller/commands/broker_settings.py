@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from backend.engine.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Scope, resolve_broker
+from backend.engine.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Scope, Setting, Type, resolve_broker
+from backend.engine.config.settings import LONG_MAX, Value
 from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -20,6 +21,16 @@ POOL_SIZES: Final = frozenset(
         "remote.log.reader.threads",
     }
 )
+
+# DynamicConfig.Broker: no settings of a broker's file, and not listed before somebody has set them.
+THROTTLES: Final = {
+    name: Setting(name, Type.LONG, LONG_MAX, Scope.CLUSTER_WIDE, minimum=0)
+    for name in (
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+}
 
 
 def check_broker_settings(
@@ -40,14 +51,13 @@ def check_broker_settings(
     for name, text in changes.items():
         if text is not None and name in BROKER_SETTINGS:
             _check_value(image, config, broker, name, text)
+        elif text is not None and name in THROTTLES:
+            _parsed(THROTTLES[name], text)
 
 
 def _check_value(image: MetadataImage, config: BrokerConfig, broker: str, name: str, text: str) -> None:
     setting = BROKER_SETTINGS[name]
-    try:
-        value = setting.parse(text)
-    except ConfigError as error:
-        raise _refused(str(error)) from None
+    value = _parsed(setting, text)
     if name in POOL_SIZES and isinstance(value, int):
         current = resolve_broker(
             setting,
@@ -66,6 +76,13 @@ def _check_value(image: MetadataImage, config: BrokerConfig, broker: str, name: 
                 f"Dynamic thread count update validation failed for {name}={text}: value should not be"
                 f" greater than double the current value {size}"
             )
+
+
+def _parsed(setting: Setting, text: str) -> Value:
+    try:
+        return setting.parse(text)
+    except ConfigError as error:
+        raise _refused(str(error)) from None
 
 
 def _refused(message: str) -> KafkaError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,6 +20,11 @@ from backend.protocol.errors import ErrorCode, KafkaError
 REMOTE_STORAGE: Final = "remote.storage.enable"
 COPY_DISABLE: Final = "remote.log.copy.disable"
 DELETE_ON_DISABLE: Final = "remote.log.delete.on.disable"
+# ThrottledReplicaListValidator.
+THROTTLED_REPLICAS: Final = frozenset(
+    {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
+)
+_REPLICA_LIST: Final = re.compile(r"\s*(?:\*|\d+:\d+(?:\s*,\s*\d+:\d+)*)?\s*")
 # Texts of local.retention.*: the same as retention.*; and of both: no limit.
 SAME_AS_TOTAL: Final = "-2"
 UNLIMITED: Final = "-1"
@@ -71,6 +77,11 @@ def check_topic_settings(
             setting.parse(text)
         except ConfigError as error:
             raise _invalid(str(error)) from None
+        if name in THROTTLED_REPLICAS and not _REPLICA_LIST.fullmatch(text):
+            raise _invalid(
+                f"Invalid value {text} for configuration {name}: {name} must be the literal '*' or a list of replicas"
+                " in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+            )
     effective = {
         name: one.value for name, one in resolved_topic_settings(image, config, after).items() if one.value is not None
     }

@@ -176,3 +176,22 @@ def test_the_older_request_deletes_what_it_does_not_name() -> None:
     response = play.do(partial(alter_configs, request=request, config=play.config))
     assert response.responses[0].error_code == 0
     assert dict(play.image.topic_config("orders")) == {"remote.storage.enable": "true", "segment.bytes": "2097152"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource", "name", "good", "bad"),
+    [
+        (2, "orders", "leader.replication.throttled.replicas", "0:1,1:2", "0:x"),
+        (2, "orders", "follower.replication.throttled.replicas", "*", "1"),
+        (4, "1", "leader.replication.throttled.rate", "1000", "fast"),
+        (4, "1", "follower.replication.throttled.rate", "0", "-1"),
+    ],
+)
+def test_throttles_are_numbers_and_lists_of_replicas(kind: int, resource: str, name: str, good: str, bad: str) -> None:
+    play = tiered_play()
+    refused = ErrorCode.INVALID_CONFIG if kind == TOPIC else ErrorCode.INVALID_REQUEST
+    assert alter(play, kind, resource, (name, SET, good)) == (0, "")
+    code, message = alter(play, kind, resource, (name, SET, bad))
+    assert code == refused
+    assert message.startswith(f"Invalid value {bad} for configuration {name}: ")
+    assert play.image.config(kind, resource)[name] == good
