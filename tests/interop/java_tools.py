@@ -14,6 +14,7 @@ from tests.oracle.apache_kafka import (
     DEFAULT_VERSION,
     TOOL_CLASSES,
     TOOL_JVM_ARGS,
+    TOOLS_WITH_BOOTSTRAP_LAST,
     TOOLS_WITHOUT_BOOTSTRAP,
     Unavailable,
     cache_folder,
@@ -46,6 +47,8 @@ class JavaTools:
         logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         java = java_command({"libs": str(self._libs)}, [*TOOL_JVM_ARGS, logging], TOOL_CLASSES[tool])
         connection = [] if tool in TOOLS_WITHOUT_BOOTSTRAP else ["--bootstrap-server", self._bootstrap]
+        if tool in TOOLS_WITH_BOOTSTRAP_LAST:
+            return [*java, *words, *connection]
         return [*java, *connection, *words]
 
     def run(self, tool: str, *words: str, given: str = "", fails: bool = False) -> str:

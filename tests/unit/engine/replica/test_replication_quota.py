@@ -17,11 +17,11 @@ NOW_MS = 1_000_000.0
 TOPIC, BROKER = 2, 4
 BATCHES = 20
 # One batch a fetch.
-SMALL = {"replica_fetch_max_bytes": "100", "replica_fetch_response_max_bytes": "100"}
+SMALL = "100"
 
 
 def test_a_setting_names_partitions_by_broker_or_all_of_them() -> None:
-    assert throttled_partitions("0:1,1:2, 3:1", 1) == {0, 3}
+    assert throttled_partitions("0:1,1:2, 3:1", 1) == frozenset({0, 3})
     assert throttled_partitions("", 1) == frozenset()
     assert throttled_partitions("*", 1) is None
 
@@ -59,7 +59,7 @@ def test_without_a_rate_nothing_waits_and_a_new_rate_counts_at_once() -> None:
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_new_replica_waits_for_the_throttle_and_members_of_the_isr_do_not(tmp_path: Path, side: Side) -> None:
     async def run() -> None:
-        async with Nodes(tmp_path, **SMALL) as nodes:
+        async with Nodes(tmp_path, replica_fetch_max_bytes=SMALL, replica_fetch_response_max_bytes=SMALL) as nodes:
             nodes.create("orders", [1, 2])
             throttled = nodes[1].replicas.leader_quota if side == "leader" else nodes[3].replicas.follower_quota
             for _ in range(BATCHES):
