@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE, alter_loggers
 from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, caught_up, forward
 from backend.engine.apis.services import Services
 from backend.engine.controller.commands.configs import DELETE, SET, alter_configs, incremental_alter_configs
 from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol import messages as m
-from backend.protocol.errors import ErrorCode
+from backend.protocol.errors import ErrorCode, KafkaError
 
 INCREMENTAL_KEY: Final = 44
 WHOLE_KEY: Final = 33
@@ -23,6 +24,8 @@ WHOLE_KEY: Final = 33
 A = TypeVar("A")
 _Incremental = m.IncrementalAlterConfigsRequest.Resources
 _Whole = m.AlterConfigsRequest.Resources
+# Error code and message of what needs no controller, by place in the request.
+_Settled = dict[int, tuple[ErrorCode, str | None]]
 
 
 def refusal(resource: _Incremental | _Whole, node_id: int) -> str | None:
@@ -37,24 +40,39 @@ def refusal(resource: _Incremental | _Whole, node_id: int) -> str | None:
     return None
 
 
-def _refusals(resources: Sequence[_Incremental | _Whole], node_id: int) -> dict[int, str]:
+def _refusals(resources: Sequence[_Incremental | _Whole], node_id: int) -> _Settled:
     found = ((index, refusal(resource, node_id)) for index, resource in enumerate(resources))
-    return {index: text for index, text in found if text is not None}
+    return {index: (ErrorCode.INVALID_REQUEST, text) for index, text in found if text is not None}
+
+
+def _logger_changes(request: m.IncrementalAlterConfigsRequest, node_id: int) -> _Settled:
+    """Carries out what is about log levels, which only this broker can."""
+    settled: _Settled = {}
+    for index, resource in enumerate(request.resources):
+        if resource.resource_type != BROKER_LOGGER_RESOURCE:
+            continue
+        try:
+            alter_loggers(resource.resource_name, node_id, resource.configs, validate_only=request.validate_only)
+        except KafkaError as error:
+            settled[index] = (error.code, error.message)
+        else:
+            settled[index] = (ErrorCode.NONE, None)
+    return settled
 
 
 def _in_order(
-    resources: Sequence[_Incremental | _Whole], refused: dict[int, str], told: Sequence[A], answer: Callable[..., A]
+    resources: Sequence[_Incremental | _Whole], settled: _Settled, told: Sequence[A], answer: Callable[..., A]
 ) -> list[A]:
-    """What the controller told and what was refused here, in the order asked."""
+    """What the controller told and what was settled here, in the order asked."""
     answers = iter(told)
     return [
         answer(
-            error_code=ErrorCode.INVALID_REQUEST,
-            error_message=refused[index],
+            error_code=settled[index][0],
+            error_message=settled[index][1],
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-        if index in refused
+        if index in settled
         else next(answers)
         for index, resource in enumerate(resources)
     ]
@@ -64,7 +82,7 @@ async def incremental_on_broker(
     services: Services, context: RequestContext, request: m.IncrementalAlterConfigsRequest
 ) -> m.IncrementalAlterConfigsResponse:
     """The controller's answers and this broker's refusals; then this broker knows the new values."""
-    refused = _refusals(request.resources, services.node_id)
+    refused = _refusals(request.resources, services.node_id) | _logger_changes(request, services.node_id)
     passed_on = [one for index, one in enumerate(request.resources) if index not in refused]
     told = m.IncrementalAlterConfigsResponse()
     if passed_on:

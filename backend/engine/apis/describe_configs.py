@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE, describe_loggers
 from backend.engine.apis.context import BOTH, Api, RequestContext
 from backend.engine.apis.forwarding import image_of
 from backend.engine.apis.services import Services
@@ -43,12 +44,16 @@ def describe_configs(
     for resource in request.resources:
         answer = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name, error_message="")
         response.results.append(answer)
+        wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
         try:
+            if resource.resource_type == BROKER_LOGGER_RESOURCE:
+                levels = describe_loggers(resource.resource_name, services.node_id)
+                answer.configs = [one for one in levels if not wanted or one.name in wanted]
+                continue
             found = _settings(services, image, resource.resource_type, resource.resource_name)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
             continue
-        wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
         answer.configs = [
             _entry(resolved, read_only, request)
             for resolved, read_only in found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -14,7 +15,6 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
 API_KEY: Final = 74
-BROKER_LOGGER_RESOURCE: Final = 8
 CLIENT_METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
 # By version, in the order of Kafka's answers.

@@ -44,15 +44,16 @@ def incremental_alter_configs(
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise _bad_request("Each resource must appear at most once.")
-            operations = _operations(resource.configs)
+            wanted = operations(resource.configs)
             check_resource(image, resource.resource_type, resource.resource_name)
-            records += alter_resource(image, config, resource.resource_type, resource.resource_name, operations)
+            records += alter_resource(image, config, resource.resource_type, resource.resource_name, wanted)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
     return outcome([] if request.validate_only else records, response)
 
 
-def _operations(configs: list[m.IncrementalAlterConfigsRequest.Resources.Configs]) -> Operations:
+def operations(configs: list[m.IncrementalAlterConfigsRequest.Resources.Configs]) -> Operations:
+    """The changes by name; KafkaError when they are not well formed."""
     names = Counter(one.name for one in configs)
     if twice := [name for name, count in names.items() if count > 1]:
         raise _bad_request(f"Error due to duplicate config keys: {','.join(twice)}")
