@@ -121,6 +121,16 @@ def test_quotas_are_changed_and_described(tools: JavaTools) -> None:
     assert "Quota connection_creation_rate must be greater than 0" in refused
 
 
+def test_log_levels_of_a_broker_are_changed_and_described(tools: JavaTools) -> None:
+    logger = "backend.engine.apis.produce"
+    broker = ["--entity-type", "broker-loggers", "--entity-name", "2"]
+    assert f"{logger}=DEBUG" not in configs(tools, "--describe", *broker)
+    configs(tools, "--alter", *broker, "--add-config", f"{logger}=DEBUG")
+    assert f"  {logger}=DEBUG sensitive=false synonyms={{}}" in configs(tools, "--describe", *broker)
+    configs(tools, "--alter", *broker, "--delete-config", logger)
+    assert f"{logger}=DEBUG" not in configs(tools, "--describe", *broker)
+
+
 # Data
 
 
