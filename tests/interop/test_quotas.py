@@ -127,6 +127,7 @@ def test_too_many_new_partitions_are_refused_until_there_are_permits_again(clust
     codes = {topic.name: topic.error_code for topic in answer.topics}
     exceeded = ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert codes == {"made-0": 0, "made-1": exceeded, "made-2": exceeded}
+    assert [topic.error_message for topic in answer.topics] == [None] * 3
     assert answer.throttle_time_ms > 0
     topics = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=WAIT_S).topics
     assert {name for name in topics if name.startswith("made-")} == {"made-0"}

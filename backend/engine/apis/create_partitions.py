@@ -59,7 +59,9 @@ async def on_controller(
     return await carried_out(services, "create partitions", command)
 
 
-def on_error(request: m.CreatePartitionsRequest, version: int, code: int, message: str) -> m.CreatePartitionsResponse:
+def on_error(
+    request: m.CreatePartitionsRequest, version: int, code: int, message: str | None
+) -> m.CreatePartitionsResponse:
     """Every topic with the error."""
     answer = m.CreatePartitionsResponse.Results
     return m.CreatePartitionsResponse(

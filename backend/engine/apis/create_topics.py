@@ -59,7 +59,7 @@ async def on_controller(
     return await carried_out(services, "create topics", command)
 
 
-def on_error(request: m.CreateTopicsRequest, version: int, code: int, message: str) -> m.CreateTopicsResponse:
+def on_error(request: m.CreateTopicsRequest, version: int, code: int, message: str | None) -> m.CreateTopicsResponse:
     """Every topic with the error."""
     answer = m.CreateTopicsResponse.Topics
     return m.CreateTopicsResponse(

@@ -65,7 +65,7 @@ async def on_controller(
     return await carried_out(services, "delete topics", command)
 
 
-def on_error(request: m.DeleteTopicsRequest, version: int, code: int, message: str) -> m.DeleteTopicsResponse:
+def on_error(request: m.DeleteTopicsRequest, version: int, code: int, message: str | None) -> m.DeleteTopicsResponse:
     """Every topic with the error."""
     answer = m.DeleteTopicsResponse.Responses
     if version >= FIRST_BY_ID:

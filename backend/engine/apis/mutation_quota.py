@@ -15,8 +15,8 @@ from backend.engine.apis.services import Services
 
 K = TypeVar("K")
 
-# Errors.THROTTLING_QUOTA_EXCEEDED of Kafka.
-EXCEEDED: Final = "The throttling quota has been exceeded."
+# Kafka sends the error without words of its own (ApiError.fromThrowable).
+EXCEEDED: Final = None
 
 
 @dataclass(slots=True)
