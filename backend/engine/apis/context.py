@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 ListenerKind = Literal["broker", "controller"]
 
 BROKER: Final[frozenset[ListenerKind]] = frozenset({"broker"})
-# Who connects without authentication (KafkaPrincipal.ANONYMOUS).
-ANONYMOUS: Final = "ANONYMOUS"
 CONTROLLER: Final[frozenset[ListenerKind]] = frozenset({"controller"})
 BOTH: Final[frozenset[ListenerKind]] = BROKER | CONTROLLER
+ANONYMOUS: Final = "ANONYMOUS"
 
 
 class RequestContext(NamedTuple):
@@ -29,6 +28,8 @@ class RequestContext(NamedTuple):
     client_host: str
     listener_name: str
     listener_kind: ListenerKind
+    # Name of KafkaPrincipal "User:..."; ANONYMOUS where nobody authenticates.
+    user: str = ANONYMOUS
 
     @property
     def api_version(self) -> int:
@@ -38,11 +39,6 @@ class RequestContext(NamedTuple):
     def client_id(self) -> str:
         """Empty when the client gave none."""
         return self.header.client_id or ""
-
-    @property
-    def user(self) -> str:
-        """Whom quotas by user are for."""
-        return ANONYMOUS
 
 
 class NoAnswer(Exception):

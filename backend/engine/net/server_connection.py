@@ -185,7 +185,7 @@ class ServerConnection:
         if request.answered:
             self._send_answered()
             return
-        context = self._context(request)
+        context = self._context(request.header)
         limited = self._services.metadata.image.client_quotas
         began_ms = self._clock.monotonic_ms() if limited else 0.0
         try:
@@ -207,8 +207,8 @@ class ServerConnection:
             waiting = handler
         waiting.add_done_callback(partial(self._settled, request))
 
-    def _context(self, request: _Request) -> RequestContext:
-        return RequestContext(request.header, self.id, self._client_host, self._listener_name, self._listener_kind)
+    def _context(self, header: RequestHeader) -> RequestContext:
+        return RequestContext(header, self.id, self._client_host, self._listener_name, self._listener_kind)
 
     def _settled(self, request: _Request, outcome: tasks.Future[Message | None]) -> None:
         if outcome.cancelled():
@@ -251,7 +251,7 @@ class ServerConnection:
             self._measure(request)
             throttle_ms = 0
             if self._services.metadata.image.client_quotas and self._listener_kind == "broker":
-                throttle_ms = charge(self._services, self._context(request), request.message, request.answer,
+                throttle_ms = charge(self._services, self._context(request.header), request.message, request.answer,
                                      frame_bytes=request.frame_bytes, spent_ms=request.spent_ms)  # fmt: skip
             if throttle_ms:
                 self._mute(throttle_ms)
@@ -271,9 +271,12 @@ class ServerConnection:
 
     def _mute(self, throttle_ms: int) -> None:
         """The answer goes out at once; nothing is read from the client until its time is over (KIP-219)."""
+        timer = tasks.call_later(throttle_ms, self._unmute)
         if self._muted is not None:
-            self._muted.cancel()
-        self._muted = tasks.call_later(throttle_ms, self._unmute)
+            # Of two waits the longer one counts.
+            sooner, timer = sorted((self._muted, timer), key=tasks.TimerHandle.when)
+            sooner.cancel()
+        self._muted = timer
         if not self._reading_paused:
             self._reading_paused = True
             self._connection.pause_reading()
