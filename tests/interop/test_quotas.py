@@ -55,6 +55,17 @@ def fill(cluster: EngineCluster, topic: str, **settings: Any) -> None:
     assert producer.flush(WAIT_S) == 0
 
 
+def labels(cluster: EngineCluster, name: str) -> list[Any]:
+    """Of the series of a metric."""
+
+    def read() -> list[Any]:
+        (gauge,) = (one for one in cluster.broker(1).services.metrics.gauges if one.name == name)
+        reading: Any = gauge.read()
+        return [labels for labels, _ in reading]
+
+    return cluster.ask(read)
+
+
 def test_confluent_kafka_is_told_to_wait_and_loses_nothing(cluster: EngineCluster) -> None:
     create(cluster, "throttled")
     # 100 kB at 9 kB/s over ten windows: one or two seconds too early.
@@ -88,6 +99,9 @@ def test_confluent_kafka_is_told_to_wait_and_loses_nothing(cluster: EngineCluste
     consumer.close()
     assert values == [VALUE] * RECORDS
     assert any(told)
+    for kind in ("produce", "fetch"):
+        for name in ("byte_rate", "throttle_time"):
+            assert {"user": "", "client_id": "slow"} in labels(cluster, f"kafka_server_{kind}_{name}")
 
 
 def test_kafka_python_is_told_to_wait_and_loses_nothing(cluster: EngineCluster) -> None:
