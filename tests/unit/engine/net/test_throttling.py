@@ -14,7 +14,6 @@ from tests.unit.engine.net.node import Node, node, run
 
 EVERY_CLIENT: QuotaEntity = (("client-id", None),)
 EVERY_ADDRESS: QuotaEntity = (("ip", None),)
-# Of the order of 100 bytes each; ten of them in ten seconds are a hundred bytes a second.
 RECORDS = b"r" * 10_000
 
 
@@ -57,7 +56,7 @@ def test_the_answer_tells_the_time_and_the_next_request_waits_for_it_while_other
 def test_a_throttled_client_goes_on_when_its_time_is_over() -> None:
     async def play() -> None:
         async with node(Api(0, 3, 9, lambda *_: m.ProduceResponse())) as served:
-            # Ten bytes too many at 1,000 a second.
+            # A hundred bytes too many at 1,000 a second over ten.
             limit(served, EVERY_CLIENT, producer_byte_rate=1000.0)
             client = await served.client()
             client.send(produce(10_100), 9, 1)
