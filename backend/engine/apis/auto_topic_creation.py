@@ -79,6 +79,7 @@ def topic_request(name: str, config: BrokerConfig) -> _Topic:
                         "compression.type": "uncompressed",
                         "cleanup.policy": "compact",
                         "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                        "segment.bytes": str(config.transaction_state_log_segment_bytes),
                         "unclean.leader.election.enable": "false",
                     }
                 ),

@@ -1,6 +1,7 @@
-"""FindCoordinator (10), versions 0-6: which broker coordinates a group (KIP-699: many at once from version 4).
+"""FindCoordinator (10), versions 0-6: which broker coordinates a group or a transactional id (KIP-699: many at once
+from version 4).
 
-The first question creates `__consumer_offsets` in the background; the client asks again. Gap: transactional ids and
+The first question creates `__consumer_offsets` or `__transaction_state` in the background; the client asks again. Gap:
 share groups have no coordinator here and are answered COORDINATOR_NOT_AVAILABLE.
 """
 
@@ -13,6 +14,7 @@ from backend.engine.apis.auto_topic_creation import create_in_background
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
+from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -32,6 +34,9 @@ class KeyType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
+
+
+_TOPICS: Final = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
 
 
 def find_coordinator(
@@ -57,12 +62,13 @@ def find_coordinator(
 def _find(services: Services, context: RequestContext, key: str, key_type: int) -> _Coordinator:
     if key_type not in tuple(KeyType):
         return _unknown(key, ErrorCode.INVALID_REQUEST, f"There is no kind {key_type} of coordinators")
-    if key_type != KeyType.GROUP:
+    topic_name = _TOPICS.get(KeyType(key_type))
+    if topic_name is None:
         return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     image = services.metadata.image
-    topic = image.topic(OFFSETS_TOPIC)
+    topic = image.topic(topic_name)
     if topic is None:
-        create_in_background(services, [OFFSETS_TOPIC])
+        create_in_background(services, [topic_name])
         return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = topic.partitions.get(coordinator_partition(key, len(topic.partitions)))
     broker = None if partition is None else image.broker(partition.leader)

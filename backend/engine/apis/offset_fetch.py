@@ -1,12 +1,13 @@
 """OffsetFetch (9), versions 1-10: the positions a group has committed.
 
 Many groups at once from version 8 (KIP-709); topics by id in version 10 (KIP-848). A partition without a position is
-answered -1. Null topics ask for all. There are no pending transactional offsets, so `require_stable` always holds.
+answered -1. Null topics ask for all. With `require_stable` a partition for which a transaction is open is answered
+UNSTABLE_OFFSET_COMMIT (KIP-447).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, TypeVar
 
 from backend.engine.apis.context import Api, RequestContext
@@ -33,13 +34,17 @@ Row = TypeVar("Row", _Topic.Partitions, _Group.Topics.Partitions)
 def offset_fetch(services: Services, context: RequestContext, request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
     """Offsets of one group or of many."""
     if context.api_version >= FIRST_BATCHED:
-        return m.OffsetFetchResponse(groups=[_group(services, context, group) for group in request.groups])
+        stable = request.require_stable
+        return m.OffsetFetchResponse(groups=[_group(services, context, group, stable) for group in request.groups])
     return _single(services, context, request)
 
 
 def _single(services: Services, context: RequestContext, request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
+    unstable: Collection[TopicPartition] = ()
     try:
         offsets, error = services.group_coordinator.offsets(request.group_id), ErrorCode.NONE
+        if request.require_stable:
+            unstable = services.group_coordinator.unstable_partitions(request.group_id)
     except KafkaError as refused:
         offsets, error = {}, refused.code
         if context.api_version >= FIRST_TOP_LEVEL_ERROR:
@@ -48,7 +53,13 @@ def _single(services: Services, context: RequestContext, request: m.OffsetFetchR
     ids = services.metadata.image.topic_ids
     topics = [
         _Topic(
-            name=name, partitions=[_row(_Topic.Partitions, _found(offsets, name, at, ids), at, error) for at in each]
+            name=name,
+            partitions=[
+                _unstable(_Topic.Partitions, at)
+                if TopicPartition(name, at) in unstable
+                else _row(_Topic.Partitions, _found(offsets, name, at, ids), at, error)
+                for at in each
+            ],
         )
         for name, each in (_all(offsets) if request.topics is None else asked)
     ]
@@ -83,9 +94,16 @@ def _row(kind: type[Row], found: CommittedOffset | None, index: int, error: Erro
     )
 
 
-def _group(services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups) -> _Group:
+def _unstable(kind: type[Row], index: int) -> Row:
+    return _row(kind, None, index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+
+def _group(services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups, stable: bool) -> _Group:
+    unstable: Collection[TopicPartition] = ()
     try:
         offsets = services.group_coordinator.offsets(asked.group_id)
+        if stable:
+            unstable = services.group_coordinator.unstable_partitions(asked.group_id)
     except KafkaError as refused:
         return _Group(group_id=asked.group_id, error_code=refused.code)
     image, by_id = services.metadata.image, context.api_version >= FIRST_BY_ID
@@ -93,7 +111,9 @@ def _group(services: Services, context: RequestContext, asked: m.OffsetFetchRequ
     for topic_id, name, indexes in _wanted(services, asked, offsets, by_id):
         error = ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
         rows = [
-            _row(_Group.Topics.Partitions, _found(offsets, name or "", at, image.topic_ids), at, error)
+            _unstable(_Group.Topics.Partitions, at)
+            if TopicPartition(name or "", at) in unstable
+            else _row(_Group.Topics.Partitions, _found(offsets, name or "", at, image.topic_ids), at, error)
             for at in indexes
         ]
         shown = "" if by_id or name is None else name

@@ -1,8 +1,8 @@
 """Produce (0), versions 3-13: appends record batches to led partitions.
 
 acks 0 and 1 are answered in the same callback that received them; acks=all waits for the in-sync replicas. KIP-98
-idempotence (checked by the log), KIP-467 record errors, KIP-516 topic ids (13), KIP-951 leader hints. Transactional
-batches are appended as the log validates them; there is no transaction coordinator yet.
+idempotence (checked by the log), KIP-467 record errors, KIP-516 topic ids (13), KIP-951 leader hints, KIP-890
+confirmation of transactional batches by their coordinator (`produce_verification`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from backend.engine.apis import produce_verification
 from backend.engine.apis.context import Api, NoAnswer, RequestContext
 from backend.engine.apis.current_leader import leader_hint
 from backend.engine.apis.services import Services
@@ -49,21 +50,43 @@ Required = list[tuple[int, Partition, int]]
 
 def produce(
     services: Services, context: RequestContext, request: m.ProduceRequest
-) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
+) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | tasks.Task[m.ProduceResponse | None] | None:
     """Appends everything, then answers at once or when it is acknowledged; None for acks=0."""
+    if request.transactional_id is None:
+        if _has_transactional_records(request):
+            return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif services.config.transaction_partition_verification_enable:
+        by_id = context.api_version >= TOPIC_IDS_SINCE
+        turns = services.produce_turns
+        if turns.busy(context.connection_id) or produce_verification.first_batches(services, request, by_id=by_id):
+            return turns.take(context.connection_id, lambda: _confirm_and_append(services, context, request))
+    return _append_all(services, context, request, {})
+
+
+async def _confirm_and_append(
+    services: Services, context: RequestContext, request: m.ProduceRequest
+) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
+    version = context.api_version
+    # Looked for anew: the requests before this one may have begun the transaction meanwhile.
+    first = produce_verification.first_batches(services, request, by_id=version >= TOPIC_IDS_SINCE)
+    refused = await produce_verification.confirm(services, request.transactional_id or "", version, first)
+    return _append_all(services, context, request, refused)
+
+
+def _append_all(
+    services: Services, context: RequestContext, request: m.ProduceRequest, unconfirmed: produce_verification.Refused
+) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
     version = context.api_version
     rows: list[_Row] = []
     required: Required = []
     response = m.ProduceResponse()
     refused = False
-    if request.transactional_id is None and _has_transactional_records(request):
-        return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     for topic in request.topic_data:
         name = topic.name if version < TOPIC_IDS_SINCE else _topic_name(services, topic.topic_id)
         answers = m.ProduceResponse.Responses(topic_id=topic.topic_id, name=topic.name)
         response.responses.append(answers)
         for part in topic.partition_data:
-            row = _append(services, context, request.acks, name, part, len(rows), required)
+            row = _append(services, context, request.acks, name, part, len(rows), required, unconfirmed)
             refused = refused or row.error_code != 0
             answers.partition_responses.append(row)
             rows.append(row)
@@ -145,10 +168,13 @@ def _append(
     part: m.ProduceRequest.TopicData.PartitionData,
     at: int,
     required: Required,
+    unconfirmed: produce_verification.Refused,
 ) -> _Row:
     try:
         partition = _partition(services, context, acks, topic, part.index)
         records = _records(part, context.api_version)
+        if unconfirmed and (reason := unconfirmed.get(partition.topic_partition)) is not None:
+            raise reason
         info = partition.append(records, acks=acks)
     except KafkaError as error:
         _count_refused(services.metrics, topic or "", part.records, error)

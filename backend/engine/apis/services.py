@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backend.engine.apis.fetch_session import FetchSessions
+from backend.engine.apis.produce_verification import ProduceTurns
 from backend.engine.apis.quotas import ClientQuotas
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from backend.engine.controller.metadata_cache import MetadataCache
     from backend.engine.controller.producer_ids import ProducerIdManager
     from backend.engine.coordinator.group_coordinator import GroupCoordinator
+    from backend.engine.coordinator.transaction_coordinator import TransactionCoordinator
+    from backend.engine.coordinator.transaction_verifier import TransactionVerifier
     from backend.engine.log.log_manager import LogManager
     from backend.engine.metrics import BrokerMetrics
     from backend.engine.remote.rlm import RemoteLogManager
@@ -36,6 +39,8 @@ class Services:
     log_manager: LogManager
     replica_manager: ReplicaManager
     group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
+    transaction_verifier: TransactionVerifier
     producer_ids: ProducerIdManager
     controller_channel: ControllerChannel
     events: EventSink
@@ -48,3 +53,4 @@ class Services:
     apis: ApiTable
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     client_quotas: ClientQuotas = field(default_factory=ClientQuotas)
+    produce_turns: ProduceTurns = field(default_factory=ProduceTurns)

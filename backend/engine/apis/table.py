@@ -43,7 +43,11 @@ from backend.engine.apis import (
     reassignments,
     sasl,
     sync_group,
+    transactions,
+    transactions_admin,
+    txn_offset_commit,
     update_features,
+    write_txn_markers,
 )
 from backend.engine.apis.context import Api, ListenerKind
 
@@ -85,7 +89,11 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     reassignments,
     sasl,
     sync_group,
+    transactions,
+    transactions_admin,
+    txn_offset_commit,
     update_features,
+    write_txn_markers,
 )
 
 

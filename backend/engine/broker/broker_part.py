@@ -27,6 +27,8 @@ from backend.engine.controller.lifecycle import BrokerLifecycle
 from backend.engine.controller.loader import MetadataLoader
 from backend.engine.controller.producer_ids import ProducerIdManager
 from backend.engine.coordinator.group_coordinator import GroupCoordinator
+from backend.engine.coordinator.transaction_coordinator import TransactionCoordinator
+from backend.engine.coordinator.transaction_verifier import TransactionVerifier
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.event_publisher import EVENTS_TOPIC, EventPublisher
@@ -59,6 +61,7 @@ class BrokerPart:
         self._lifecycle: BrokerLifecycle | None = None
         self._replicas: ReplicaManager | None = None
         self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
         self._remote: RemotePart | None = None
         self._events: EventPublisher | None = None
         self._publishing: tasks.Task[None] | None = None
@@ -149,11 +152,22 @@ class BrokerPart:
             events=services.events,
             metrics=services.metrics,
         )
+        replicas = self._replicas
+        services.transaction_coordinator = self._transactions = TransactionCoordinator(
+            clock=ports.clock,
+            replica_manager=replicas,
+            producer_ids=services.producer_ids,
+            send_to_broker=self._client(services, listener_name, "transaction-markers").send_to_broker,
+        )
+        services.transaction_verifier = TransactionVerifier(
+            ports.clock,
+            self._client(services, listener_name, "transaction-checks").send_to_broker,
+            lambda: replicas.image,
+        )
         services.group_coordinator = self._groups = GroupCoordinator(
-            config=config, ports=ports, replica_manager=self._replicas
+            config=config, ports=ports, replica_manager=replicas, verifier=services.transaction_verifier
         )
         if config.remote_log_storage_system_enable:
-            replicas = self._replicas
             self._remote = RemotePart(
                 services,
                 lambda: replicas.config,
@@ -199,12 +213,15 @@ class BrokerPart:
 
     async def _on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
         services, replicas, groups = self._services, self._replicas, self._groups
+        transactions = self._transactions
         assert services is not None
         assert replicas is not None
         assert groups is not None
+        assert transactions is not None
         if self._first_image.done():
             await _in_turns(replicas.on_metadata(old, new))
             groups.on_metadata(old, new)
+            transactions.on_metadata(new)
             services.config = replicas.config
             if self._remote is not None:
                 await self._remote.manager.apply_settings()
@@ -223,6 +240,8 @@ class BrokerPart:
             await _in_turns(replicas.on_metadata(EMPTY_IMAGE, new))
             groups.start()
             groups.on_metadata(EMPTY_IMAGE, new)
+            transactions.start()
+            transactions.on_metadata(new)
             services.config = replicas.config
         except Exception as error:
             # Without its logs the broker must not serve: the start ends with this.
@@ -260,6 +279,8 @@ class BrokerPart:
             await self._loader.stop()
         if self._groups is not None:
             await self._groups.shutdown()
+        if self._transactions is not None:
+            await self._transactions.shutdown()
         if self._replicas is not None:
             await self._replicas.shutdown()
         for client in self._clients:

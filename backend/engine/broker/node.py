@@ -127,6 +127,8 @@ class Broker:
             log_manager=log_manager,
             replica_manager=later,
             group_coordinator=later,
+            transaction_coordinator=later,
+            transaction_verifier=later,
             producer_ids=later,
             controller_channel=self._channel,
             events=NullEventSink(),

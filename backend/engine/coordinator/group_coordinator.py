@@ -41,11 +41,14 @@ from backend.engine.coordinator.group_records import (
     CommittedOffset,
     encode_group,
 )
-from backend.engine.coordinator.group_state import check_commit, step
+from backend.engine.coordinator.group_state import check_commit, check_transactional_commit, step
 from backend.engine.coordinator.offset_store import OffsetStore
 from backend.engine.coordinator.shard import NEVER, GroupEntry, Shard
 from backend.engine.coordinator.shards import Shards
 from backend.engine.coordinator.subscriptions import subscribed_topics
+from backend.engine.coordinator.transaction_state import Producer
+from backend.engine.coordinator.transaction_verifier import TransactionVerifier
+from backend.engine.coordinator.transactional_offsets import TransactionalCommit, TransactionalOffsets
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -58,13 +61,16 @@ T = TypeVar("T")
 class GroupCoordinator:
     """Use: `start`, `on_metadata` after the replica manager's for every image, `shutdown`."""
 
-    def __init__(self, *, config: BrokerConfig, ports: Ports, replica_manager: ReplicaManager) -> None:
+    def __init__(
+        self, *, config: BrokerConfig, ports: Ports, replica_manager: ReplicaManager, verifier: TransactionVerifier
+    ) -> None:
         self._ports = ports
         self._replicas = replica_manager
         self._shards = Shards(
             config=config, clock=ports.clock, replica_manager=replica_manager, loaded=self._loaded, lost=self._lost
         )
         self._offsets = OffsetStore(config, ports.clock, self._shards)
+        self._transactional_offsets = TransactionalOffsets(config, ports.clock, self._shards, verifier)
         self._token = 0
         self._joins: dict[int, tasks.Future[JoinResult]] = {}
         self._syncs: dict[int, tasks.Future[SyncResult]] = {}
@@ -233,6 +239,57 @@ class GroupCoordinator:
         self._drop_if_unused(shard, entry)
         return {partition: code if code is not ErrorCode.NONE else error for partition, code in codes.items()}
 
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        commit: TransactionalCommit,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Stores offsets that count once the transaction is committed; one code for each.
+
+        Raises KafkaError when the group refuses all of them.
+        """
+        shard = self._shards.of(group_id)
+        entry = shard.groups.get(group_id)
+        if entry is None and generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id!r}")
+        entry = shard.entry(group_id)
+        error = check_transactional_commit(entry.group, member_id, instance_id, generation)
+        if error is not ErrorCode.NONE:
+            self._drop_if_unused(shard, entry)
+            raise KafkaError(error, f"group {group_id!r} refuses the commit of member {member_id!r}")
+        size_max = self._replicas.config.offset_metadata_max_bytes
+        codes = {
+            partition: ErrorCode.OFFSET_METADATA_TOO_LARGE if len(one.metadata) > size_max else ErrorCode.NONE
+            for partition, one in offsets.items()
+        }
+        stored = {partition: one for partition, one in offsets.items() if codes[partition] is ErrorCode.NONE}
+        error = await self._transactional_offsets.store(shard, group_id, commit, stored)
+        self._drop_if_unused(shard, entry)
+        return {partition: code if code is not ErrorCode.NONE else error for partition, code in codes.items()}
+
+    async def end_transaction(
+        self, index: int, producer: Producer, *, commit: bool, coordinator_epoch: int, timeout_ms: float
+    ) -> None:
+        """Writes a transaction's marker to a partition of `__consumer_offsets` and lets its offsets count, or drops
+        them. Raises KafkaError; NOT_LEADER_OR_FOLLOWER as long as this broker does not coordinate the partition.
+        """
+        shard = self._shards.at(index)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{OFFSETS_TOPIC}-{index} is not coordinated here yet")
+        await self._transactional_offsets.end(
+            shard, producer, commit=commit, coordinator_epoch=coordinator_epoch, timeout_ms=timeout_ms
+        )
+
+    def unstable_partitions(self, group_id: str) -> frozenset[TopicPartition]:
+        """Partitions for which a transaction that is open has offsets of the group. Raises KafkaError."""
+        entry = self._shards.of(group_id).groups.get(group_id)
+        return frozenset() if entry is None else frozenset().union(*entry.pending.values())
+
     def offsets(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Committed offsets; empty for an unknown group. Raises KafkaError."""
         entry = self._shards.of(group_id).groups.get(group_id)
@@ -276,7 +333,7 @@ class GroupCoordinator:
             one: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed.has(one.topic) else ErrorCode.NONE
             for one in partitions
         }
-        gone = [one for one, code in codes.items() if code is ErrorCode.NONE and one in entry.offsets]
+        gone = [one for one, code in codes.items() if code is ErrorCode.NONE and one in entry.all_partitions]
         error = await self._offsets.delete(shard, group_id, gone)
         return {one: error if one in gone else code for one, code in codes.items()}
 

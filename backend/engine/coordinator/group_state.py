@@ -77,6 +77,18 @@ def check_commit(group: Group, member_id: str, instance_id: str | None, generati
     return ErrorCode.NONE
 
 
+def check_transactional_commit(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """The same for offsets in a transaction, whose older producers do not say for which member they commit."""
+    if generation < 0 and not member_id and instance_id is None:
+        return ErrorCode.NONE
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    error = check_member(group, member_id, instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
+
+
 class _Turn(Joining):
     """All events."""
 

@@ -59,7 +59,7 @@ class OffsetStore:
     async def remove_group(self, shard: Shard, entry: GroupEntry) -> ErrorCode:
         """Deletes a group without members and its offsets."""
         group_id = entry.group.group_id
-        error = await self.delete(shard, group_id, list(entry.offsets))
+        error = await self.delete(shard, group_id, list(entry.all_partitions))
         if error is not ErrorCode.NONE:
             return error
         if entry.group.state is not GroupState.EMPTY:
@@ -79,7 +79,7 @@ class OffsetStore:
         """Deletes the offsets of topics that are gone."""
         for shard in self._shards:
             for group_id, entry in list(shard.groups.items()):
-                await self.delete(shard, group_id, [one for one in entry.offsets if one.topic in topics])
+                await self.delete(shard, group_id, [one for one in entry.all_partitions if one.topic in topics])
 
     async def expire_repeatedly(self) -> None:
         """`expire` at the broker's interval, for ever."""

@@ -6,15 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backend.engine.coordinator.group import Group, GroupState
-from backend.engine.coordinator.group_records import CommittedOffset, GroupRecord, StoredRecord, decode_record
+from backend.engine.coordinator.group_records import (
+    CommittedOffset,
+    GroupRecord,
+    OffsetRecord,
+    StoredRecord,
+    decode_record,
+)
+from backend.engine.coordinator.log_reader import LoadedBatch, batches_of
 from backend.engine.coordinator.subscriptions import subscribed_topics
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
-from backend.protocol.batch import iter_batches, iter_records
+from backend.protocol.control_records import ControlType, control_type
 from backend.tiering.ids import TopicPartition
 
-# offsets.load.buffer.size of Kafka: bytes read at once; other tasks get a turn in between.
-LOAD_BYTES: Final = 5 << 20
 NEVER: Final = -1
 
 
@@ -26,6 +31,8 @@ class GroupEntry:
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     # Log offset of the record that each committed offset came from: commits may be acknowledged out of order.
     applied: dict[TopicPartition, int] = field(default_factory=dict)
+    # Offsets committed in transactions that are open, by producer id, with the log offset of their records.
+    pending: dict[int, dict[TopicPartition, tuple[CommittedOffset, int]]] = field(default_factory=dict)
     # Wall clock: since when the group has had no members.
     empty_since_ms: int = NEVER
     timer: tasks.TimerHandle | None = None
@@ -34,7 +41,16 @@ class GroupEntry:
     @property
     def is_unused(self) -> bool:
         """There are neither members, nor any to come, nor offsets."""
-        return self.group.state is GroupState.EMPTY and not self.group.pending and not self.offsets
+        return self.group.state is GroupState.EMPTY and not self.group.pending and not self.offsets and not self.pending
+
+    @property
+    def all_partitions(self) -> set[TopicPartition]:
+        """Those with offsets, committed or pending."""
+        return set(self.offsets).union(*self.pending.values())
+
+    def is_pending(self, partition: TopicPartition) -> bool:
+        """Whether an open transaction has an offset for the partition."""
+        return any(partition in offsets for offsets in self.pending.values())
 
     def expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """Offsets that nobody has needed for the retention time, or for the time their commit asked for.
@@ -52,7 +68,9 @@ class GroupEntry:
         return [
             partition
             for partition, one in self.offsets.items()
-            if not subscribed.has(partition.topic) and one.expires_ms(since_ms, retention_ms) <= now_ms
+            if not subscribed.has(partition.topic)
+            and one.expires_ms(since_ms, retention_ms) <= now_ms
+            and not self.is_pending(partition)
         ]
 
 
@@ -66,6 +84,8 @@ class Shard:
         self.loading = True
         self.failed = False
         self.groups: dict[str, GroupEntry] = {}
+        # Groups with pending offsets, by producer id.
+        self.pending_groups: dict[int, set[str]] = {}
 
     def entry(self, group_id: str) -> GroupEntry:
         """The group's entry, made when there is none."""
@@ -76,25 +96,27 @@ class Shard:
 
     async def load(self) -> int:
         """Reads the whole log; how many records. Raises KafkaError or DecodeError."""
-        log = self.partition.log
-        offset, count = log.log_start_offset, 0
-        while offset < log.log_end_offset:
-            info = log.read(offset, LOAD_BYTES, up_to_offset=log.log_end_offset, min_one_message=True)
-            next_offset = offset
-            for position, header in iter_batches(info.records):
-                next_offset = header.next_offset
-                if header.is_control:
-                    continue
-                for record in iter_records(info.records, position):
-                    if record.offset >= offset:
-                        self.replay(decode_record(record.key, record.value), record.offset)
-                        count += 1
-            if next_offset == offset:
-                break
-            offset = next_offset
-            await tasks.sleep_ms(0)
+        count = 0
+        async for batch in batches_of(self.partition.log):
+            self._replay_batch(batch)
+            count += len(batch.records)
         self._forget_empty()
         return count
+
+    def _replay_batch(self, batch: LoadedBatch) -> None:
+        header = batch.header
+        if header.is_control:
+            for record in batch.records:
+                kind = control_type(record.key)
+                if kind in (ControlType.COMMIT, ControlType.ABORT):
+                    self.end_pending(header.producer_id, commit=kind == ControlType.COMMIT)
+            return
+        for record in batch.records:
+            found = decode_record(record.key, record.value)
+            if header.is_transactional and isinstance(found, OffsetRecord) and found.committed is not None:
+                self.apply_pending(header.producer_id, found.group_id, found.partition, found.committed, record.offset)
+            else:
+                self.replay(found, record.offset)
 
     def begin(self, now_ms: float) -> None:
         """The log has been read; the sessions of its members begin now."""
@@ -130,13 +152,30 @@ class Shard:
         if committed is None:
             entry.offsets.pop(partition, None)
             entry.applied.pop(partition, None)
+            for offsets in entry.pending.values():
+                offsets.pop(partition, None)
         else:
             entry.offsets[partition] = committed
             entry.applied[partition] = log_offset
+
+    def apply_pending(
+        self, producer_id: int, group_id: str, partition: TopicPartition, committed: CommittedOffset, log_offset: int
+    ) -> None:
+        """An offset that is in the log and counts once its transaction is committed."""
+        self.entry(group_id).pending.setdefault(producer_id, {})[partition] = (committed, log_offset)
+        self.pending_groups.setdefault(producer_id, set()).add(group_id)
+
+    def end_pending(self, producer_id: int, *, commit: bool) -> None:
+        """The producer's transaction has ended: its offsets count, or never were."""
+        for group_id in self.pending_groups.pop(producer_id, ()):
+            entry = self.groups.get(group_id)
+            offsets = {} if entry is None else entry.pending.pop(producer_id, {})
+            for partition, (committed, log_offset) in offsets.items() if commit else ():
+                self.apply_offset(group_id, partition, committed, log_offset)
 
     def _forget_empty(self) -> None:
         """Groups whose last records were tombstones."""
         for group_id, entry in list(self.groups.items()):
             fresh = entry.group == Group(group_id)
-            if fresh and not entry.offsets:
+            if fresh and not entry.offsets and not entry.pending:
                 del self.groups[group_id]

@@ -118,6 +118,11 @@ class Shards:
         """Whether the shard is still this broker's."""
         return self._shards.get(shard.index) is shard
 
+    def at(self, index: int) -> Shard | None:
+        """The shard of a partition that is held and has been read."""
+        shard = self._shards.get(index)
+        return None if shard is None or shard.loading else shard
+
     def of(self, group_id: str) -> Shard:
         """The shard of a group.
 
@@ -133,6 +138,10 @@ class Shards:
         return shard
 
     async def append(self, shard: Shard, records: Sequence[RecordData]) -> int:
+        """As :meth:`append_batch`, for records without a producer."""
+        return await self.append_batch(shard, build_batch(records))
+
+    async def append_batch(self, shard: Shard, batch: bytearray, timeout_ms: float | None = None) -> int:
         """Offset of the first record once all are replicated and the shard is still held.
 
         Raises KafkaError with the code that clients of the group are to get.
@@ -143,8 +152,8 @@ class Shards:
         try:
             info = await self._replicas.append(
                 TopicPartition(OFFSETS_TOPIC, shard.index),
-                memoryview(build_batch(records)),
-                timeout_ms=self._config.offsets_commit_timeout_ms,
+                memoryview(batch),
+                timeout_ms=self._config.offsets_commit_timeout_ms if timeout_ms is None else timeout_ms,
             )
         except KafkaError as error:
             raise KafkaError(_STORE_ERRORS.get(error.code, error.code), error.message) from error

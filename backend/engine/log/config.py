@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from backend.engine.config import TOPIC_SETTINGS, BrokerConfig, topic_values
 
+INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 DAY_MS: Final = 86_400_000

@@ -12,7 +12,7 @@ from bisect import insort
 from dataclasses import dataclass, field
 from typing import Final
 
-from backend.engine.log.config import DAY_MS, INT32_MAX
+from backend.engine.log.config import DAY_MS, INT16_MAX, INT32_MAX
 from backend.engine.log.names import SNAPSHOT_SUFFIX, base_offset_of, file_name
 from backend.engine.log.producer_snapshot import (
     NONE,
@@ -22,6 +22,7 @@ from backend.engine.log.producer_snapshot import (
     encode_snapshot,
     java_map_order,
 )
+from backend.engine.log.verification import Verifications
 from backend.engine.ports.disk import Disk
 from backend.protocol.batch import BatchHeader
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -122,6 +123,7 @@ class ProducerStateManager:
         self._dir = log_dir
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerEntry] = {}
+        self.verifications = Verifications()
         # First offset → producer of open transactions; first offset → marker offset of those whose end is not
         # replicated yet.
         self._ongoing: dict[int, int] = {}
@@ -139,6 +141,11 @@ class ProducerStateManager:
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
         return self._producers.get(producer_id)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has records here in a transaction of this epoch that has not ended."""
+        entry = self._producers.get(producer_id)
+        return entry is not None and entry.txn_first_offset is not None and entry.epoch == epoch
 
     @property
     def is_empty(self) -> bool:
@@ -212,6 +219,22 @@ class ProducerStateManager:
             )
         return entry
 
+    def check_bumped_epoch(self, producer_id: int, epoch: int) -> None:
+        """Refuses a marker that should have a later epoch than the records (transaction.version 2, KIP-1228).
+
+        One with the same epoch is let through when it is a repetition: the transaction has ended. Raises
+        INVALID_PRODUCER_EPOCH.
+        """
+        entry = self._producers.get(producer_id)
+        if entry is None or epoch > entry.epoch:
+            return
+        if epoch == entry.epoch and (entry.txn_first_offset is None or epoch == INT16_MAX):
+            return
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"The marker of producer {producer_id} has epoch {epoch}, which is not past the last seen {entry.epoch}",
+        )
+
     def check_marker(self, batch: BatchHeader, marker: EndTxnMarker) -> None:
         """Refuses a transaction marker of a deposed producer or coordinator."""
         entry = self.check_epoch(batch)
@@ -238,6 +261,7 @@ class ProducerStateManager:
             del entry.batches[0]
         entry.last_timestamp_ms = batch.max_timestamp
         if batch.is_transactional and entry.txn_first_offset is None:
+            self.verifications.forget(batch.producer_id)
             entry.txn_first_offset = batch.base_offset
             self._ongoing[batch.base_offset] = batch.producer_id
 
@@ -246,6 +270,7 @@ class ProducerStateManager:
 
         Follow with :meth:`complete`.
         """
+        self.verifications.forget(batch.producer_id)
         entry = self._producers.get(batch.producer_id)
         if entry is None:
             entry = self._producers[batch.producer_id] = ProducerEntry(batch.producer_id)
@@ -282,6 +307,7 @@ class ProducerStateManager:
         expired = [p for p, entry in self._producers.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
+        self.verifications.remove_expired(now_ms, self.expiration_ms)
         return len(expired)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:

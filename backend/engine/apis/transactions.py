@@ -1,0 +1,174 @@
+"""AddPartitionsToTxn (24), versions 0-5; AddOffsetsToTxn (25), 0-4; EndTxn (26), 0-5: a producer's transaction
+(KIP-98, KIP-890).
+
+AddPartitionsToTxn carries many transactions from version 4 on, when leaders of partitions ask on behalf of producers.
+EndTxn version 5 gives the producer the epoch of its next transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
+from backend.engine.coordinator.transaction_state import Producer
+from backend.engine.ports import tasks
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
+
+ADD_PARTITIONS_KEY: Final = 24
+ADD_PARTITIONS_MAX: Final = 5
+ADD_OFFSETS_KEY: Final = 25
+ADD_OFFSETS_MAX: Final = 4
+END_TXN_KEY: Final = 26
+END_TXN_MAX: Final = 5
+FIRST_BATCHED: Final = 4
+# Before, clients know INVALID_PRODUCER_EPOCH only.
+FIRST_FENCED: Final = 2
+FIRST_BUMPING_END: Final = 5
+# transaction.version that a client's request shows (`TransactionVersion` of Kafka).
+OLD_VERSION: Final = 0
+BUMPING_VERSION: Final = 2
+
+_Asked = m.AddPartitionsToTxnRequest.Transactions
+_Answer = m.AddPartitionsToTxnResponse.ResultsByTransaction
+_OldAnswer = m.AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow
+Codes = dict[TopicPartition, ErrorCode]
+
+
+async def add_partitions_to_txn(
+    services: Services, context: RequestContext, request: m.AddPartitionsToTxnRequest
+) -> m.AddPartitionsToTxnResponse:
+    """One code for each partition."""
+    if context.api_version >= FIRST_BATCHED:
+        answers = await tasks.gather(_add_or_verify(services, one) for one in request.transactions)
+        return m.AddPartitionsToTxnResponse(results_by_transaction=answers)
+    asked = [TopicPartition(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
+    producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    codes = _unknown(services, asked)
+    if not codes:
+        transactional_id = request.v3_and_below_transactional_id
+        codes = await _add(services, transactional_id, producer, asked, OLD_VERSION, context.api_version)
+    results = [
+        _OldAnswer(
+            name=topic.name,
+            results_by_partition=[
+                _OldAnswer.ResultsByPartition(
+                    partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in request.v3_and_below_topics
+    ]
+    return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+async def _add_or_verify(services: Services, asked: _Asked) -> _Answer:
+    partitions = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
+    producer = Producer(asked.producer_id, asked.producer_epoch)
+    codes = _unknown(services, partitions)
+    if not codes and asked.verify_only:
+        codes = _verify(services, asked.transactional_id, producer, partitions)
+    elif not codes:
+        codes = await _add(services, asked.transactional_id, producer, partitions, BUMPING_VERSION, FIRST_BATCHED)
+    return _Answer(
+        transactional_id=asked.transactional_id,
+        topic_results=[
+            _Answer.TopicResults(
+                name=topic.name,
+                results_by_partition=[
+                    _Answer.TopicResults.ResultsByPartition(
+                        partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in asked.topics
+        ],
+    )
+
+
+def _unknown(services: Services, partitions: list[TopicPartition]) -> Codes:
+    """All or nothing: when some do not exist the others are not attempted. Empty when all exist."""
+    image = services.metadata.image
+    missing = {one for one in partitions if image.partition(one.topic, one.partition) is None}
+    if not missing:
+        return {}
+    unknown, skipped = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+    return {one: unknown if one in missing else skipped for one in partitions}
+
+
+def _verify(services: Services, transactional_id: str, producer: Producer, partitions: list[TopicPartition]) -> Codes:
+    if not transactional_id:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+    try:
+        return services.transaction_coordinator.verify_partitions(transactional_id, producer, frozenset(partitions))
+    except KafkaError as error:
+        return dict.fromkeys(partitions, error.code)
+
+
+async def _add(
+    services: Services,
+    transactional_id: str,
+    producer: Producer,
+    partitions: list[TopicPartition],
+    transaction_version: int,
+    api_version: int,
+) -> Codes:
+    code = ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST
+    if transactional_id:
+        try:
+            await services.transaction_coordinator.add_partitions(
+                transactional_id, producer, frozenset(partitions), transaction_version
+            )
+        except KafkaError as error:
+            code = _as_known(error.code, api_version)
+    return dict.fromkeys(partitions, code)
+
+
+def _as_known(code: ErrorCode, api_version: int) -> ErrorCode:
+    fenced = code is ErrorCode.PRODUCER_FENCED and api_version < FIRST_FENCED
+    return ErrorCode.INVALID_PRODUCER_EPOCH if fenced else code
+
+
+async def add_offsets_to_txn(
+    services: Services, context: RequestContext, request: m.AddOffsetsToTxnRequest
+) -> m.AddOffsetsToTxnResponse:
+    """Puts the partition that holds a group's offsets into the transaction."""
+    topic = services.metadata.image.topic(OFFSETS_TOPIC)
+    if topic is None:
+        # The group's coordinator has not been looked for yet; that is what creates the topic.
+        return m.AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = TopicPartition(OFFSETS_TOPIC, coordinator_partition(request.group_id, len(topic.partitions)))
+    producer = Producer(request.producer_id, request.producer_epoch)
+    codes = await _add(services, request.transactional_id, producer, [partition], OLD_VERSION, context.api_version)
+    return m.AddOffsetsToTxnResponse(error_code=codes[partition])
+
+
+async def end_txn(services: Services, context: RequestContext, request: m.EndTxnRequest) -> m.EndTxnResponse:
+    """Commits or aborts: answered once that is decided and stored."""
+    bumps = context.api_version >= FIRST_BUMPING_END
+    if not request.transactional_id:
+        return m.EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    try:
+        following = await services.transaction_coordinator.end(
+            request.transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            commit=request.committed,
+            version=BUMPING_VERSION if bumps else OLD_VERSION,
+        )
+    except KafkaError as error:
+        return m.EndTxnResponse(error_code=_as_known(error.code, context.api_version))
+    if not bumps:
+        return m.EndTxnResponse()
+    return m.EndTxnResponse(producer_id=following.producer_id, producer_epoch=following.epoch)
+
+
+APIS: Final = (
+    Api(ADD_PARTITIONS_KEY, 0, ADD_PARTITIONS_MAX, add_partitions_to_txn),
+    Api(ADD_OFFSETS_KEY, 0, ADD_OFFSETS_MAX, add_offsets_to_txn),
+    Api(END_TXN_KEY, 0, END_TXN_MAX, end_txn),
+)

@@ -1,0 +1,129 @@
+"""DescribeTransactions (65), version 0; ListTransactions (66), 0-1; DescribeProducers (61), 0 (KIP-664).
+
+Gap: ListTransactions version 2 selects ids by a regular expression (KIP-1152), which needs an engine whose time is
+bounded; the version is not shown, so clients refuse to send one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.coordinator.transaction import Transaction, TransactionState
+from backend.engine.coordinator.transaction_verifier import by_topic
+from backend.engine.log.producer_state import ProducerEntry
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+
+DESCRIBE_KEY: Final = 65
+LIST_KEY: Final = 66
+LIST_MAX: Final = 1
+PRODUCERS_KEY: Final = 61
+NONE: Final = -1
+# Kafka knows one state more, which only ever exists in its memory.
+_KNOWN_STATES: Final = frozenset(state.text for state in TransactionState) | {"PrepareEpochFence"}
+
+_Described = m.DescribeTransactionsResponse.TransactionStates
+_Listed = m.ListTransactionsResponse.TransactionStates
+_Producers = m.DescribeProducersResponse.Topics
+_Active = _Producers.Partitions.ActiveProducers
+
+
+def describe_transactions(
+    services: Services, context: RequestContext, request: m.DescribeTransactionsRequest
+) -> m.DescribeTransactionsResponse:
+    """States of transactional ids coordinated here."""
+    return m.DescribeTransactionsResponse(
+        transaction_states=[_describe(services, name) for name in request.transactional_ids]
+    )
+
+
+def _describe(services: Services, transactional_id: str) -> _Described:
+    if not transactional_id:
+        return _Described(transactional_id=transactional_id, error_code=ErrorCode.INVALID_REQUEST)
+    try:
+        found = services.transaction_coordinator.describe(transactional_id)
+    except KafkaError as refused:
+        return _Described(transactional_id=transactional_id, error_code=refused.code)
+    if found is None:
+        return _Described(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    return _Described(
+        transactional_id=transactional_id,
+        transaction_state=found.state.text,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.epoch,
+        topics=[_Described.Topics(topic=name, partitions=indexes) for name, indexes in by_topic(found.partitions)],
+    )
+
+
+def list_transactions(
+    services: Services, context: RequestContext, request: m.ListTransactionsRequest
+) -> m.ListTransactionsResponse:
+    """Transactional ids coordinated here that pass all filters given."""
+    unknown = [state for state in request.state_filters if state not in _KNOWN_STATES]
+    try:
+        everything = list(services.transaction_coordinator.transactions())
+    except KafkaError as refused:
+        return m.ListTransactionsResponse(error_code=refused.code)
+    now_ms = services.ports.clock.time_ms()
+    listed = [
+        _Listed(transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.text)
+        for one in everything
+        if _is_wanted(one, request, now_ms)
+    ]
+    return m.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
+
+
+def _is_wanted(transaction: Transaction, request: m.ListTransactionsRequest, now_ms: int) -> bool:
+    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+        return False
+    if request.state_filters and transaction.state.text not in request.state_filters:
+        return False
+    return request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter
+
+
+def describe_producers(
+    services: Services, context: RequestContext, request: m.DescribeProducersRequest
+) -> m.DescribeProducersResponse:
+    """What partitions led here remember of their producers."""
+    return m.DescribeProducersResponse(
+        topics=[
+            _Producers(
+                name=topic.name,
+                partitions=[_producers(services, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _producers(services: Services, topic: str, index: int) -> _Producers.Partitions:
+    try:
+        partition = services.replica_manager.partition(topic, index)
+        partition.check_leader()
+    except KafkaError as refused:
+        return _Producers.Partitions(partition_index=index, error_code=refused.code, error_message=refused.message)
+    return _Producers.Partitions(
+        partition_index=index, active_producers=[_active(one) for one in partition.log.producer_state.producers]
+    )
+
+
+def _active(entry: ProducerEntry) -> _Active:
+    return _Active(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp_ms,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=NONE if entry.txn_first_offset is None else entry.txn_first_offset,
+    )
+
+
+APIS: Final = (
+    Api(DESCRIBE_KEY, 0, 0, describe_transactions),
+    Api(LIST_KEY, 0, LIST_MAX, list_transactions),
+    Api(PRODUCERS_KEY, 0, 0, describe_producers),
+)

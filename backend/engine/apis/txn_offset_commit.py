@@ -1,0 +1,83 @@
+"""TxnOffsetCommit (28), versions 0-5: a group's positions as part of a producer's transaction (KIP-98, KIP-447).
+
+With version 5 the group's coordinator has the partition of the offsets added to the transaction (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.coordinator.group_records import CommittedOffset
+from backend.engine.coordinator.transaction_state import Producer
+from backend.engine.coordinator.transactional_offsets import TransactionalCommit
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
+
+API_KEY: Final = 28
+MIN_VERSION: Final = 0
+MAX_VERSION: Final = 5
+ADDED_BY_COORDINATOR_SINCE: Final = 5
+
+_Topic = m.TxnOffsetCommitResponse.Topics
+
+
+async def txn_offset_commit(
+    services: Services, context: RequestContext, request: m.TxnOffsetCommitRequest
+) -> m.TxnOffsetCommitResponse:
+    """One code for each partition."""
+    response = m.TxnOffsetCommitResponse()
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    rows: list[tuple[TopicPartition, _Topic.Partitions]] = []
+    now_ms = services.ports.clock.time_ms()
+    for asked in request.topics:
+        answer = _Topic(name=asked.name)
+        response.topics.append(answer)
+        topic = services.metadata.image.topic(asked.name)
+        for one in asked.partitions:
+            row = _Topic.Partitions(partition_index=one.partition_index)
+            answer.partitions.append(row)
+            if topic is None or one.partition_index not in topic.partitions:
+                row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            key = TopicPartition(asked.name, one.partition_index)
+            metadata = one.committed_metadata or ""
+            offsets[key] = CommittedOffset(
+                one.committed_offset, one.committed_leader_epoch, metadata, now_ms, topic_id=topic.id
+            )
+            rows.append((key, row))
+    codes = await _commit(services, context, request, offsets) if rows else {}
+    for key, row in rows:
+        row.error_code = codes[key]
+    return response
+
+
+async def _commit(
+    services: Services,
+    context: RequestContext,
+    request: m.TxnOffsetCommitRequest,
+    offsets: dict[TopicPartition, CommittedOffset],
+) -> dict[TopicPartition, ErrorCode]:
+    if not request.group_id:
+        return dict.fromkeys(offsets, ErrorCode.INVALID_GROUP_ID)
+    commit = TransactionalCommit(
+        request.transactional_id,
+        Producer(request.producer_id, request.producer_epoch),
+        adds_partition=context.api_version >= ADDED_BY_COORDINATOR_SINCE,
+    )
+    try:
+        return await services.group_coordinator.commit_in_transaction(
+            request.group_id,
+            commit,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            offsets=offsets,
+        )
+    except KafkaError as refused:
+        return dict.fromkeys(offsets, refused.code)
+
+
+APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, txn_offset_commit),)

@@ -1,0 +1,61 @@
+"""Questions to other brokers, gathered: while one request to a broker is under way the next ones wait and go together.
+
+Without it a coordinator with many transactions would send each broker a request for each of them, and a broker answers
+the requests of a connection one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+from backend.engine.ports import tasks
+from backend.protocol.errors import DecodeError, KafkaError
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+# Questions in one request: with 100 partitions of long names each it stays under a request's 16 MiB.
+GATHERED_MAX: Final = 500
+
+
+class BrokerBatches(Generic[Question, Answer]):
+    """`send(broker_id, questions)` returns one answer for each question, in their order, or raises KafkaError."""
+
+    def __init__(self, send: Callable[[int, Sequence[Question]], Awaitable[Sequence[Answer]]], *, name: str) -> None:
+        self._send = send
+        self._name = name
+        self._waiting: dict[int, list[tuple[Question, tasks.Future[Answer]]]] = {}
+
+    async def ask(self, broker_id: int, question: Question) -> Answer:
+        """The broker's answer. Raises KafkaError, DecodeError as `send` does."""
+        answer: tasks.Future[Answer] = tasks.future()
+        queue = self._waiting.get(broker_id)
+        if queue is None:
+            self._waiting[broker_id] = [(question, answer)]
+            tasks.spawn(self._work_off(broker_id), name=f"{self._name} to broker {broker_id}")
+        else:
+            queue.append((question, answer))
+        return await answer
+
+    async def _work_off(self, broker_id: int) -> None:
+        queue = self._waiting[broker_id]
+        try:
+            while queue:
+                gathered = queue[:GATHERED_MAX]
+                del queue[:GATHERED_MAX]
+                await self._send_together(broker_id, gathered)
+        finally:
+            del self._waiting[broker_id]
+
+    async def _send_together(self, broker_id: int, gathered: list[tuple[Question, tasks.Future[Answer]]]) -> None:
+        try:
+            answers = await self._send(broker_id, [question for question, _ in gathered])
+        except (KafkaError, DecodeError) as error:
+            for _, waiting in gathered:
+                if not waiting.done():
+                    waiting.set_exception(error)
+            return
+        for (_, waiting), answer in zip(gathered, answers, strict=True):
+            if not waiting.done():
+                waiting.set_result(answer)

@@ -1,0 +1,225 @@
+"""What becomes of a transaction: pure decisions of its coordinator.
+
+Each answers with the transaction as it must be stored before the client hears anything, or with the code that the
+client gets as nothing changes (NONE: what it asks for is so already). The driver refuses requests while an earlier
+change is being stored. Facts: Kafka's `TransactionCoordinator` (KIP-98, KIP-360, KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from backend.engine.coordinator.transaction import (
+    EPOCH_BUMPED_SINCE,
+    EPOCH_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
+    Transaction,
+    TransactionState,
+)
+from backend.protocol.errors import ErrorCode
+from backend.tiering.ids import TopicPartition
+
+Decision = Transaction | ErrorCode
+_S = TransactionState
+_NOTHING: Final[frozenset[TopicPartition]] = frozenset()
+
+
+class Producer(NamedTuple):
+    """A producer as a request names it."""
+
+    producer_id: int
+    epoch: int
+
+
+def init_producer(
+    transaction: Transaction, *, timeout_ms: int, now_ms: int, claimed: Producer | None, fresh_id: int
+) -> Decision:
+    """A producer introduces itself, with who it was when it recovers from an error (KIP-360).
+
+    Gives it the next epoch, which fences all others. `fresh_id` is an unused producer id, needed only when
+    `is_epoch_exhausted`. A transaction that is still open must be fenced first: see :func:`fence`.
+    """
+    if claimed is not None and not _may_claim(transaction, claimed):
+        return ErrorCode.PRODUCER_FENCED
+    if not transaction.state.is_idle:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if transaction.is_epoch_exhausted and (claimed is None or claimed.epoch == transaction.epoch):
+        last_epoch = NO_EPOCH if claimed is None else transaction.epoch
+        return _emptied(transaction, fresh_id, 0, last_epoch, timeout_ms, now_ms)
+    if transaction.is_epoch_exhausted:
+        # Only a repeated request is left to be answered.
+        return ErrorCode.PRODUCER_FENCED
+    epoch, last_epoch = transaction.epoch + 1, NO_EPOCH
+    if claimed is not None:
+        if transaction.epoch in (NO_EPOCH, claimed.epoch):
+            last_epoch = transaction.epoch
+        elif claimed.epoch == transaction.last_epoch:
+            # The answer to its last request was lost: it gets the same again.
+            epoch, last_epoch = transaction.epoch, transaction.last_epoch
+        else:
+            return ErrorCode.PRODUCER_FENCED
+    return _emptied(transaction, transaction.producer_id, epoch, last_epoch, timeout_ms, now_ms)
+
+
+def _may_claim(transaction: Transaction, claimed: Producer) -> bool:
+    if transaction.epoch == NO_EPOCH or claimed.producer_id == transaction.producer_id:
+        return True
+    # Its epochs were used up and the answer with the new id was lost.
+    return claimed.producer_id == transaction.previous_producer_id and claimed.epoch >= EPOCH_MAX - 1
+
+
+def _emptied(
+    transaction: Transaction, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
+) -> Transaction:
+    return transaction.moved_to(
+        _S.EMPTY,
+        now_ms,
+        producer_id=producer_id,
+        epoch=epoch,
+        last_epoch=last_epoch,
+        timeout_ms=timeout_ms,
+        partitions=_NOTHING,
+        started_ms=NO_TIME,
+    )
+
+
+def is_timed_out(transaction: Transaction, now_ms: int) -> bool:
+    """Whether its producer has left it open for longer than it asked for."""
+    return transaction.state is _S.ONGOING and transaction.started_ms + transaction.timeout_ms < now_ms
+
+
+def is_expired(transaction: Transaction, now_ms: int, expiration_ms: int) -> bool:
+    """Whether nobody has used the transactional id for so long that it is forgotten."""
+    return transaction.state.is_idle and transaction.updated_ms + expiration_ms <= now_ms
+
+
+def fence(transaction: Transaction, *, now_ms: int, version: int) -> Transaction:
+    """Aborts an open transaction on behalf of the coordinator, with an epoch that its producer does not have.
+
+    `version` is the cluster's transaction.version. AssertionError unless the transaction is open.
+    """
+    fenced = min(transaction.epoch + 1, EPOCH_MAX)
+    if version < EPOCH_BUMPED_SINCE:
+        epochs = {"epoch": fenced, "last_epoch": NO_EPOCH}
+    else:
+        # The end bumps once more, as every end does in this version.
+        epochs = {"epoch": min(fenced + 1, EPOCH_MAX), "last_epoch": fenced}
+    assert transaction.state is _S.ONGOING, f"transaction {transaction.transactional_id} is not open"
+    return transaction.moved_to(
+        _S.PREPARE_ABORT, now_ms, client_version=version, next_producer_id=NO_PRODUCER_ID, **epochs
+    )
+
+
+def add_partitions(
+    transaction: Transaction, producer: Producer, partitions: frozenset[TopicPartition], *, now_ms: int, version: int
+) -> Decision:
+    """Puts partitions into the transaction, which begins with the first."""
+    error = _check(transaction, producer)
+    if error is not ErrorCode.NONE:
+        return error
+    if transaction.state is _S.ONGOING and partitions <= transaction.partitions:
+        return ErrorCode.NONE
+    started_ms = now_ms if transaction.state.is_idle else transaction.started_ms
+    return transaction.moved_to(
+        _S.ONGOING,
+        now_ms,
+        partitions=transaction.partitions | partitions,
+        started_ms=started_ms,
+        client_version=version,
+    )
+
+
+def verify_partition(transaction: Transaction, producer: Producer, partition: TopicPartition) -> ErrorCode:
+    """Whether a producer may write to a partition: TRANSACTION_ABORTABLE when it is not in the transaction."""
+    error = _check(transaction, producer)
+    if error is not ErrorCode.NONE:
+        return error
+    return ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
+
+
+def _check(transaction: Transaction, producer: Producer) -> ErrorCode:
+    if transaction.producer_id != producer.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if transaction.epoch != producer.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state.is_prepared else ErrorCode.NONE
+
+
+def end(
+    transaction: Transaction, producer: Producer, *, commit: bool, now_ms: int, version: int, fresh_id: int
+) -> Decision:
+    """A producer ends its transaction. `fresh_id` as in :func:`init_producer`."""
+    if version < EPOCH_BUMPED_SINCE:
+        return _end_keeping_epoch(transaction, producer, commit, now_ms, version)
+    return _end_bumping_epoch(transaction, producer, commit, now_ms, version, fresh_id)
+
+
+def _end_keeping_epoch(
+    transaction: Transaction, producer: Producer, commit: bool, now_ms: int, version: int
+) -> Decision:
+    if transaction.producer_id != producer.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if transaction.epoch != producer.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if transaction.state is _S.ONGOING:
+        target = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
+        return transaction.moved_to(target, now_ms, client_version=version, next_producer_id=NO_PRODUCER_ID)
+    return _repeated(transaction, commit)
+
+
+def _repeated(transaction: Transaction, commit: bool) -> ErrorCode:
+    """The answer to an end of a transaction that has ended: it is all right when it ended that way."""
+    if transaction.state is (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT):
+        return ErrorCode.NONE
+    if transaction.state is (_S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return ErrorCode.INVALID_TXN_STATE
+
+
+def _end_bumping_epoch(
+    transaction: Transaction, producer: Producer, commit: bool, now_ms: int, version: int, fresh_id: int
+) -> Decision:
+    """In version 2 the same epoch means the next transaction; a repeated request has the epoch before."""
+    state = transaction.state
+    has_new_id = (
+        transaction.previous_producer_id == producer.producer_id
+        and producer.epoch == EPOCH_MAX - 1
+        and transaction.epoch == 0
+    )
+    if transaction.producer_id != producer.producer_id and not has_new_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    repeated = has_new_id or producer.epoch == transaction.epoch - 1
+    ended = state.is_prepared or state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
+    # While the end is under way the producer cannot know its next epoch.
+    is_current = producer.epoch == transaction.epoch and not state.is_prepared
+    if not is_current and not (ended and repeated):
+        return ErrorCode.PRODUCER_FENCED
+    if ended and repeated:
+        return _repeated(transaction, commit)
+    if state is not _S.ONGOING and commit:
+        return ErrorCode.INVALID_TXN_STATE
+    return transaction.moved_to(
+        _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT,
+        now_ms,
+        epoch=transaction.epoch + 1,
+        last_epoch=transaction.epoch,
+        next_producer_id=fresh_id if transaction.is_epoch_exhausted else NO_PRODUCER_ID,
+        # Nothing was added to it, but it has a beginning.
+        started_ms=transaction.started_ms if state is _S.ONGOING else now_ms,
+        client_version=version,
+    )
+
+
+def complete(transaction: Transaction, now_ms: int) -> Transaction:
+    """All partitions have the marker of a prepared transaction."""
+    committed = transaction.state is _S.PREPARE_COMMIT
+    next_id = transaction.next_producer_id
+    return transaction.moved_to(
+        _S.COMPLETE_COMMIT if committed else _S.COMPLETE_ABORT,
+        now_ms,
+        partitions=_NOTHING,
+        next_producer_id=NO_PRODUCER_ID,
+        **({} if next_id == NO_PRODUCER_ID else {"producer_id": next_id, "epoch": 0}),
+    )

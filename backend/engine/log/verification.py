@@ -1,0 +1,72 @@
+"""Producers whose first records of a transaction wait until its coordinator has confirmed the partition (KIP-890).
+
+A marker may be written in the meantime; what was confirmed before it must not be appended after it, or it would stay
+open for ever. Facts: Kafka's `VerificationStateEntry`, `VerificationGuard`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backend.protocol.batch import BatchHeader
+from backend.protocol.errors import ErrorCode, KafkaError
+
+
+@dataclass(slots=True, eq=False)
+class Verification:
+    """What a producer wants to write first. Two are the same only when they are the same object."""
+
+    lowest_sequence: int
+    epoch: int
+    bumps_epoch: bool  # the producer has a new epoch in every transaction
+    began_ms: int
+
+
+class Verifications:
+    """Those of one partition, by producer id. Not stored: a new leader asks again."""
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, Verification] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_producer)
+
+    def begin(self, batch: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Verification:
+        """The producer's verification, a new one when there is none; it knows the lowest sequence that waits."""
+        found = self._by_producer.get(batch.producer_id)
+        if found is None:
+            found = Verification(batch.base_sequence, batch.producer_epoch, bumps_epoch, now_ms)
+            self._by_producer[batch.producer_id] = found
+        elif batch.producer_epoch > found.epoch:
+            found.epoch, found.lowest_sequence = batch.producer_epoch, batch.base_sequence
+        elif batch.producer_epoch == found.epoch:
+            found.lowest_sequence = min(found.lowest_sequence, batch.base_sequence)
+        return found
+
+    def check(self, batch: BatchHeader, verification: Verification, *, knows_producer: bool) -> None:
+        """Right before the append of a confirmed batch. `knows_producer`: batches of this epoch are remembered.
+
+        Raises INVALID_TXN_STATE when the transaction ended meanwhile, OUT_OF_ORDER_SEQUENCE_NUMBER when an earlier
+        batch has to come first.
+        """
+        if self._by_producer.get(batch.producer_id) is not verification:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        sequence = batch.base_sequence
+        too_early = sequence > verification.lowest_sequence
+        unknown = verification.bumps_epoch and sequence != 0 and not knows_producer
+        if too_early or unknown:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {batch.producer_id}: {sequence} (incoming seq. number), "
+                f"{0 if unknown else verification.lowest_sequence} (the earliest that is expected)",
+            )
+
+    def forget(self, producer_id: int) -> None:
+        """Its transaction has begun or ended in the log."""
+        self._by_producer.pop(producer_id, None)
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets those that were never followed by records."""
+        expired = [p for p, one in self._by_producer.items() if now_ms - one.began_ms >= expiration_ms]
+        for producer_id in expired:
+            del self._by_producer[producer_id]
