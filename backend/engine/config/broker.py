@@ -243,7 +243,7 @@ class BrokerConfig:
     offsets_topic_segment_bytes: int = _int(100 << 20, least=1)
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _int(10_000, least=1)
     transaction_max_timeout_ms: int = _int(900_000, least=1)
-    transaction_partition_verification_enable: bool = _bool(True)
+    transaction_partition_verification_enable: bool = _bool(True, dynamic=True)
     transaction_remove_expired_transaction_cleanup_interval_ms: int = _int(3_600_000, least=1)
     transactional_id_expiration_ms: int = _int(604_800_000, least=1)
     transaction_state_log_num_partitions: int = _int(50, least=1)

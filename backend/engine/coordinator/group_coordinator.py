@@ -70,7 +70,7 @@ class GroupCoordinator:
             config=config, clock=ports.clock, replica_manager=replica_manager, loaded=self._loaded, lost=self._lost
         )
         self._offsets = OffsetStore(config, ports.clock, self._shards)
-        self._transactional_offsets = TransactionalOffsets(config, ports.clock, self._shards, verifier)
+        self._transactional_offsets = TransactionalOffsets(replica_manager, self._shards, verifier)
         self._token = 0
         self._joins: dict[int, tasks.Future[JoinResult]] = {}
         self._syncs: dict[int, tasks.Future[SyncResult]] = {}

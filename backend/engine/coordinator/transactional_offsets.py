@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from backend.engine.config import BrokerConfig
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC, CommittedOffset, OffsetRecord, encode_offset
 from backend.engine.coordinator.shard import Shard
 from backend.engine.coordinator.shards import Shards
 from backend.engine.coordinator.transaction_state import Producer
 from backend.engine.coordinator.transaction_verifier import Question, TransactionVerifier
 from backend.engine.log.verification import Verification
-from backend.engine.ports import Clock
+from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol.batch import BatchHeader, build_batch, parse_header
 from backend.protocol.control_records import end_txn_marker
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -36,9 +35,9 @@ class TransactionalCommit(NamedTuple):
 class TransactionalOffsets:
     """Writes pending offsets and the markers that end them."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, shards: Shards, verifier: TransactionVerifier) -> None:
-        self._config = config
-        self._clock = clock
+    def __init__(self, replicas: ReplicaManager, shards: Shards, verifier: TransactionVerifier) -> None:
+        self._replicas = replicas
+        self._clock = replicas.clock
         self._shards = shards
         self._verifier = verifier
 
@@ -74,7 +73,7 @@ class TransactionalOffsets:
     async def _confirm(self, shard: Shard, commit: TransactionalCommit, header: BatchHeader) -> None:
         producers = shard.partition.log.producer_state
         producer = commit.producer
-        if not self._config.transaction_partition_verification_enable or producers.has_open_transaction(
+        if not self._replicas.config.transaction_partition_verification_enable or producers.has_open_transaction(
             producer.producer_id, producer.epoch
         ):
             return

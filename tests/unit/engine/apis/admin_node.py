@@ -62,6 +62,8 @@ class AdminNode:
             log_manager=absent,
             replica_manager=absent,
             group_coordinator=absent,
+            transaction_coordinator=absent,
+            transaction_verifier=absent,
             producer_ids=absent,
             controller_channel=self.channel,
             events=NullEventSink(),

@@ -65,7 +65,8 @@ class Play:
                     incarnation_id=uuid_of(broker * 100 + incarnation),
                     listeners=[request.Listeners(name="PLAINTEXT", host="127.0.0.1", port=19091 + broker)],
                     features=[
-                        request.Features(name="metadata.version", min_supported_version=7, max_supported_version=30)
+                        request.Features(name="metadata.version", min_supported_version=7, max_supported_version=30),
+                        request.Features(name="transaction.version", min_supported_version=0, max_supported_version=2),
                     ],
                     rack=rack,
                     log_dirs=[uuid_of(5000 + broker)],

@@ -33,7 +33,7 @@ from backend.protocol.frames import RequestHeader, request_class, response_class
 from backend.protocol.messages import Message
 from tests.unit.engine.controller.clusters import CLUSTER_ID, uuid_of
 
-FEATURES: Final = (SupportedFeature("metadata.version", 7, 30),)
+FEATURES: Final = (SupportedFeature("metadata.version", 7, 30), SupportedFeature("transaction.version", 0, 2))
 FAST: Final = {"broker.heartbeat.interval.ms": "50", "broker.session.timeout.ms": "400"}
 
 
@@ -58,6 +58,8 @@ class ControllerNode:
             log_manager=absent,
             replica_manager=absent,
             group_coordinator=absent,
+            transaction_coordinator=absent,
+            transaction_verifier=absent,
             producer_ids=absent,
             controller_channel=absent,
             events=NullEventSink(),

@@ -26,12 +26,13 @@ from backend.engine.apis.context import RequestContext
 from backend.engine.controller.image import MetadataImage
 from backend.engine.coordinator.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
+from backend.engine.coordinator.transaction_verifier import TransactionVerifier
 from backend.engine.ports import Ports, system_ports
 from backend.protocol import messages as m
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
 from tests.unit.engine.replica import nodes as replica_nodes
-from tests.unit.engine.replica.nodes import Node, Nodes, through_codec
+from tests.unit.engine.replica.nodes import Node, Nodes, Peer, through_codec
 
 T = TypeVar("T")
 EPOCH_MS: Final = 1_700_000_000_000
@@ -89,8 +90,19 @@ class GroupNode(Node):
 
     def __init__(self, nodes: Nodes, node_id: int, settings: dict[str, str], *, tiered: bool) -> None:
         super().__init__(nodes, node_id, settings, tiered=tiered)
-        self.groups = GroupCoordinator(config=self.config, ports=self.ports, replica_manager=self.replicas)
+        self.services.transaction_verifier = TransactionVerifier(
+            self.ports.clock, self.send_to_broker, lambda: self.replicas.image
+        )
+        self.groups = GroupCoordinator(
+            config=self.config,
+            ports=self.ports,
+            replica_manager=self.replicas,
+            verifier=self.services.transaction_verifier,
+        )
         self.services.group_coordinator = self.groups
+
+    async def send_to_broker(self, broker_id: int, request: Message, version: int, *, timeout_ms: float) -> Message:
+        return await Peer(self.nodes, self.id, broker_id).send(request, version, timeout_ms=timeout_ms)
 
     async def start(self) -> None:
         await super().start()

@@ -97,7 +97,7 @@ class Events(NullEventSink):
         return [seen["phase"] for kind, seen in self.seen if kind == "phase" and seen["topic"] == topic]
 
 
-class _Peer:
+class Peer:
     """The way to a node."""
 
     def __init__(self, nodes: Nodes, sender: int, node: int) -> None:
@@ -150,7 +150,7 @@ class Node:
             ports=self.ports,
             log_manager=self.logs,
             controller_channel=nodes,
-            connect_to_leader=lambda host, port: _Peer(nodes, node_id, port - 19091),
+            connect_to_leader=lambda host, port: Peer(nodes, node_id, port - 19091),
             events=self.events,
             metrics=self.metrics,
         )
@@ -160,7 +160,8 @@ class Node:
         self.services = Services(
             node_id=node_id, cluster_id=CLUSTER_ID, config=self.config, ports=self.ports,
             metadata=cast(Any, self.metadata), log_manager=self.logs, replica_manager=self.replicas,
-            group_coordinator=none, producer_ids=none, controller_channel=nodes, events=self.events,
+            group_coordinator=none, transaction_coordinator=none,
+            transaction_verifier=none, producer_ids=none, controller_channel=nodes, events=self.events,
             metrics=self.metrics, remote_log_manager=none, controller=None, apis=none,
         )  # fmt: skip
 

@@ -1,0 +1,232 @@
+"""Decisions of a transaction's coordinator, one by one (KIP-98, KIP-360, KIP-890)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from backend.engine.coordinator import transaction_state as decide
+from backend.engine.coordinator.transaction import EPOCH_MAX, Transaction, TransactionState
+from backend.engine.coordinator.transaction_state import Producer
+from backend.protocol.errors import ErrorCode
+from backend.tiering.ids import TopicPartition
+
+S = TransactionState
+NOW: Final = 10_000
+FRESH: Final = 99
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+ME: Final = Producer(7, 3)
+EMPTY: Final = Transaction(
+    transactional_id="x", producer_id=7, epoch=3, previous_producer_id=7, timeout_ms=60_000, updated_ms=1
+)
+OPEN: Final = replace(EMPTY, state=S.ONGOING, partitions=frozenset({A}), started_ms=5_000, client_version=2)
+
+
+def stored(decision: decide.Decision) -> Transaction:
+    assert isinstance(decision, Transaction), decision
+    return decision
+
+
+def init(transaction: Transaction, claimed: Producer | None = None) -> decide.Decision:
+    return decide.init_producer(transaction, timeout_ms=1_000, now_ms=NOW, claimed=claimed, fresh_id=FRESH)
+
+
+def end(transaction: Transaction, producer: Producer = ME, *, commit: bool = True, version: int = 2) -> decide.Decision:
+    return decide.end(transaction, producer, commit=commit, now_ms=NOW, version=version, fresh_id=FRESH)
+
+
+def add(transaction: Transaction, *partitions: TopicPartition, producer: Producer = ME) -> decide.Decision:
+    return decide.add_partitions(transaction, producer, frozenset(partitions), now_ms=NOW, version=2)
+
+
+# InitProducerId
+
+
+def test_a_new_transactional_id_begins_with_epoch_0() -> None:
+    made = stored(init(Transaction(transactional_id="x", producer_id=7, timeout_ms=5, updated_ms=1)))
+    assert (made.producer_id, made.epoch, made.last_epoch, made.timeout_ms, made.state) == (7, 0, -1, 1_000, S.EMPTY)
+
+
+@pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
+def test_another_producer_gets_the_next_epoch_and_fences_the_one_before(state: TransactionState) -> None:
+    made = stored(init(replace(EMPTY, state=state, last_epoch=2)))
+    assert (made.epoch, made.last_epoch, made.started_ms, made.updated_ms) == (4, -1, -1, NOW)
+    assert init(made, claimed=ME) is ErrorCode.PRODUCER_FENCED
+
+
+def test_a_producer_that_recovers_bumps_its_own_epoch_and_may_ask_twice() -> None:
+    first = stored(init(EMPTY, claimed=ME))
+    assert (first.epoch, first.last_epoch) == (4, 3)
+    again = stored(init(first, claimed=ME))
+    assert (again.epoch, again.last_epoch) == (4, 3)
+    assert init(again, claimed=Producer(7, 1)) is ErrorCode.PRODUCER_FENCED
+
+
+def test_a_claim_of_another_producer_id_is_fenced() -> None:
+    assert init(EMPTY, claimed=Producer(8, 3)) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("state", [S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT])
+def test_nobody_gets_an_epoch_before_the_transaction_has_ended(state: TransactionState) -> None:
+    assert init(replace(OPEN, state=state)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert init(replace(OPEN, state=state), claimed=ME) is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_a_producer_without_epochs_left_gets_a_fresh_id_and_may_ask_twice() -> None:
+    worn = replace(EMPTY, epoch=EPOCH_MAX - 1)
+    made = stored(init(worn))
+    assert (made.producer_id, made.epoch, made.last_epoch, made.previous_producer_id) == (FRESH, 0, -1, 7)
+    mine = Producer(7, EPOCH_MAX - 1)
+    made = stored(init(worn, claimed=mine))
+    assert (made.producer_id, made.epoch, made.last_epoch) == (FRESH, 0, EPOCH_MAX - 1)
+    again = stored(init(made, claimed=mine))
+    assert (again.producer_id, again.epoch) == (FRESH, 0)
+    assert init(worn, claimed=Producer(7, 5)) is ErrorCode.PRODUCER_FENCED
+
+
+# Partitions
+
+
+@pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
+def test_the_first_partition_begins_the_transaction(state: TransactionState) -> None:
+    made = stored(add(replace(EMPTY, state=state), A))
+    assert (made.state, made.partitions, made.started_ms, made.client_version) == (S.ONGOING, {A}, NOW, 2)
+
+
+def test_more_partitions_leave_the_beginning_as_it_is_and_known_ones_change_nothing() -> None:
+    made = stored(add(OPEN, A, B))
+    assert (made.partitions, made.started_ms) == ({A, B}, 5_000)
+    assert add(made, B) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("transaction", "producer", "code"),
+    [
+        (OPEN, Producer(8, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (OPEN, Producer(7, 2), ErrorCode.PRODUCER_FENCED),
+        (OPEN, Producer(7, 4), ErrorCode.PRODUCER_FENCED),
+        (replace(OPEN, state=S.PREPARE_COMMIT), ME, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (replace(OPEN, state=S.PREPARE_ABORT), ME, ErrorCode.CONCURRENT_TRANSACTIONS),
+    ],
+)
+def test_others_add_and_verify_nothing(transaction: Transaction, producer: Producer, code: ErrorCode) -> None:
+    assert add(transaction, B, producer=producer) is code
+    assert decide.verify_partition(transaction, producer, A) is code
+
+
+def test_a_partition_that_was_not_added_is_refused_so_that_the_producer_aborts() -> None:
+    assert decide.verify_partition(OPEN, ME, A) is ErrorCode.NONE
+    assert decide.verify_partition(OPEN, ME, B) is ErrorCode.TRANSACTION_ABORTABLE
+
+
+# The end, before version 2
+
+
+@pytest.mark.parametrize(("commit", "prepared", "done"), [
+    (True, S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (False, S.PREPARE_ABORT, S.COMPLETE_ABORT),
+])  # fmt: skip
+def test_an_old_producer_keeps_its_epoch(commit: bool, prepared: TransactionState, done: TransactionState) -> None:
+    made = stored(end(OPEN, commit=commit, version=0))
+    assert (made.state, made.epoch, made.partitions, made.client_version) == (prepared, 3, {A}, 0)
+    assert end(made, commit=commit, version=0) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert end(made, commit=not commit, version=0) is ErrorCode.INVALID_TXN_STATE
+    ended = decide.complete(made, NOW + 1)
+    assert (ended.state, ended.epoch, ended.partitions, ended.updated_ms) == (done, 3, frozenset(), NOW + 1)
+    assert end(ended, commit=commit, version=0) is ErrorCode.NONE
+    assert end(ended, commit=not commit, version=0) is ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_nothing_to_commit_is_an_error(version: int) -> None:
+    assert end(EMPTY, version=version) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_an_old_producer_has_nothing_to_abort_either() -> None:
+    assert end(EMPTY, commit=False, version=0) is ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_fenced_producer_ends_nothing(version: int) -> None:
+    assert end(OPEN, Producer(7, 2), version=version) is ErrorCode.PRODUCER_FENCED
+    assert end(OPEN, Producer(7, 4), version=version) is ErrorCode.PRODUCER_FENCED
+    assert end(OPEN, Producer(6, 3), version=version) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+# The end in version 2
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_every_end_bumps_the_epoch_and_may_be_asked_for_twice(commit: bool) -> None:
+    made = stored(end(OPEN, commit=commit))
+    assert (made.epoch, made.last_epoch) == (4, 3)
+    assert end(made, ME, commit=commit) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert end(made, Producer(7, 4), commit=commit) is ErrorCode.PRODUCER_FENCED
+    ended = decide.complete(made, NOW)
+    assert (ended.producer_id, ended.epoch) == (7, 4)
+    assert end(ended, ME, commit=commit) is ErrorCode.NONE
+    assert end(ended, ME, commit=not commit) is ErrorCode.INVALID_TXN_STATE
+    assert end(ended, Producer(7, 2), commit=commit) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
+def test_a_transaction_without_records_may_be_aborted(state: TransactionState) -> None:
+    made = stored(end(replace(EMPTY, state=state), commit=False))
+    assert (made.state, made.epoch, made.started_ms, made.partitions) == (S.PREPARE_ABORT, 4, NOW, frozenset())
+
+
+def test_the_last_epoch_ends_with_a_fresh_producer_id_and_may_be_asked_for_twice() -> None:
+    mine = Producer(7, EPOCH_MAX - 1)
+    made = stored(end(replace(OPEN, epoch=EPOCH_MAX - 1), mine))
+    assert (made.producer_id, made.epoch, made.next_producer_id) == (7, EPOCH_MAX, FRESH)
+    ended = decide.complete(made, NOW)
+    assert (ended.producer_id, ended.epoch, ended.previous_producer_id) == (FRESH, 0, 7)
+    assert ended.next_producer_id == -1
+    assert end(ended, mine) is ErrorCode.NONE
+    assert add(ended, A, producer=Producer(FRESH, 0)) is not ErrorCode.NONE
+
+
+# Fencing and time
+
+
+@pytest.mark.parametrize(("version", "epoch", "last_epoch"), [(0, 4, -1), (2, 5, 4)])
+def test_fencing_aborts_with_an_epoch_that_the_producer_does_not_have(
+    version: int, epoch: int, last_epoch: int
+) -> None:
+    fenced = decide.fence(OPEN, now_ms=NOW, version=version)
+    assert (fenced.state, fenced.epoch, fenced.last_epoch, fenced.partitions) == (
+        S.PREPARE_ABORT,
+        epoch,
+        last_epoch,
+        {A},
+    )
+    assert end(fenced, ME, version=version) is ErrorCode.PRODUCER_FENCED
+    assert add(fenced, B) is ErrorCode.PRODUCER_FENCED
+    following = stored(init(decide.complete(fenced, NOW)))
+    assert following.epoch == epoch + 1
+
+
+def test_fencing_at_the_last_epoch_does_not_overflow_and_the_next_producer_has_a_fresh_id() -> None:
+    fenced = decide.fence(replace(OPEN, epoch=EPOCH_MAX - 1), now_ms=NOW, version=2)
+    assert fenced.epoch == EPOCH_MAX
+    following = stored(init(decide.complete(fenced, NOW)))
+    assert (following.producer_id, following.epoch) == (FRESH, 0)
+
+
+def test_only_an_open_transaction_times_out() -> None:
+    late = OPEN.started_ms + OPEN.timeout_ms
+    assert not decide.is_timed_out(OPEN, late)
+    assert decide.is_timed_out(OPEN, late + 1)
+    assert not decide.is_timed_out(replace(OPEN, state=S.PREPARE_COMMIT), late + 1)
+
+
+def test_an_id_that_nobody_uses_expires_but_not_while_its_transaction_is_open() -> None:
+    assert decide.is_expired(EMPTY, 1 + 500, 500)
+    assert not decide.is_expired(EMPTY, 500, 500)
+    assert not decide.is_expired(OPEN, 1 << 40, 500)
+
+
+def test_a_step_that_there_is_not_is_a_mistake_of_ours() -> None:
+    with pytest.raises(AssertionError, match="cannot go"):
+        decide.complete(OPEN, NOW)
