@@ -135,6 +135,10 @@ class GroupNodes(Nodes):
     def _node(self, node: int) -> Node:
         return GroupNode(self, node, self.settings, tiered=False)
 
+    def prepare(self, replicas: list[int]) -> None:
+        """The internal topics."""
+        self.create_offsets_topic(*replicas)
+
     def create_offsets_topic(self, *replicas: int) -> None:
         self.create(OFFSETS_TOPIC, *[list(replicas)] * PARTITIONS, cleanup_policy="compact")
 
@@ -157,6 +161,16 @@ def run(
     folder: Path, work: Callable[[GroupNodes], Coroutine[Any, Any, None]], *, brokers: int = 1, **settings: str
 ) -> None:
     """Plays with brokers and their offsets topic on all of them."""
+    run_nodes(GroupNodes, folder, work, brokers=brokers, **settings)
+
+
+N = TypeVar("N", bound=GroupNodes)
+
+
+def run_nodes(
+    kind: type[N], folder: Path, work: Callable[[N], Coroutine[Any, Any, None]], *, brokers: int = 1, **settings: str
+) -> None:
+    """The same with nodes of any kind."""
     loop = JumpingLoop()
     real = system_ports()
     real.workers.close()
@@ -164,8 +178,8 @@ def run(
 
     async def started() -> None:
         settings.setdefault("group_initial_rebalance_delay_ms", "0")
-        async with GroupNodes(folder, brokers, tiered=False, **settings) as nodes:
-            nodes.create_offsets_topic(*range(1, brokers + 1))
+        async with kind(folder, brokers, tiered=False, **settings) as nodes:
+            nodes.prepare(list(range(1, brokers + 1)))
             await nodes.pass_ms(10)
             await work(nodes)
 
