@@ -61,15 +61,16 @@ def read(nodes: BrokerProcesses, topic: str, *, committed: bool) -> Counter[str]
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     found: Counter[str] = Counter()
-    ended: set[int] = set()
+    ended: set[int | None] = set()
     while len(ended) < PARTITIONS:
         message = consumer.poll(30)
         if message is None:
             found.clear()
             break
-        if message.error() is None:
-            found[message.value().decode()] += 1
-        elif message.error().code() == KafkaError._PARTITION_EOF:
+        error = message.error()
+        if error is None:
+            found[(message.value() or b"").decode()] += 1
+        elif error.code() == KafkaError._PARTITION_EOF:
             ended.add(message.partition())
     consumer.close()
     return found

@@ -47,7 +47,7 @@ class Worker:
             self._producer.begin_transaction()
             try:
                 for one in messages:
-                    self._producer.produce(self._target, one.value(), partition=one.partition())
+                    self._producer.produce(self._target, one.value(), partition=one.partition() or 0)
                 # On the brokers before the offsets are: a kill in between leaves records to be aborted.
                 self._producer.flush(WAIT_S)
                 time.sleep(WORK_S)

@@ -57,14 +57,16 @@ def read(cluster: EngineCluster, topic: str, *, committed: bool = True) -> list[
          "isolation.level": "read_committed" if committed else "read_uncommitted"}
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
-    values, ended = [], set()
+    values: list[str] = []
+    ended: set[int | None] = set()
     while len(ended) < PARTITIONS:
         message = consumer.poll(WAIT_S)
         assert message is not None, f"the end of {topic} was not reached"
-        if message.error() is None:
-            values.append(message.value().decode())
+        error = message.error()
+        if error is None:
+            values.append((message.value() or b"").decode())
         else:
-            assert message.error().code() == KafkaError._PARTITION_EOF
+            assert error.code() == KafkaError._PARTITION_EOF
             ended.add(message.partition())
     consumer.close()
     return sorted(values)
@@ -153,7 +155,7 @@ def test_consume_transform_produce_moves_offsets_and_records_together(cluster: E
         tries += 1
         producer.begin_transaction()
         for message in batch:
-            producer.produce(target, f"did {message.value().decode()}", partition=message.partition())
+            producer.produce(target, f"did {(message.value() or b'').decode()}", partition=message.partition() or 0)
         assert producer.flush(WAIT_S) == 0
         positions = consumer.position(consumer.assignment())
         producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), WAIT_S)

@@ -17,11 +17,12 @@ S = TransactionState
 NOW: Final = 10_000
 FRESH: Final = 99
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+ONLY_A: Final = frozenset({A})
 ME: Final = Producer(7, 3)
 EMPTY: Final = Transaction(
     transactional_id="x", producer_id=7, epoch=3, previous_producer_id=7, timeout_ms=60_000, updated_ms=1
 )
-OPEN: Final = replace(EMPTY, state=S.ONGOING, partitions=frozenset({A}), started_ms=5_000, client_version=2)
+OPEN: Final = replace(EMPTY, state=S.ONGOING, partitions=ONLY_A, started_ms=5_000, client_version=2)
 
 
 def stored(decision: decide.Decision) -> Transaction:
@@ -92,12 +93,12 @@ def test_a_producer_without_epochs_left_gets_a_fresh_id_and_may_ask_twice() -> N
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
 def test_the_first_partition_begins_the_transaction(state: TransactionState) -> None:
     made = stored(add(replace(EMPTY, state=state), A))
-    assert (made.state, made.partitions, made.started_ms, made.client_version) == (S.ONGOING, {A}, NOW, 2)
+    assert (made.state, made.partitions, made.started_ms, made.client_version) == (S.ONGOING, ONLY_A, NOW, 2)
 
 
 def test_more_partitions_leave_the_beginning_as_it_is_and_known_ones_change_nothing() -> None:
     made = stored(add(OPEN, A, B))
-    assert (made.partitions, made.started_ms) == ({A, B}, 5_000)
+    assert (made.partitions, made.started_ms) == (frozenset({A, B}), 5_000)
     assert add(made, B) is ErrorCode.NONE
 
 
@@ -129,7 +130,7 @@ def test_a_partition_that_was_not_added_is_refused_so_that_the_producer_aborts()
 ])  # fmt: skip
 def test_an_old_producer_keeps_its_epoch(commit: bool, prepared: TransactionState, done: TransactionState) -> None:
     made = stored(end(OPEN, commit=commit, version=0))
-    assert (made.state, made.epoch, made.partitions, made.client_version) == (prepared, 3, {A}, 0)
+    assert (made.state, made.epoch, made.partitions, made.client_version) == (prepared, 3, ONLY_A, 0)
     assert end(made, commit=commit, version=0) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert end(made, commit=not commit, version=0) is ErrorCode.INVALID_TXN_STATE
     ended = decide.complete(made, NOW + 1)
@@ -199,7 +200,7 @@ def test_fencing_aborts_with_an_epoch_that_the_producer_does_not_have(
         S.PREPARE_ABORT,
         epoch,
         last_epoch,
-        {A},
+        ONLY_A,
     )
     assert end(fenced, ME, version=version) is ErrorCode.PRODUCER_FENCED
     assert add(fenced, B) is ErrorCode.PRODUCER_FENCED
