@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -10,6 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from backend.engine.coordinator.group_records import coordinator_partition
+from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
 from tests.engine_cluster import EngineCluster
 from tests.interop.java_tools import JavaTools, libraries
 from tests.waiting import wait_until
@@ -220,3 +223,14 @@ def test_kafkas_own_producer_and_tool(cluster: EngineCluster) -> None:
     java.run("kafka-transactions", "abort", "--topic", topic, "--partition", "0", "--start-offset", start_offset)
     wait_until("the tool's marker ends the transaction", lambda: "open" not in read(cluster, topic), WAIT_S)
     producer.abort_transaction(WAIT_S)
+
+
+def test_kafkas_own_tool_reads_the_log_of_transactions(cluster: EngineCluster) -> None:
+    java = JavaTools(libraries(), cluster.bootstrap)
+    transactional(cluster, "dumped")
+    index = coordinator_partition("dumped", int(SETTINGS["transaction.state.log.num.partitions"]))
+    folder = Path(cluster.layout.log_dirs[1]) / f"{TRANSACTIONS_TOPIC}-{index}"
+    text = java.run("kafka-dump-log", "--transaction-log-decoder", "--files", str(folder / f"{0:020}.log"))
+    assert "transactionalId" in text
+    assert "dumped" in text
+    assert "Empty" in text or "transactionStatus" in text

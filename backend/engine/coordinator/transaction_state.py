@@ -100,15 +100,15 @@ def fence(transaction: Transaction, *, now_ms: int, version: int) -> Transaction
 
     `version` is the cluster's transaction.version. AssertionError unless the transaction is open.
     """
-    fenced = min(transaction.epoch + 1, EPOCH_MAX)
-    if version < EPOCH_BUMPED_SINCE:
-        epochs = {"epoch": fenced, "last_epoch": NO_EPOCH}
-    else:
-        # The end bumps once more, as every end does in this version.
-        epochs = {"epoch": min(fenced + 1, EPOCH_MAX), "last_epoch": fenced}
     assert transaction.state is _S.ONGOING, f"transaction {transaction.transactional_id} is not open"
     return transaction.moved_to(
-        _S.PREPARE_ABORT, now_ms, client_version=version, next_producer_id=NO_PRODUCER_ID, **epochs
+        _S.PREPARE_ABORT,
+        now_ms,
+        epoch=min(transaction.epoch + 1, EPOCH_MAX),
+        # In version 2 this is an end like any other, after which its producer may recover (KIP-360).
+        last_epoch=transaction.epoch if version >= EPOCH_BUMPED_SINCE else NO_EPOCH,
+        client_version=version,
+        next_producer_id=NO_PRODUCER_ID,
     )
 
 
