@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from backend.protocol import messages as m
@@ -51,32 +52,27 @@ class Session:
         topic = m.CreateTopicsRequest.Topics(name=TOPIC, num_partitions=2, replication_factor=1)
         self.ask(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5, m.CreateTopicsResponse)
         for kind, key in ((1, "x"), (0, GROUP)):
-            request = m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-            wait_until(
-                f"a coordinator of {key}",
-                lambda request=request: (
-                    self.ask(request, 4, m.FindCoordinatorResponse).coordinators[0].error_code == ErrorCode.NONE
-                ),
-            )
+            wait_until(f"a coordinator of {key}", partial(self._has_coordinator, kind, key))
+        for name in "xyzom":
+            wait_until(f"{name} is coordinated", partial(self._is_coordinated, name))
+
+    def _has_coordinator(self, kind: int, key: str) -> bool:
+        request = m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        return self.ask(request, 4, m.FindCoordinatorResponse).coordinators[0].error_code == ErrorCode.NONE
+
+    def _is_coordinated(self, name: str) -> bool:
+        not_yet = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+        return self.described(name).error_code not in not_yet
 
     def init(
         self, label: str, name: str | None, *, timeout_ms: int = TIMEOUT_MS, claim: tuple[int, int] = (-1, -1),
-        version: int = 5, noted: bool = True,
+        version: int = 5,
     ) -> tuple[int, int]:  # fmt: skip
         request = m.InitProducerIdRequest(
             transactional_id=name, transaction_timeout_ms=timeout_ms, producer_id=claim[0], producer_epoch=claim[1]
         )
-        load = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-        answer = wait_until(
-            "an answer of the coordinator",
-            lambda: (
-                found
-                if (found := self.ask(request, version, m.InitProducerIdResponse)).error_code not in load
-                else None
-            ),
-        )
-        if noted:
-            self.note(label, self.code(answer.error_code), self.id(answer.producer_id), answer.producer_epoch)
+        answer = self.ask(request, version, m.InitProducerIdResponse)
+        self.note(label, self.code(answer.error_code), self.id(answer.producer_id), answer.producer_epoch)
         return answer.producer_id, answer.producer_epoch
 
     def init_when_ended(self, label: str, name: str) -> tuple[int, int]:
