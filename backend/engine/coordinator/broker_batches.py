@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from backend.engine.ports import tasks
-from backend.protocol.errors import DecodeError, KafkaError
+from backend.protocol.errors import ErrorCode, KafkaError
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
@@ -51,7 +51,13 @@ class BrokerBatches(Generic[Question, Answer]):
     async def _send_together(self, broker_id: int, gathered: list[tuple[Question, tasks.Future[Answer]]]) -> None:
         try:
             answers = await self._send(broker_id, [question for question, _ in gathered])
-        except (KafkaError, DecodeError) as error:
+            if len(answers) != len(gathered):
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"broker {broker_id} gave {len(answers)} answers to {len(gathered)} questions",
+                )
+        except Exception as error:
+            # Each that asked raises it; also a mistake of ours must leave nobody waiting.
             for _, waiting in gathered:
                 if not waiting.done():
                     waiting.set_exception(error)

@@ -41,7 +41,12 @@ class GroupEntry:
     @property
     def is_unused(self) -> bool:
         """There are neither members, nor any to come, nor offsets."""
-        return self.group.state is GroupState.EMPTY and not self.group.pending and not self.offsets and not self.pending
+        return (
+            self.group.state is GroupState.EMPTY
+            and not self.group.pending
+            and not self.offsets
+            and not any(self.pending.values())
+        )
 
     @property
     def all_partitions(self) -> set[TopicPartition]:
@@ -177,5 +182,5 @@ class Shard:
         """Groups whose last records were tombstones."""
         for group_id, entry in list(self.groups.items()):
             fresh = entry.group == Group(group_id)
-            if fresh and not entry.offsets and not entry.pending:
+            if fresh and not entry.all_partitions:
                 del self.groups[group_id]
