@@ -1,7 +1,9 @@
-"""Consumer groups of the classic protocol and their committed offsets.
+"""Consumer groups with their committed offsets, and transactions.
 
-Place in the flow: `apis` hands requests to `group_coordinator.GroupCoordinator`, which finds the group, gives the event
-to the pure state machine (`group_state.step`), carries out its effects and stores groups and offsets as records of
-`__consumer_offsets`. The broker that leads the partition of a group coordinates it. Facts: Kafka's
-`GroupMetadataManager`, `ClassicGroup`.
+Place in the flow: `apis` hands requests to `group_coordinator.GroupCoordinator` or
+`transaction_coordinator.TransactionCoordinator`, which finds the group or the transactional id, lets a pure function
+decide (`group_state.step`, `transaction_state`), carries the decision out and stores it as records of
+`__consumer_offsets` or `__transaction_state`. The broker that leads the partition coordinates what is in it. As a
+leader of other partitions a broker asks coordinators through `transaction_verifier`. Facts: Kafka's
+`GroupMetadataManager`, `ClassicGroup`, `TransactionCoordinator`, `AddPartitionsToTxnManager`.
 """
