@@ -41,11 +41,24 @@ def close_findings(connection: Connection, finding_ids: Iterable[int], at_ms: in
         connection.execute(statement, rows)
 
 
-def set_finding(connection: Connection, cluster_id: str, finding_id: int, values: Mapping[str, Any]) -> bool:
-    """What a person did about a finding; False when there is none of that number."""
+def acknowledge_finding(connection: Connection, cluster_id: str, finding_id: int, at_ms: int, by: str) -> None:
+    """Somebody looks after a finding."""
     table = t.finding
-    statement = update(table).where(table.c.cluster_id == cluster_id, table.c.id == finding_id).values(dict(values))
-    return connection.execute(statement).rowcount == 1
+    connection.execute(
+        update(table)
+        .where(table.c.cluster_id == cluster_id, table.c.id == finding_id)
+        .values(acknowledged_ms=at_ms, acknowledged_by=by)
+    )
+
+
+def mute_findings(connection: Connection, cluster_id: str, slug: str, object_: str, until_ms: int | None) -> None:
+    """Silence for all findings of a slug and object, closed ones too: the next one takes it over. None ends it."""
+    table = t.finding
+    connection.execute(
+        update(table)
+        .where(table.c.cluster_id == cluster_id, table.c.slug == slug, table.c.object == object_)
+        .values(muted_until_ms=until_ms)
+    )
 
 
 def prune_findings(connection: Connection, cluster_id: str, closed_before_ms: int) -> int:

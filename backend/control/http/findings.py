@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -23,7 +23,7 @@ from backend.control.operations.audit import AuditEntry, AuditResult, record
 from backend.store.queries import findings as queries
 from backend.store.queries.findings import Finding
 from backend.store.writes import data_changed
-from backend.store.writes_findings import set_finding
+from backend.store.writes_findings import acknowledge_finding, mute_findings
 
 MINUTE_MS: Final = 60_000
 
@@ -59,57 +59,75 @@ async def get(call: Call) -> FindingAnswer:
 async def acknowledge(call: Call) -> FindingAnswer:
     """Notes who looks after an open finding; a second one does not take the first one's place."""
     body: AcknowledgeBody = call.body
+    cluster_id, by, at_ms = call.control.settings.cluster_id, call.actor.name, now_ms()
 
-    def values(found: Finding) -> Mapping[str, Any] | str:
+    def change(connection: Connection, found: Finding) -> str | None:
         if found.closed_ms is not None:
             return f"Finding {found.id} is closed already: there is nothing to look after."
         if found.acknowledged_ms is not None:
             return f"Finding {found.id} was acknowledged by {found.acknowledged_by} already."
-        return {"acknowledged_ms": now_ms(), "acknowledged_by": call.actor.name}
+        acknowledge_finding(connection, cluster_id, found.id, at_ms, by)
+        return None
 
-    return await _set(call, "acknowledge finding", values, body.reason)
+    return await _change(call, "acknowledge finding", change, body.reason)
 
 
 async def mute(call: Call) -> FindingAnswer:
     """Keeps a finding, and the next ones of the same slug and object, out of sight; 0 minutes end that."""
     body: MuteBody = call.body
+    cluster_id = call.control.settings.cluster_id
     until_ms = now_ms() + body.minutes * MINUTE_MS if body.minutes else None
-    action = "mute finding" if body.minutes else "unmute finding"
-    return await _set(call, action, lambda _: {"muted_until_ms": until_ms}, body.reason)
+
+    def change(connection: Connection, found: Finding) -> None:
+        mute_findings(connection, cluster_id, found.slug, found.object, until_ms)
+
+    return await _change(call, "mute finding" if body.minutes else "unmute finding", change, body.reason)
 
 
-async def _set(
-    call: Call, action: str, values: Callable[[Finding], Mapping[str, Any] | str], reason: str | None
+async def _change(
+    call: Call, action: str, change: Callable[[Connection, Finding], str | None], reason: str | None
 ) -> FindingAnswer:
-    """Stores what `values` gives for the finding, or refuses with the sentence that it gives; both are audited."""
+    """Does the change, or not and with the sentence that it gives; both are audited in the same transaction."""
     path: FindingPath = call.path
     cluster_id = call.control.settings.cluster_id
 
-    def change(connection: Connection) -> tuple[Finding | None, str | None]:
-        found = queries.finding(connection, cluster_id, path.finding_id)
-        if found is None:
+    def job(connection: Connection) -> tuple[Finding | None, str | None]:
+        before = queries.finding(connection, cluster_id, path.finding_id)
+        if before is None:
             return None, None
-        wanted = values(found)
-        refusal = wanted if isinstance(wanted, str) else None
-        if not isinstance(wanted, str):
-            set_finding(connection, cluster_id, found.id, wanted)
-            data_changed(connection, cluster_id, "backend")
+        refusal = change(connection, before)
+        after = queries.finding(connection, cluster_id, path.finding_id)
         entry = AuditEntry(
             call.actor,
             action,
-            f"{found.slug} {found.object}",
+            f"{before.slug} {before.object}",
             AuditResult.REFUSED if refusal else AuditResult.VERIFIED,
             detail=refusal,
             reason=reason,
-            diff=None if isinstance(wanted, str) else {"finding_id": found.id, **wanted},
+            diff=None if refusal or after is None else _diff(before, after),
         )
         record(connection, cluster_id, entry)
-        return queries.finding(connection, cluster_id, found.id), refusal
+        data_changed(connection, cluster_id, "backend")
+        return after, refusal
 
-    found, refusal = await call.control.database.write(change)
+    found, refusal = await call.control.database.write(job)
     if refusal is not None:
         raise Problem(409, "conflict", refusal)
     return _answer(path, found)
+
+
+def _diff(before: Finding, after: Finding) -> dict[str, Any]:
+    """As the audit has it of every change: texts before and after."""
+
+    def words(value: object) -> str | None:
+        return None if value is None else str(value)
+
+    changes = [
+        {"object": before.object, "name": name, "before": words(old), "after": words(getattr(after, name))}
+        for name in ("acknowledged_by", "muted_until_ms")
+        if (old := getattr(before, name)) != getattr(after, name)
+    ]
+    return {"finding_id": before.id, "changes": changes}
 
 
 def _answer(path: FindingPath, found: Finding | None) -> FindingAnswer:
