@@ -54,7 +54,7 @@ def find_place(api: str | None, token_file: Path | None, data: Path) -> Place:
     Raises ApiError.
     """
     url = api or os.environ.get("EBBLINE_API_URL") or _local_url(data)
-    if httpx.URL(url).scheme not in ("http", "https") or not httpx.URL(url).host:
+    if not _is_address(url):
         raise ApiError(f"{url!r} is no address of an API: give one like http://127.0.0.1:8090 with --api.", Exit.USAGE)
     named = os.environ.get("EBBLINE_TOKEN_FILE")
     path = token_file or (Path(named) if named else data / "run" / "operator.token")
@@ -67,6 +67,14 @@ def find_place(api: str | None, token_file: Path | None, data: Path) -> Place:
     if not token or not token.isascii() or not token.isprintable():
         raise ApiError(f"The token file {path} holds no token: name another with --token-file.", Exit.NOT_ALLOWED)
     return Place(url.rstrip("/"), token)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        return False
+    return parsed.scheme in ("http", "https") and bool(parsed.host)
 
 
 def _local_url(data: Path) -> str:

@@ -158,7 +158,7 @@ def test_a_new_replica_that_cannot_read_the_remote_tier_is_stuck_and_so_is_its_m
 
 def test_kafkas_trap_of_a_replica_that_never_joins_is_named_with_the_way_out(tmp_path: Path, impatient: None) -> None:
     with ControlSite(tmp_path, settings={"follower.fetch.tiered.compat": "kafka"}) as own:
-        settings = {**TIERED, "local.retention.bytes": "1", "segment.ms": "1000"}
+        settings = {**TIERED, "local.retention.ms": "1"}
         create_on(own, "orders", [1, 2], settings)
         own.produce("orders", 400)
         alter(own, ConfigResource.Type.BROKER, "3", FLAG, "true")
@@ -183,8 +183,8 @@ def test_kafkas_trap_of_a_replica_that_never_joins_is_named_with_the_way_out(tmp
 
 
 def test_a_leader_with_little_local_data_is_thin_until_leadership_moves_back(own: ControlSite) -> None:
-    create_on(own, "orders", [1, 2], {**TIERED, "local.retention.bytes": "600000"})
-    own.produce("orders", 1_500)
+    create_on(own, "orders", [1, 2], {**TIERED, "local.retention.bytes": "250000"})
+    own.produce("orders", 4_000)
     own.wait_until_quiet("orders")
     alter(own, ConfigResource.Type.BROKER, "3", FLAG, "true")
     assert reassign(own, "orders", [3, 1, 2]) == 0

@@ -67,9 +67,7 @@ def _why_stuck(sight: Sight, partition: PartitionSample | None, replica: Replica
             rule, why = trap
             return rule, why, f"Turn {FLAG} off on broker {replica.broker_id}, or produce a record; then it joins."
     why = str(told.get("error") or told.get("sentence") or replica.error or "It does not say why.")
-    action = (
-        f"Look in broker {replica.broker_id}'s log for its fetcher's errors: can it read the metadata and the object?"
-    )
+    action = f"Look in broker {replica.broker_id}'s log why its fetcher cannot read the metadata or the remote object."
     return str(told.get("rule") or "no-progress"), why, action
 
 
