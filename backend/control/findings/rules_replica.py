@@ -10,7 +10,7 @@ from backend.control.findings.sight import CRITICAL, WARNING, Candidate, Sight, 
 from backend.control.observer.phases import never_joins
 from backend.control.words import in_time
 from backend.store.samples import PartitionSample, ReplicaSample
-from backend.tiering.phases import WITHOUT_PROGRESS, FollowerPhase
+from backend.tiering.phases import FollowerPhase
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 STUCK_MS: Final = 30_000
@@ -26,13 +26,12 @@ def stuck_followers(sight: Sight) -> Iterable[Candidate]:
     """A replica outside the ISR without progress; names the traps of Kafka 4.3.1 and the way out."""
     partitions = {(row.topic, row.partition): row for row in sight.partitions}
     for replica in sight.replicas:
-        if replica.in_isr or replica.phase is None:
+        partition = partitions.get((replica.topic, replica.partition))
+        if partition is None or replica.phase is None or not _still(sight, partition, replica):
             continue
-        since_ms = sight.at_ms - (replica.phase_since_ms or sight.at_ms)
-        if not _without_progress(replica, since_ms, STUCK_MS):
-            continue
+        since_ms = sight.at_ms - _moved_ms(sight, replica)
         name = f"{name_of(replica)} on broker {replica.broker_id}"
-        rule, why, action = _why_stuck(sight, partitions.get((replica.topic, replica.partition)), replica)
+        rule, why, action = _why_stuck(sight, partition, replica)
         yield Candidate(
             slug="follower-stuck",
             object=name,
@@ -44,19 +43,29 @@ def stuck_followers(sight: Sight) -> Iterable[Candidate]:
             topic=replica.topic,
             partition=replica.partition,
             broker_id=replica.broker_id,
+            hold_ms=0 if replica.phase == FollowerPhase.FAILED else STUCK_MS,
         )
 
 
-def _without_progress(replica: ReplicaSample, since_ms: int, limit_ms: int) -> bool:
-    if replica.phase == FollowerPhase.FAILED:
-        return True
-    return replica.phase in WITHOUT_PROGRESS and since_ms > limit_ms
+def _still(sight: Sight, partition: PartitionSample, replica: ReplicaSample) -> bool:
+    """Outside the ISR, behind, and its log end did not move since the round before.
+
+    Its phase would not do: a fetcher that tries again every second goes through all of them each time.
+    """
+    if replica.in_isr or partition.log_end_offset is None or partition.leader == replica.broker_id:
+        return False
+    behind = (replica.log_end_offset or 0) < partition.log_end_offset
+    return behind and _moved_ms(sight, replica) < sight.at_ms
 
 
-def _why_stuck(sight: Sight, partition: PartitionSample | None, replica: ReplicaSample) -> tuple[str, str, str]:
+def _moved_ms(sight: Sight, replica: ReplicaSample) -> int:
+    return sight.moved_ms.get((replica.topic, replica.partition, replica.broker_id), sight.at_ms)
+
+
+def _why_stuck(sight: Sight, partition: PartitionSample, replica: ReplicaSample) -> tuple[str, str, str]:
     """(rule, evidence, action)."""
     told: Mapping[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
-    if partition is not None and partition.tiered and not replica.log_end_offset and partition.local_log_start_offset:
+    if partition.tiered and not replica.log_end_offset and partition.local_log_start_offset:
         trap = never_joins(
             sight.flags.get(replica.broker_id),
             partition.pending_reason,
@@ -80,8 +89,7 @@ def stalled_moves(sight: Sight) -> Iterable[Candidate]:
             replica
             for broker_id in row.adding_replicas
             if (replica := replicas.get((row.topic, row.partition, broker_id))) is not None
-            and not replica.in_isr
-            and (going_back or _stalled(replica, sight.at_ms))
+            and (replica.error is not None or _still(sight, row, replica))
         ]
         if not stalled:
             continue
@@ -109,14 +117,8 @@ def stalled_moves(sight: Sight) -> Iterable[Candidate]:
             },
             topic=row.topic,
             partition=row.partition,
-            hold_ms=STUCK_MS if going_back else 0,
+            hold_ms=STUCK_MS if going_back else MOVE_STALLED_MS,
         )
-
-
-def _stalled(replica: ReplicaSample, at_ms: int) -> bool:
-    if replica.phase is None:
-        return replica.error is not None
-    return _without_progress(replica, at_ms - (replica.phase_since_ms or at_ms), MOVE_STALLED_MS)
 
 
 def thin_leaders(sight: Sight) -> Iterable[Candidate]:

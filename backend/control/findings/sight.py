@@ -65,6 +65,7 @@ class Throttle:
 class Sight:
     """`ledger_ms`: up to when the pipeline is known to have told everything; None: there is no pipeline.
 
+    `moved_ms`: when the log end of a follower was last seen to change, by (topic, partition, broker).
     `kafka_rules`: the brokers keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an
     hour by (broker, path); absent: not known yet. `finished` None: not read in this round, or too many.
     """
@@ -80,6 +81,7 @@ class Sight:
     copy_events: Sequence[CopyEvent] = ()
     finished: Sequence[FinishedSegment] | None = None
     throttles: Sequence[Throttle] = ()
+    moved_ms: Mapping[tuple[str, int, int], int] = field(default_factory=dict)
     flags: Mapping[int, bool] = field(default_factory=dict)
     disk_rates: Mapping[tuple[int, str], float] = field(default_factory=dict)
     kafka_rules: bool = False

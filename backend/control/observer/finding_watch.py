@@ -172,6 +172,7 @@ class FindingWatch:
             copy_events=queries.copy_events(connection, cluster_id, at_ms - COPY_EVENTS_MS),
             finished=self._finished,
             throttles=throttles(seen.settings, seen.topics),
+            moved_ms={key: memory.moved_ms for key, memory in seen.round.memories.items()},
             flags=seen.settings.flags(FLAG),
             disk_rates=rates(self._disks),
             kafka_rules=self._attached or _kafka_overlap(seen.settings),

@@ -25,8 +25,10 @@ from tests.unit.control.findings.sights import (
 )
 
 METADATA = "__remote_log_metadata"
-STUCK = {"in_isr": False, "phase": "DELAYED", "phase_since_ms": NOW_MS - MINUTE_MS, "log_end_offset": 0}
-DELETING = {"state": SegmentState.DELETE_SEGMENT_STARTED}
+STUCK: dict[str, Any] = {"in_isr": False, "phase": "DELAYED", "log_end_offset": 0}
+# Broker 2's replica has not moved for a minute; the rule sees that it did not in this round, and waits.
+STILL: dict[str, Any] = {"moved_ms": {("orders", 0, 2): NOW_MS - MINUTE_MS}}
+DELETING: dict[str, Any] = {"state": SegmentState.DELETE_SEGMENT_STARTED}
 
 
 def meta(**more: Any) -> dict[str, Any]:
@@ -147,12 +149,16 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ),
     ],
     "follower-stuck": [
+        ({"replicas": [replica(2, **STUCK)], **STILL}, {"replicas": [replica(2, **STUCK)]}),
         (
-            {"replicas": [replica(2, **STUCK)]},
-            {"replicas": [replica(2, **STUCK | {"phase_since_ms": NOW_MS - 30_000})]},
+            {"replicas": [replica(2, **STUCK)], **STILL},
+            {"replicas": [replica(2, **STUCK | {"log_end_offset": 1000})], **STILL},
         ),
-        ({"replicas": [replica(2, **STUCK | {"phase": "FAILED", "phase_since_ms": NOW_MS})]}, {}),
-        ({"replicas": [replica(2, **STUCK)]}, {"replicas": [replica(2, **STUCK | {"phase": "FETCHING"})]}),
+        (
+            {"replicas": [replica(2, **STUCK | {"phase": "FETCHING"})], **STILL},
+            {"replicas": [replica(2, **STUCK | {"phase": None, "error": "away"})], **STILL},
+        ),
+        ({"replicas": [replica(2, **STUCK)], **STILL}, {"replicas": [replica(2)], **STILL}),
     ],
     "thin-leader": [
         (
@@ -226,7 +232,9 @@ def test_a_leader_that_does_not_know_the_remote_tier_is_loading_and_after_five_m
     ],
 )
 def test_the_traps_of_kafka_are_named_with_their_way_out(row: dict[str, Any], flag: bool, rule: str) -> None:
-    found = rules(partitions=[partition(**row)], replicas=[replica(2, **STUCK)], flags={2: flag})["follower-stuck"]
+    found = rules(partitions=[partition(**row)], replicas=[replica(2, **STUCK)], flags={2: flag}, **STILL)[
+        "follower-stuck"
+    ]
     assert found.facts["rule"] == rule
     assert ("follower.fetch.last.tiered.offset.enable off" in found.action) is (rule != "no-progress")
 
@@ -234,28 +242,38 @@ def test_the_traps_of_kafka_are_named_with_their_way_out(row: dict[str, Any], fl
 def test_a_replica_with_data_is_in_no_trap_of_empty_ones() -> None:
     behind = replica(2, **STUCK | {"log_end_offset": 900})
     row = partition(pending_reason="all_copied", earliest_pending_upload_offset=-1)
-    assert rules(partitions=[row], replicas=[behind], flags={2: True})["follower-stuck"].facts["rule"] == "no-progress"
+    found = rules(partitions=[row], replicas=[behind], flags={2: True}, **STILL)
+    assert found["follower-stuck"].facts["rule"] == "no-progress"
+
+
+def test_a_replica_is_stuck_after_half_a_minute_and_one_that_gave_up_at_once() -> None:
+    holds = {
+        phase: rules(replicas=[replica(2, **STUCK | {"phase": phase})], **STILL)["follower-stuck"].hold_ms
+        for phase in ("DELAYED", "FETCHING", "FAILED")
+    }
+    assert holds == {"DELAYED": 30_000, "FETCHING": 30_000, "FAILED": 0}
 
 
 def test_a_move_is_stalled_when_its_new_replica_makes_no_progress_for_a_minute() -> None:
     moving = [partition(adding_replicas=(2,))]
-    still = STUCK | {"phase_since_ms": NOW_MS - MINUTE_MS - 1}
-    found = rules(partitions=moving, replicas=[replica(2, **still)])
+    found = rules(partitions=moving, replicas=[replica(2, **STUCK)], **STILL)
     assert set(found) == {"move-stalled", "follower-stuck"}
-    assert found["move-stalled"].facts["rule"] == "no-progress"
-    assert set(rules(partitions=moving, replicas=[replica(2, **STUCK)])) == {"follower-stuck"}
-    assert rules(partitions=moving, replicas=[replica(2, in_isr=True)]) == {}
+    assert (found["move-stalled"].facts["rule"], found["move-stalled"].hold_ms) == ("no-progress", 60_000)
+    assert rules(partitions=moving, replicas=[replica(2, **STUCK)]) == {}
+    assert rules(partitions=moving, replicas=[replica(2)], **STILL) == {}
+    away = replica(2, in_isr=False, phase=None, error="Broker 2 is not alive.")
+    assert set(rules(partitions=moving, replicas=[away])) == {"move-stalled"}
 
 
 def test_a_move_that_was_asked_to_go_back_is_told_to_be_cancelled() -> None:
     both = [partition(adding_replicas=(2,), removing_replicas=(2,))]
-    found = rules(partitions=both, replicas=[replica(2, **STUCK | {"phase": "FETCHING"})])
-    assert found["move-stalled"].facts["rule"] == "added-and-removed"
+    found = rules(partitions=both, replicas=[replica(2, **STUCK | {"phase": "FETCHING"})], **STILL)
+    assert (found["move-stalled"].facts["rule"], found["move-stalled"].hold_ms) == ("added-and-removed", 30_000)
     assert "Cancel" in found["move-stalled"].action
 
 
 def test_what_is_not_known_is_no_finding() -> None:
-    unknown = {
+    unknown: dict[str, Any] = {
         "local_log_bytes": None,
         "earliest_pending_upload_offset": None,
         "local_log_start_offset": None,
