@@ -164,7 +164,10 @@ def test_kafkas_trap_of_a_replica_that_never_joins_is_named_with_the_way_out(tmp
         alter(own, ConfigResource.Type.BROKER, "3", FLAG, "true")
         own.wait_until(
             "everything is in the remote tier",
-            lambda: own.partitions("orders")[0]["pending_reason"] == "all_copied",
+            lambda: (
+                (row := own.partitions("orders")[0])["pending_reason"] == "all_copied"
+                and row["local_log_start_offset"] == row["log_end_offset"] == 400
+            ),
             timeout_s=60,
         )
         assert reassign(own, "orders", [1, 2, 3]) == 0
@@ -241,6 +244,36 @@ def test_a_deletion_that_the_remote_tier_does_not_do_is_overdue(own: ControlSite
         return not found(own, "delete-lag")
 
     own.wait_until("the deletions end", gone, timeout_s=60)
+
+
+def test_segments_of_a_leader_that_lost_an_unclean_election_are_found_until_their_offsets_are_deleted(
+    own: ControlSite, impatient: None
+) -> None:
+    create_on(own, "orders", [2, 3], {**TIERED, "unclean.leader.election.enable": "true"})
+    own.cluster.stop_broker(3)
+    own.produce("orders", 1_500)  # only broker 2 has these, and copies them
+    own.wait_until("segments are copied", lambda: own.partitions("orders")[0]["latest_tiered_offset"] > 800)
+    own.cluster.kill_broker(2)
+    own.cluster.start_broker(3)
+    own.wait_until("broker 3 leads, uncleanly", lambda: own.partitions("orders")[0]["leader"] == 3)
+    own.produce("orders", 500)
+
+    def fed() -> list[dict[str, Any]]:
+        feed_ledger(own)
+        return found(own, "segment-leak")
+
+    (leak,) = own.wait_until("segment-leak opens", fed)
+    assert (leak["object"], leak["severity"]) == ("orders-0", "warning")
+    assert leak["evidence"]["outside"] >= 2
+    assert leak["evidence"]["bytes"] > 0
+    own.produce("orders", 1_500)
+    own.admin.delete_records([TopicPartition("orders", 0, -1)])[TopicPartition("orders", 0)].result(30)
+
+    def gone() -> bool:
+        feed_ledger(own)
+        return not found(own, "segment-leak")
+
+    own.wait_until("the segments are deleted", gone, timeout_s=60)
 
 
 def test_what_two_people_do_about_a_finding_is_kept_and_audited(own: ControlSite) -> None:
