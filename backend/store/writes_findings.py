@@ -25,14 +25,6 @@ def refresh_findings(connection: Connection, rows: Sequence[Mapping[str, Any]]) 
     connection.execute(statement, [dict(row) for row in rows])
 
 
-def saw_findings(connection: Connection, finding_ids: Iterable[int], at_ms: int) -> None:
-    """Findings that are true as before."""
-    rows = [{"finding_id": finding_id} for finding_id in finding_ids]
-    if rows:
-        statement = update(t.finding).where(t.finding.c.id == bindparam("finding_id")).values(seen_ms=at_ms)
-        connection.execute(statement, rows)
-
-
 def close_findings(connection: Connection, finding_ids: Iterable[int], at_ms: int) -> None:
     """Findings that are no longer true."""
     rows = [{"finding_id": finding_id} for finding_id in finding_ids]
