@@ -235,7 +235,7 @@ def test_a_deletion_that_the_remote_tier_does_not_do_is_overdue(own: ControlSite
         feed_ledger(own)
         return found(own, "delete-lag")
 
-    (late,) = own.wait_until("delete-lag opens", fed)
+    (late,) = own.wait_until("delete-lag opens", fed, timeout_s=60)
     assert late["evidence"]["age_ms"] > 1_000
     repair_remote(own)
 
@@ -250,9 +250,11 @@ def test_segments_of_a_leader_that_lost_an_unclean_election_are_found_until_thei
     own: ControlSite, impatient: None
 ) -> None:
     create_on(own, "orders", [2, 3], {**TIERED, "unclean.leader.election.enable": "true"})
+    own.produce("orders", 100)  # both have these: broker 3's chain of epochs begins before it
+    own.wait_until_quiet("orders")
     own.cluster.stop_broker(3)
     own.produce("orders", 1_500)  # only broker 2 has these, and copies them
-    own.wait_until("segments are copied", lambda: own.partitions("orders")[0]["latest_tiered_offset"] > 800)
+    own.wait_until("segments are copied", lambda: own.partitions("orders")[0]["latest_tiered_offset"] > 900)
     own.cluster.kill_broker(2)
     own.cluster.start_broker(3)
     own.wait_until("broker 3 leads, uncleanly", lambda: own.partitions("orders")[0]["leader"] == 3)
@@ -262,7 +264,7 @@ def test_segments_of_a_leader_that_lost_an_unclean_election_are_found_until_thei
         feed_ledger(own)
         return found(own, "segment-leak")
 
-    (leak,) = own.wait_until("segment-leak opens", fed)
+    (leak,) = own.wait_until("segment-leak opens", fed, timeout_s=60)
     assert (leak["object"], leak["severity"]) == ("orders-0", "warning")
     assert leak["evidence"]["outside"] >= 2
     assert leak["evidence"]["bytes"] > 0
