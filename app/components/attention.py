@@ -84,8 +84,9 @@ def problems(facts: Facts) -> list[Problem]:
         for b in facts.blindness
         if b.slug != BROKERS_SILENT
     ]
-    stored = [_stored(finding) for finding in facts.findings]
-    told = {(problem.slug, problem.object) for problem in stored}
+    # A muted finding is not shown, and keeps the rule of the same thing from speaking instead of it.
+    told = {(finding.slug, finding.object) for finding in facts.findings}
+    stored = [_stored(finding) for finding in facts.findings if (finding.muted_until_ms or 0) <= facts.now_ms]
     ruled: list[Problem] = []
     for rule in RULES:
         ruled += [problem for problem in rule(facts) if (problem.slug, problem.object) not in told]
@@ -122,7 +123,11 @@ def _count(number: int, noun: str) -> str:
 def _stored(finding: FindingRow) -> Problem:
     severity = finding.severity if finding.severity in SEVERITIES else "warning"
     evidence = finding.evidence if isinstance(finding.evidence, dict) else {}
-    return Problem(finding.slug, finding.object, severity, finding.sentence, str(evidence.get("sentence", "")))
+    known = finding.topic is not None and finding.partition is not None
+    name = f"{finding.topic}-{finding.partition}" if known else ""
+    link = "Open partition" if known else ""
+    detail = str(evidence.get("sentence", ""))
+    return Problem(finding.slug, finding.object, severity, finding.sentence, detail, link, partition=name)
 
 
 def _brokers_away(facts: Facts) -> Iterable[Problem]:

@@ -1,4 +1,4 @@
-"""The `ebbline` command: up, broker, pipeline, backend. Thin: options in, exit code out."""
+"""The `ebbline` command: what runs ebbline, and what asks its API. Thin: options in, exit code out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
+
+from backend.cli import look
+from backend.cli.toggle import toggle
 
 if TYPE_CHECKING:
     from backend.settings import Settings
@@ -24,6 +27,9 @@ app = typer.Typer(
 )
 pipeline_app = typer.Typer(help="The Spark pipeline over __remote_log_metadata.", no_args_is_help=True)
 app.add_typer(pipeline_app, name="pipeline")
+for command in (look.status, look.partitions, look.describe, look.segments, look.findings, toggle, look.audit):
+    app.command(rich_help_panel="Ask the API")(command)
+app.command(rich_help_panel="Ask the API")(look.config)
 
 
 def _show_version(wanted: bool) -> None:

@@ -22,3 +22,16 @@ def in_bytes(size_bytes: int) -> str:
 def grouped(number: int) -> str:
     """`9 120 447`, with narrow no-break spaces."""
     return f"{number:,}".replace(",", NARROW_SPACE)
+
+
+def in_time(duration_ms: int) -> str:
+    """`45 s`, `12 m`, `2 h 55 m`, `3 d 4 h`: the two largest units, whole."""
+    seconds = max(0, duration_ms) // 1000
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    if minutes == 0:
+        return f"{seconds} s"
+    if hours == 0:
+        return f"{minutes} m" + (f" {seconds % 60} s" if minutes < 10 and seconds % 60 else "")
+    if days == 0:
+        return f"{hours} h" + (f" {minutes % 60} m" if minutes % 60 else "")
+    return f"{days} d" + (f" {hours % 24} h" if hours % 24 else "")

@@ -29,12 +29,14 @@ def caller(site: ControlSite, role: str) -> httpx.Client:
 
 
 def call(client: httpx.Client, endpoint: Endpoint) -> httpx.Response:
-    """A call with harmless arguments: there is no plan of this number."""
-    path = endpoint.path.format(topic="__ebbline_events", partition=0, plan_id=999_999)
+    """A call with harmless arguments: there is no plan and no finding of this number."""
+    path = endpoint.path.format(topic="__ebbline_events", partition=0, plan_id=999_999, finding_id=999_999)
     bodies: dict[str, Any] = {
         "create plan": {"kind": "toggle_bootstrap", "inputs": {"enable": None}},
         "execute plan": {"confirm": "demo", "reason": "a test"},
         "revert plan": {},
+        "acknowledge finding": {},
+        "mute finding": {"minutes": 5},
     }
     headers = dict.fromkeys(endpoint.header_names, "a-key")
     return client.request(endpoint.method, path, json=bodies.get(endpoint.name), headers=headers)

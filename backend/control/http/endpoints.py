@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from backend.control.http import plans, reads, schemas, system
+from backend.control.http import findings, plans, reads, schemas, system
 from backend.control.http.call import Access, Endpoint
 
 ENDPOINTS: Final = (
@@ -123,6 +123,51 @@ ENDPOINTS: Final = (
         path_model=schemas.PlanPath,
         body_model=schemas.RevertBody,
         problems=(404, 409),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/findings",
+        "findings",
+        "What needs attention, and what did",
+        Access.VIEWER,
+        findings.list_findings,
+        schemas.FindingsAnswer,
+        query_model=schemas.FindingsQuery,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/findings/{finding_id}",
+        "finding",
+        "One finding with its runbook",
+        Access.VIEWER,
+        findings.get,
+        schemas.FindingAnswer,
+        path_model=schemas.FindingPath,
+        problems=(404,),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/findings/{finding_id}/acknowledge",
+        "acknowledge finding",
+        "Say that somebody looks after an open finding",
+        Access.OPERATOR,
+        findings.acknowledge,
+        schemas.FindingAnswer,
+        path_model=schemas.FindingPath,
+        body_model=schemas.AcknowledgeBody,
+        problems=(404, 409),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/findings/{finding_id}/mute",
+        "mute finding",
+        "Keep a finding out of sight for a while",
+        Access.OPERATOR,
+        findings.mute,
+        schemas.FindingAnswer,
+        path_model=schemas.FindingPath,
+        body_model=schemas.MuteBody,
+        problems=(404,),
     ),
     Endpoint(
         "GET",

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from backend.store.queries.audit import AuditRow, OperationRow
 from backend.store.queries.config import ConfigRow
+from backend.store.queries.findings import Finding
 from backend.store.queries.health import ClusterRow
 from backend.store.queries.overview import BrokerRow, ClusterSample
 from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
@@ -56,6 +57,35 @@ class AuditQuery(Strict):
     before_id: RowId | None = None
     action: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
     limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+class FindingsQuery(Strict):
+    """Opened last first; `before_id` continues below the last row. `muted=false` leaves out what is muted now."""
+
+    state: Literal["open", "closed", "all"] = "open"
+    severity: Literal["critical", "warning", "notice"] | None = None
+    slug: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    topic: TopicName | None = None
+    muted: bool = True
+    before_id: RowId | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+class FindingPath(Strict):
+    finding_id: RowId
+
+
+class AcknowledgeBody(Strict):
+    """`reason` stands in the audit."""
+
+    reason: Text | None = None
+
+
+class MuteBody(Strict):
+    """For how long nobody is to be told of it, also when it closes and opens again; 0 ends the silence."""
+
+    minutes: Annotated[int, Field(ge=0, le=43_200)]
+    reason: Text | None = None
 
 
 class PlansQuery(Strict):
@@ -153,6 +183,20 @@ class PlansAnswer(BaseModel):
 
 class AuditAnswer(BaseModel):
     items: list[AuditRow]
+
+
+class FindingAnswer(BaseModel):
+    """A finding with the page that says what to do."""
+
+    finding: Finding
+    runbook: str
+
+
+class FindingsAnswer(BaseModel):
+    """`next_before_id` is the `before_id` of the next page; null: there is none."""
+
+    items: list[Finding]
+    next_before_id: int | None
 
 
 class HealthAnswer(BaseModel):

@@ -22,6 +22,7 @@ from backend.control.observer import events as engine_events
 from backend.control.observer.cluster_rows import Watched, broker_row, cluster_row, settings_of
 from backend.control.observer.events import EventFollower
 from backend.control.observer.facts import ClusterFacts, Ledger
+from backend.control.observer.finding_watch import FindingWatch, Seen
 from backend.control.observer.phases import STALL_MS_MIN
 from backend.control.observer.recall import read_ledger, recall
 from backend.control.observer.recorder import Entry, Heartbeat, Recorder, Settings
@@ -65,6 +66,7 @@ class Observer:
             database, watched.cluster_id, pid=pid, started_ms=started_ms, interval_ms=watched.interval_ms
         )
         self.events = EventFollower(gateway, database, watched.cluster_id, now_ms)
+        self.findings = FindingWatch(database, watched.cluster_id, attached=watched.kind == "attached")
         self._seen_ms: dict[int, int] = {}
         self._context = Context(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
         self._ledger = Ledger()
@@ -84,6 +86,7 @@ class Observer:
         helpers = [
             asyncio.create_task(keep_running("observer-recorder", self.recorder.run)),
             asyncio.create_task(keep_running("observer-events", self.events.run)),
+            asyncio.create_task(keep_running("observer-findings", self.findings.run)),
         ]
         try:
             await self._recall()
@@ -145,7 +148,9 @@ class Observer:
             }
         )
         self.facts, self.round = facts, round_
-        self.recorder.submit(self._entry(facts, round_))
+        entry = self._entry(facts, round_)
+        self.recorder.submit(entry)
+        self.findings.submit(Seen(round_, entry.brokers, entry.topics, self._sampler.settings))
 
     def _entry(self, facts: ClusterFacts, round_: Round) -> Entry:
         silent = [b for b in facts.brokers.values() if not b.reachable]

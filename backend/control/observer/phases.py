@@ -140,18 +140,28 @@ def _rebuilding(sight: FollowerSight, still_ms: int, stall_ms: int) -> Explanati
 
 
 def _why_stuck(sight: FollowerSight, still_ms: int) -> tuple[str, str]:
-    """The two ways in which Kafka 4.3.1 never lets a replica join while the flag is on, or that it is just still."""
-    if sight.flag and sight.pending_reason is PendingReason.ALL_COPIED:
+    """A trap of Kafka 4.3.1, or that it is just still."""
+    trap = never_joins(sight.flag, sight.pending_reason, sight.leader_log_start, sight.leader_local_start)
+    if trap is not None:
+        return trap
+    return "empty-still", f"It has been empty for {still_ms // 1000} s; its attempts to rebuild from the tier fail."
+
+
+def never_joins(
+    flag: bool | None, pending_reason: str | None, leader_log_start: int | None, leader_local_start: int | None
+) -> tuple[str, str] | None:
+    """Which of Kafka 4.3.1's two traps keeps an empty replica out while the flag is on, as (rule, sentence)."""
+    if flag and pending_reason == PendingReason.ALL_COPIED:
         return "never-joins-all-copied", (
             "Everything is in the remote tier, so the leader names no offset to start at. "
             "It joins after one more record, or with follower.fetch.last.tiered.offset.enable off on its broker."
         )
-    if sight.flag and sight.leader_log_start == sight.leader_local_start:
+    if flag and leader_log_start == leader_local_start:
         return "never-joins-nothing-remote", (
             "Nothing that is still valid is in the remote tier. "
             "It joins with follower.fetch.last.tiered.offset.enable off on its broker."
         )
-    return "empty-still", f"It has been empty for {still_ms // 1000} s; its attempts to rebuild from the tier fail."
+    return None
 
 
 def _evidence(rule: str, sentence: str, confidence: str, **facts: object) -> dict[str, Any]:

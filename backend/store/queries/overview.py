@@ -46,6 +46,9 @@ class FindingRow:
     evidence: Any
     seen_ms: int
     closed_ms: int | None
+    muted_until_ms: int | None = None
+    topic: str | None = None
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +115,11 @@ def open_findings(connection: Connection, cluster_id: str) -> list[FindingRow]:
     table = t.finding
     rank = case({name: rank for rank, name in enumerate(SEVERITIES)}, value=table.c.severity, else_=len(SEVERITIES))
     rows = connection.execute(
-        select(table)
+        select(*(table.c[name] for name in FindingRow.__slots__))
         .where(table.c.cluster_id == cluster_id, table.c.closed_ms.is_(None))
         .order_by(rank, table.c.opened_ms)
     )
-    return [FindingRow(**_without_cluster(row._mapping)) for row in rows]
+    return [FindingRow(**row._mapping) for row in rows]
 
 
 def history(

@@ -165,6 +165,20 @@ def test_a_stored_finding_replaces_the_rule_of_the_same_thing() -> None:
     assert (found.title, found.detail, found.severity) == ("Stored.", "Why.", "warning")
 
 
+def test_a_stored_finding_leads_to_its_partition() -> None:
+    about: dict[str, Any] = {"topic": "orders", "partition": 3}
+    stored = FindingRow("thin-leader", "orders-3", 0, "warning", "Thin.", None, NOW_MS, None, **about)
+    assert only(findings=[stored]).partition == "orders-3"
+
+
+def test_a_muted_finding_is_not_shown_and_no_rule_speaks_for_it() -> None:
+    late = [segment(age_ms=9 * MINUTE_MS)]
+    muted = FindingRow("copy-hung", "orders-0", 0, "critical", "Hung.", None, NOW_MS, None, muted_until_ms=NOW_MS + 1)
+    assert problems(facts(open_segments=late, findings=[muted])) == []
+    over = FindingRow("copy-hung", "orders-0", 0, "critical", "Hung.", None, NOW_MS, None, muted_until_ms=NOW_MS)
+    assert only(open_segments=late, findings=[over]).title == "Hung."
+
+
 def test_the_worst_come_first_and_are_counted() -> None:
     found = problems(
         facts(

@@ -1,0 +1,251 @@
+"""Commands that only look: status, partitions, describe, segments, findings, audit, config."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.text import Text
+
+from backend.cli import tables, words
+from backend.cli.api import Api, Exit, Json
+from backend.cli.options import (
+    DATA_DEFAULT,
+    ApiOption,
+    DataOption,
+    JsonOption,
+    TokenOption,
+    calls,
+    console,
+    end,
+    fail,
+    show_json,
+)
+
+PartitionArgument = Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="For example orders-3.")]
+PAGE = 1_000  # of the API's lists
+# 20 rules of 500 objects at most are open at a time.
+FINDINGS_MAX = 10_000
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    critical = "critical"
+    warning = "warning"
+    notice = "notice"
+
+
+class FindingState(StrEnum):
+    """Which findings to list."""
+
+    open = "open"
+    closed = "closed"
+    all = "all"
+
+
+class ResourceType(StrEnum):
+    """Whose settings."""
+
+    broker = "broker"
+    topic = "topic"
+
+
+def status(
+    api: ApiOption = None, token_file: TokenOption = None, data: DataOption = DATA_DEFAULT, json_: JsonOption = False
+) -> None:
+    """Is anything wrong? The cluster, its brokers, what needs attention. Ends with 1 when something critical does."""
+    with calls(api, token_file, data) as opened:
+        cluster, brokers = opened.get("/v1/cluster"), opened.get("/v1/brokers")["items"]
+        found = _open_findings(opened, None)
+    critical = [f for f in found if f["severity"] == "critical"]
+    if json_:
+        show_json({"cluster": cluster, "brokers": brokers, "findings": found})
+    else:
+        _print_status(cluster, brokers, found)
+    end(attention=not cluster["answers"] or bool(critical))
+
+
+def _print_status(cluster: Json, brokers: list[Json], found: list[Json]) -> None:
+    out, totals = console(), cluster["totals"]
+    out.print(Text(f"Cluster {words.plain(cluster['name'])} ({cluster['cluster_id']}, {cluster['kind']})", "bold"))
+    if not cluster["answers"]:
+        since = words.age(cluster["away_since_ms"], cluster["now_ms"])
+        out.print(Text(f"It does not answer for {since}. {words.plain(cluster['away_reason'] or '')}", "bold red"))
+    if totals is not None:
+        pending = words.size(totals["pending_bytes"])
+        out.print(
+            f"{words.plural(totals['partitions'], 'partition')}, {totals['tiered_partitions']} tiered · "
+            f"{words.plural(totals['replicas_not_in_sync'], 'replica')} not in sync · {pending} not uploaded · "
+            f"local {words.size(totals['local_log_bytes'])} · remote {words.size(totals['remote_log_bytes'])}"
+        )
+    out.print()
+    out.print(tables.broker_list(brokers, cluster["now_ms"]))
+    out.print()
+    out.print(tables.processes(cluster["processes"]))
+    out.print()
+    if found:
+        out.print(tables.findings(found, cluster["now_ms"]))
+    else:
+        out.print("Nothing needs attention.")
+
+
+def partitions(
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also partitions of topics that are not tiered.")] = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Where each partition's data lives: offsets of its leader, local and remote bytes."""
+    with calls(api, token_file, data) as opened:
+        answer = opened.get("/v1/partitions", tiered=not everything, topic=topic, limit=20_000)
+    if json_:
+        show_json(answer)
+    elif answer["items"]:
+        console().print(tables.partitions(answer["items"]))
+    else:
+        print("No such partition." + ("" if everything else " --all shows those that are not tiered, too."))
+
+
+def describe(
+    topic_partition: PartitionArgument,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """One partition with its replicas: which offsets are where, who is in sync."""
+    answer = _partition(topic_partition, api, token_file, data)
+    if json_:
+        show_json(answer)
+        return
+    out, row = console(), answer["partition"]
+    out.print(tables.partitions([row]))
+    if row["error"]:
+        out.print(words.plain(row["error"]), style="yellow")
+    out.print()
+    out.print(tables.replicas(answer["replicas"], _now_ms()))
+    out.print()
+    out.print(f"{words.plural(len(answer['segments']), 'remote segment')} in the ledger; epoch {row['leader_epoch']}.")
+
+
+def segments(
+    topic_partition: PartitionArgument,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """The remote segments of a partition, as the ledger has them."""
+    answer = _partition(topic_partition, api, token_file, data)
+    if json_:
+        show_json({"items": answer["segments"]})
+    elif answer["segments"]:
+        console().print(tables.segments(answer["segments"], _now_ms()))
+    else:
+        print(f"The ledger has no segment of {words.plain(topic_partition)}.")
+
+
+def findings(
+    state: Annotated[FindingState, typer.Option(help="Which ones.")] = FindingState.open,
+    severity: Annotated[Severity | None, typer.Option(help="Only this severity.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only of this topic.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=PAGE, help="The newest so many.")] = 100,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """What needs attention, why, and what to do. Ends with 1 when something open is critical."""
+    given = None if severity is None else severity.value
+    with calls(api, token_file, data) as opened:
+        answer = opened.get("/v1/findings", state=state.value, severity=given, topic=topic, limit=limit)
+    items = answer["items"]
+    if json_:
+        show_json(answer)
+    elif items:
+        console().print(tables.findings(items, _now_ms()))
+        if answer["next_before_id"] is not None:
+            print(f"These are the newest {limit}; more with --limit.")
+    else:
+        print("Nothing needs attention." if state is FindingState.open else "No such finding.")
+    end(attention=any(f["severity"] == "critical" and f["closed_ms"] is None for f in items))
+
+
+def audit(
+    action: Annotated[str | None, typer.Option(help="Only this action, e.g. 'execute toggle_bootstrap'.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=PAGE, help="The newest so many.")] = 30,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Who did what, and what was refused; the newest first."""
+    with calls(api, token_file, data) as opened:
+        answer = opened.get("/v1/audit", action=action, limit=limit)
+    if json_:
+        show_json(answer)
+    elif answer["items"]:
+        console().print(tables.audit(answer["items"]))
+    else:
+        print("Nobody has done anything yet.")
+
+
+def config(
+    name: Annotated[str | None, typer.Argument(help="Only this setting.")] = None,
+    resource_type: Annotated[ResourceType, typer.Option("--type", help="Whose settings.")] = ResourceType.broker,
+    resource: Annotated[str | None, typer.Option(help="Only of this broker id or topic.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what stands at Kafka's default.")] = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Settings in effect, and where each is set."""
+    with calls(api, token_file, data) as opened:
+        answer = opened.get("/v1/config", resource_type=resource_type.value, resource=resource, name=name)
+    shown = [r for r in answer["items"] if everything or name or r["source"] != "DEFAULT_CONFIG"]
+    if json_:
+        show_json({"items": shown})
+    elif shown:
+        console().print(tables.config(shown))
+    else:
+        print("No such setting." + ("" if everything or name else " --all shows what stands at its default, too."))
+
+
+def parse_partition(text: str) -> tuple[str, int] | None:
+    """`orders-eu-3` as (orders-eu, 3); None when it is no topic and partition."""
+    topic, dash, number = text.rpartition("-")
+    if not (topic and dash and number.isascii() and number.isdigit() and len(number) <= 10):
+        return None
+    return topic, int(number)
+
+
+def _partition(text: str, api: ApiOption, token_file: TokenOption, data: DataOption) -> Json:
+    parsed = parse_partition(text)
+    if parsed is None:
+        fail(f"{text!r} is no TOPIC-PARTITION: give the topic, a dash and the number, like orders-3.", Exit.USAGE)
+    with calls(api, token_file, data) as opened:
+        return opened.get(f"/v1/partitions/{quote(parsed[0], safe='')}/{parsed[1]}")
+
+
+def _open_findings(opened: Api, topic: str | None) -> list[Json]:
+    """All that are open and not muted, page by page."""
+    found: list[Json] = []
+    before: int | None = None
+    while len(found) < FINDINGS_MAX:
+        page = opened.get("/v1/findings", topic=topic, muted=False, limit=PAGE, before_id=before)
+        found += page["items"]
+        before = page["next_before_id"]
+        if before is None:
+            break
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

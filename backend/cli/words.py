@@ -1,0 +1,50 @@
+"""How values look in tables: `?` for what is not known, -1 as what Kafka means by it, times in UTC. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from backend.control.words import grouped, in_bytes, in_time
+
+UNKNOWN: Final = "?"
+# C0 and C1 controls, and DEL: what could move a terminal's cursor or change its colours.
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+SEVERITY_STYLE: Final = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
+SEVERITIES: Final = ("critical", "warning", "notice")
+
+
+def plain(value: object) -> str:
+    """Text of another's making, safe to print: control characters are shown as `·`."""
+    return UNKNOWN if value is None else _CONTROL.sub("·", str(value))
+
+
+def offset(value: int | None) -> str:
+    """`9 120 447`; `-` for Kafka's -1: there is none."""
+    if value is None:
+        return UNKNOWN
+    return "-" if value == -1 else grouped(value)
+
+
+def size(value: int | None) -> str:
+    return UNKNOWN if value is None else in_bytes(value)
+
+
+def age(then_ms: int | None, now_ms: int) -> str:
+    return UNKNOWN if then_ms is None else in_time(now_ms - then_ms)
+
+
+def moment(at_ms: int | None) -> str:
+    """`2026-11-21 18:43:00`, UTC."""
+    if at_ms is None:
+        return UNKNOWN
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def yes(value: Any) -> str:
+    return UNKNOWN if value is None else "yes" if value else "no"
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{grouped(number)} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,58 @@
+"""The rules there are. A slug names the incident and its page in docs/runbooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from backend.control.findings import rules_cluster, rules_copy, rules_replica
+from backend.control.findings.sight import Candidate, Sight
+
+Rule = Callable[[Sight], Iterable[Candidate]]
+
+RULES: Final[tuple[Rule, ...]] = (
+    rules_cluster.brokers_away,
+    rules_cluster.offline,
+    rules_cluster.disks,
+    rules_cluster.metadata_unsafe,
+    rules_cluster.metadata_loading,
+    rules_cluster.throttles_left,
+    rules_copy.open_copies,
+    rules_copy.failing_copies,
+    rules_copy.slow_copies,
+    rules_copy.late_deletes,
+    rules_copy.local_debt,
+    rules_copy.leaked_segments,
+    rules_replica.stuck_followers,
+    rules_replica.stalled_moves,
+    rules_replica.thin_leaders,
+    rules_replica.divergence,
+)
+
+SLUGS: Final[Mapping[str, str]] = {
+    "broker-away": "A broker does not answer",
+    "broker-fenced": "A broker is fenced",
+    "copy-dangling": "A copy was begun by a broker that leads no more",
+    "copy-failing": "Copies to the remote tier fail",
+    "copy-hung": "A copy does not end",
+    "copy-slow": "Copying falls behind",
+    "delete-lag": "Deletions from the remote tier do not end",
+    "disk-offline": "A log directory is offline",
+    "disk-runway": "A disk is nearly full",
+    "divergence": "Logs contradict each other",
+    "follower-stuck": "A replica does not join the ISR",
+    "local-debt": "Local data past its retention",
+    "metadata-failed": "A broker does not get the remote log's metadata",
+    "metadata-loading": "A broker reads the remote log's metadata",
+    "metadata-unsafe": "The remote log's metadata is not safe",
+    "move-stalled": "A reassignment does not end",
+    "offline": "A partition has no leader",
+    "segment-leak": "Remote segments that retention does not see",
+    "thin-leader": "A leader holds little local data",
+    "throttle-left": "A throttle was left behind",
+}
+
+
+def runbook(slug: str) -> str:
+    """The page that says what to do, below the repository's root."""
+    return f"docs/runbooks/{slug}.md"

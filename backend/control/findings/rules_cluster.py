@@ -1,0 +1,201 @@
+"""Rules about brokers, disks, the metadata topic and throttles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from backend.control.findings.sight import CRITICAL, NOTICE, WARNING, Candidate, Sight, count, ids, name_of, setting
+from backend.control.words import in_bytes, in_time
+from backend.store.queries.overview import BrokerRow
+from backend.tiering.pending import PendingReason
+
+METADATA_TOPIC: Final = "__remote_log_metadata"
+METADATA_REPLICATION: Final = 3
+DISK_WARNING: Final = 0.85
+DISK_CRITICAL: Final = 0.95
+RUNWAY_MS: Final = 12 * 3_600_000
+RUNWAY_CRITICAL_MS: Final = 2 * 3_600_000
+# A leader looks at the remote tier within a task interval (30 s); ten of them are not a start any more.
+METADATA_FAILED_MS: Final = 300_000
+# Tools set the throttle, then begin the move; and a change is seen with the next look at all settings.
+THROTTLE_HOLD_MS: Final = 15_000
+
+
+def brokers_away(sight: Sight) -> Iterable[Candidate]:
+    """A broker does not answer, or the controller keeps it from leading."""
+    led = Counter(partition.leader for partition in sight.partitions)
+    for broker in sight.brokers:
+        name = f"broker {broker.broker_id}"
+        if not broker.reachable:
+            lead = f" Leads {count(led[broker.broker_id], 'partition')}." if led[broker.broker_id] else ""
+            yield Candidate(
+                slug="broker-away",
+                object=name,
+                severity=CRITICAL,
+                sentence=f"Broker {broker.broker_id} does not answer",
+                why=f"Silent for {in_time(sight.at_ms - broker.seen_ms)}. {broker.error or ''}".strip() + lead,
+                action="Look whether its process runs and its listener can be reached, then start it again.",
+                facts={"seen_ms": broker.seen_ms, "leads": led[broker.broker_id]},
+                broker_id=broker.broker_id,
+            )
+        elif broker.fenced:
+            yield Candidate(
+                slug="broker-fenced",
+                object=name,
+                severity=WARNING,
+                sentence=f"Broker {broker.broker_id} is fenced",
+                why="The controller keeps it from leading until it has caught up and its heartbeats arrive.",
+                action="Wait while it starts; if it stays fenced, look at its connection to the controller.",
+                broker_id=broker.broker_id,
+            )
+
+
+def offline(sight: Sight) -> Iterable[Candidate]:
+    """A partition without a leader."""
+    for row in sight.partitions:
+        if row.leader >= 0:
+            continue
+        yield Candidate(
+            slug="offline",
+            object=name_of(row),
+            severity=CRITICAL,
+            sentence=f"No leader: {name_of(row)}",
+            why=f"Nobody can read or write it. Last in sync: broker {ids(row.isr) or 'none'}.",
+            action=f"Start broker {ids(row.isr) or ids(row.replicas)}; an unclean election would lose records.",
+            facts={"isr": list(row.isr), "replicas": list(row.replicas)},
+            topic=row.topic,
+            partition=row.partition,
+        )
+
+
+def disks(sight: Sight) -> Iterable[Candidate]:
+    """A log directory that is offline, nearly full, or full within hours at the present rate."""
+    for broker in sight.brokers:
+        for directory in broker.log_dirs or []:
+            if directory.get("error"):
+                yield Candidate(
+                    slug="disk-offline",
+                    object=f"broker {broker.broker_id}",
+                    severity=CRITICAL,
+                    sentence=f"Log directory offline: {directory.get('path', '?')} on broker {broker.broker_id}",
+                    why=f"The broker says {directory['error']}.",
+                    action="Repair the disk, then start the broker again.",
+                    facts={"path": directory.get("path")},
+                    broker_id=broker.broker_id,
+                )
+            else:
+                yield from _full(sight, broker, directory)
+
+
+def _full(sight: Sight, broker: BrokerRow, directory: Mapping[str, Any]) -> Iterable[Candidate]:
+    total, usable = directory.get("total_bytes"), directory.get("usable_bytes")
+    if not total or usable is None:
+        return
+    share = 1 - usable / total
+    rate = sight.disk_rates.get((broker.broker_id, str(directory.get("path"))))
+    runway_ms = round(usable / rate * 3_600_000) if rate and rate > 0 else None
+    soon = runway_ms is not None and runway_ms < RUNWAY_MS
+    if share < DISK_WARNING and not soon:
+        return
+    urgent = share >= DISK_CRITICAL or (runway_ms is not None and runway_ms < RUNWAY_CRITICAL_MS)
+    name = f"broker {broker.broker_id}"
+    why = f"{in_bytes(usable)} of {in_bytes(total)} are free at {directory.get('path')}."
+    if rate is not None and runway_ms is not None:
+        why += f" At {in_bytes(round(rate))} an hour it is full in {in_time(runway_ms)}."
+    yield Candidate(
+        slug="disk-runway",
+        object=name,
+        severity=CRITICAL if urgent else WARNING,
+        sentence=f"Disk {share:.0%} full: {name}" if not soon else f"Disk full within hours: {name}",
+        why=why,
+        action="See whether copying keeps up and what local retention allows; slow producers down if neither helps.",
+        facts={"path": directory.get("path"), "usable_bytes": usable, "total_bytes": total, "runway_ms": runway_ms},
+        broker_id=broker.broker_id,
+    )
+
+
+def metadata_unsafe(sight: Sight) -> Iterable[Candidate]:
+    """The remote tier's map must outlive a broker: replication, in-sync replicas, unlimited retention (KIP-405)."""
+    topic = sight.topic(METADATA_TOPIC)
+    if topic is None:
+        return
+    wanted = min(METADATA_REPLICATION, len(sight.brokers))
+    reasons = []
+    if topic.replication_factor < wanted:
+        reasons.append(f"{topic.replication_factor} of {wanted} replicas")
+    own = [row for row in sight.partitions if row.topic == METADATA_TOPIC]
+    behind = sum(len(row.isr) < len(row.replicas) for row in own)
+    if behind:
+        reasons.append(f"{count(behind, 'partition')} under-replicated")
+    for name in ("retention.ms", "retention.bytes"):
+        limit = setting(topic, name)
+        if limit is not None and limit >= 0 and "delete" in ((topic.config or {}).get("cleanup.policy") or "delete"):
+            reasons.append(f"{name} is {limit}, so events are removed while their segments live")
+    if reasons:
+        lasting = topic.replication_factor >= wanted and len(reasons) == (1 if behind else 0)
+        yield Candidate(
+            slug="metadata-unsafe",
+            object=METADATA_TOPIC,
+            severity=CRITICAL,
+            sentence="Remote log metadata is not safe",
+            why=f"{'; '.join(reasons)}: losing it loses the remote tier's map.",
+            action="Bring all its replicas in sync; give it 3 replicas and unlimited retention.",
+            facts={"replication_factor": topic.replication_factor, "under_replicated": behind},
+            topic=METADATA_TOPIC,
+            hold_ms=5_000 if lasting else 0,
+        )
+
+
+def metadata_loading(sight: Sight) -> Iterable[Candidate]:
+    """Leaders that do not know what is in the remote tier: after a start for a while, or for good."""
+    unknowing = Counter(
+        row.leader for row in sight.partitions if row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW
+    )
+    for broker_id, partitions in sorted(unknowing.items()):
+        known = f"It does not know yet what is in the remote tier for {count(partitions, 'partition')}"
+        about: dict[str, Any] = {
+            "object": f"broker {broker_id}",
+            "facts": {"partitions": partitions},
+            "broker_id": broker_id,
+        }
+        yield Candidate(
+            slug="metadata-loading",
+            severity=NOTICE,
+            sentence=f"Broker {broker_id} reads the remote log's metadata",
+            why=f"{known}; until then it copies nothing and answers -1 for the latest tiered offset.",
+            action="Wait: the first look at the remote tier comes within one task interval (30 s).",
+            **about,
+        )
+        yield Candidate(
+            slug="metadata-failed",
+            severity=CRITICAL,
+            sentence=f"Broker {broker_id} does not get the remote log's metadata",
+            why=f"For more than {in_time(METADATA_FAILED_MS)}. {known}; it copies nothing.",
+            action=f"Look at its log for errors of {METADATA_TOPIC}; when the topic is in order, restart the broker.",
+            hold_ms=METADATA_FAILED_MS,
+            replaces="metadata-loading",
+            **about,
+        )
+
+
+def throttles_left(sight: Sight) -> Iterable[Candidate]:
+    """A replication throttle that no move uses slows ordinary replication down."""
+    moving = {row.topic for row in sight.partitions if row.adding_replicas or row.removing_replicas}
+    for throttle in sight.throttles:
+        if throttle.topic in moving or (throttle.topic is None and moving):
+            continue
+        where = throttle.topic or (f"broker {throttle.broker_id}" if throttle.broker_id != -1 else "all brokers")
+        yield Candidate(
+            slug="throttle-left",
+            object=f"{where} {throttle.name}",
+            severity=WARNING,
+            sentence=f"Throttle without a move: {where}",
+            why=f"{throttle.name} is {throttle.value[:200]}, and no replica moves there.",
+            action=f"Remove {throttle.name} from {where}: it holds ordinary replication back.",
+            facts={"name": throttle.name, "value": throttle.value[:200]},
+            topic=throttle.topic,
+            broker_id=None if throttle.broker_id == -1 else throttle.broker_id,
+            hold_ms=THROTTLE_HOLD_MS,
+        )

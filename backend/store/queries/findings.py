@@ -1,0 +1,169 @@
+"""Reads of findings: what needs attention, since when, what people did about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sqlalchemy import Connection, and_, select
+
+from backend.store import tables as t
+from backend.tiering.segment_state import SegmentState
+
+ROWS_MAX: Final = 1_001  # a page of the API, and one more that tells of the next page
+# One finding per rule and object at most; rules give 500 objects at most (`backend.control.findings`), 20 rules.
+OPEN_MAX: Final = 10_000
+State = Literal["open", "closed", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One time in which a rule spoke of an object; `closed_ms` None: still so. Times in epoch milliseconds."""
+
+    id: int
+    slug: str
+    object: str
+    topic: str | None
+    partition: int | None
+    broker_id: int | None
+    severity: str
+    sentence: str
+    action: str
+    evidence: dict[str, Any] | None
+    opened_ms: int
+    seen_ms: int
+    closed_ms: int | None
+    acknowledged_ms: int | None
+    acknowledged_by: str | None
+    muted_until_ms: int | None
+
+
+_COLUMNS: Final = [t.finding.c[name] for name in Finding.__slots__]
+
+
+def findings(
+    connection: Connection,
+    cluster_id: str,
+    *,
+    state: State = "open",
+    severity: str | None = None,
+    slug: str | None = None,
+    topic: str | None = None,
+    not_muted_at_ms: int | None = None,
+    before_id: int | None = None,
+    limit: int = 100,
+) -> list[Finding]:
+    """Findings, the one opened last first; ``before_id`` continues below the last row of the page before.
+
+    ``not_muted_at_ms`` leaves out those that are muted at that time.
+    """
+    table = t.finding
+    query = select(*_COLUMNS).where(table.c.cluster_id == cluster_id)
+    if state != "all":
+        query = query.where(table.c.closed_ms.is_(None) if state == "open" else table.c.closed_ms.is_not(None))
+    for column, value in ((table.c.severity, severity), (table.c.slug, slug), (table.c.topic, topic)):
+        if value is not None:
+            query = query.where(column == value)
+    if not_muted_at_ms is not None:
+        query = query.where(table.c.muted_until_ms.is_(None) | (table.c.muted_until_ms <= not_muted_at_ms))
+    if before_id is not None:
+        query = query.where(table.c.id < before_id)
+    rows = connection.execute(query.order_by(table.c.id.desc()).limit(min(limit, ROWS_MAX)))
+    return [Finding(**row._mapping) for row in rows]
+
+
+def finding(connection: Connection, cluster_id: str, finding_id: int) -> Finding | None:
+    """One finding; None when this cluster has none of that number."""
+    table = t.finding
+    row = connection.execute(
+        select(*_COLUMNS).where(table.c.cluster_id == cluster_id, table.c.id == finding_id)
+    ).one_or_none()
+    return None if row is None else Finding(**row._mapping)
+
+
+def all_open(connection: Connection, cluster_id: str) -> list[Finding]:
+    """Every open finding: what the next round is compared with."""
+    table = t.finding
+    rows = connection.execute(
+        select(*_COLUMNS).where(table.c.cluster_id == cluster_id, table.c.closed_ms.is_(None)).limit(OPEN_MAX)
+    )
+    return [Finding(**row._mapping) for row in rows]
+
+
+def muted_until(connection: Connection, cluster_id: str, now_ms: int) -> dict[tuple[str, str], int]:
+    """Until when findings of (slug, object) are muted, for those that are muted now."""
+    table = t.finding
+    rows = connection.execute(
+        select(table.c.slug, table.c.object, table.c.muted_until_ms)
+        .where(table.c.cluster_id == cluster_id, table.c.muted_until_ms > now_ms)
+        .order_by(table.c.id)
+    )
+    return {(row.slug, row.object): int(row.muted_until_ms) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class CopyEvent:
+    """What a broker of the embedded engine told of a copy; `outcome`: started, finished or failed."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    at_ms: int
+    outcome: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedSegment:
+    """As much of a finished segment as its lineage needs; `end_offset` inclusive."""
+
+    topic: str
+    partition: int
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    leader_epochs: list[list[int]]
+    segment_size_bytes: int
+    copy_finished_ms: int | None
+
+
+FINISHED_MAX: Final = 20_000
+# The newest are enough: a copy that fails is tried again every task interval (30 s).
+COPY_EVENTS_MAX: Final = 500
+
+
+def copy_events(connection: Connection, cluster_id: str, since_ms: int) -> list[CopyEvent]:
+    """The newest events of copies since then, newest first."""
+    table = t.engine_event
+    rows = connection.execute(
+        select(table.c.topic, table.c.partition, table.c.broker_id, table.c.at_ms, table.c.body)
+        .where(table.c.cluster_id == cluster_id, table.c.at_ms >= since_ms, table.c.type == "copy")
+        .order_by(table.c.at_ms.desc(), table.c.source_offset.desc())
+        .limit(COPY_EVENTS_MAX)
+    )
+    return [
+        CopyEvent(row.topic, row.partition, row.broker_id, row.at_ms, str(row.body["outcome"]), row.body.get("error"))
+        for row in rows
+    ]
+
+
+def finished_segments(
+    connection: Connection, cluster_id: str, limit: int = FINISHED_MAX
+) -> list[FinishedSegment] | None:
+    """Finished segments of present partitions by start offset; None when there are more than ``limit``."""
+    table, current = t.segment, t.partition_current
+    same = and_(
+        current.c.cluster_id == table.c.cluster_id,
+        current.c.topic == table.c.topic,
+        current.c.partition == table.c.partition,
+        current.c.topic_id == table.c.topic_id,
+    )
+    query = (
+        select(*(table.c[name] for name in FinishedSegment.__slots__))
+        .select_from(table.join(current, same))
+        .where(table.c.cluster_id == cluster_id, table.c.state == int(SegmentState.COPY_SEGMENT_FINISHED))
+        .order_by(table.c.start_offset)
+        .limit(limit + 1)
+    )
+    found = [FinishedSegment(**row._mapping) for row in connection.execute(query)]
+    return None if len(found) > limit else found

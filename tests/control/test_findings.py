@@ -1,0 +1,336 @@
+"""Findings on a living cluster that is really broken: what opens, what closes, what people do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.cimpl import NewTopic
+
+from backend.control.findings import rules_cluster, rules_copy, rules_replica
+from backend.control.findings.catalogue import SLUGS, runbook
+from backend.control.observer import finding_watch
+from backend.protocol import messages as m
+from tests.control.feed import feed_ledger
+from tests.control.site import FLAG, TIERED, ControlSite
+from tests.wire import ask
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[ControlSite]:
+    """A site of its own, which the test may break."""
+    with ControlSite(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of seconds instead of minutes: what never ends need not be waited for."""
+    monkeypatch.setattr(rules_replica, "STUCK_MS", 2_000)
+    monkeypatch.setattr(rules_replica, "MOVE_STALLED_MS", 2_000)
+    monkeypatch.setattr(rules_copy, "DELETE_OVERDUE_MS", 1_000)
+    monkeypatch.setattr(rules_copy, "HUNG_MS_MIN", 1_000)
+    monkeypatch.setattr(rules_copy, "SLOW_HOLD_MS", 1_000)
+    monkeypatch.setattr(rules_cluster, "THROTTLE_HOLD_MS", 1_000)
+    monkeypatch.setattr(finding_watch, "LINEAGE_INTERVAL_MS", 500)
+
+
+def found(site: ControlSite, slug: str, *, state: str = "open") -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = site.get(f"/v1/findings?slug={slug}&state={state}")["items"]
+    return items
+
+
+def opens(site: ControlSite, slug: str, *, timeout_s: float = 40) -> dict[str, Any]:
+    """The one finding of this rule, once it is open."""
+    items = site.wait_until(f"{slug} opens", lambda: found(site, slug), timeout_s)
+    assert len(items) == 1, items
+    item = items[0]
+    assert item["sentence"]
+    assert item["action"].endswith(".")
+    assert item["evidence"]["sentence"]
+    assert (item["closed_ms"], item["acknowledged_ms"]) == (None, None)
+    return item
+
+
+def closes(site: ControlSite, finding: dict[str, Any], *, timeout_s: float = 60) -> None:
+    path = f"/v1/findings/{finding['id']}"
+    slug = finding["slug"]
+    site.wait_until(f"{slug} closes", lambda: site.get(path)["finding"]["closed_ms"] is not None, timeout_s)
+    closed = site.get(path)["finding"]
+    assert closed["opened_ms"] <= closed["seen_ms"] <= closed["closed_ms"]
+    assert finding["id"] not in [item["id"] for item in found(site, slug)]
+
+
+def create_on(site: ControlSite, topic: str, replicas: Sequence[int], config: dict[str, str] | None = None) -> None:
+    """A topic of one partition on these brokers, the first of which leads."""
+    wanted = NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)], config=config or {})
+    site.admin.create_topics([wanted])[topic].result(30)
+    site.wait_until("it is seen", lambda: site.partitions(topic))
+
+
+def reassign(site: ControlSite, topic: str, replicas: Sequence[int] | None) -> int:
+    """Error code of the partition."""
+    topics = m.AlterPartitionReassignmentsRequest.Topics
+    part = topics.Partitions(partition_index=0, replicas=None if replicas is None else list(replicas))
+    request = m.AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[topics(name=topic, partitions=[part])])
+    told = ask(site.cluster.layout.ports[1], request, 0, m.AlterPartitionReassignmentsResponse)
+    return told.responses[0].partitions[0].error_code
+
+
+def alter(site: ControlSite, kind: Any, name: str, setting: str, value: str | None) -> None:
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(setting, value, incremental_operation=operation)
+    resource = ConfigResource(kind, name, incremental_configs=[entry])
+    site.admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def break_remote(site: ControlSite) -> None:
+    """A file where the remote tier's folder was: nothing can be read, written or deleted there."""
+    folder = site.cluster.remote_folder
+    folder.rename(folder.with_name("remote-away"))
+    folder.write_text("not a folder")
+
+
+def repair_remote(site: ControlSite) -> None:
+    folder = site.cluster.remote_folder
+    folder.unlink()
+    folder.with_name("remote-away").rename(folder)
+
+
+def test_a_broker_that_dies_is_found_and_its_return_closes_the_findings(own: ControlSite) -> None:
+    create_on(own, "solo", [3])
+    own.cluster.kill_broker(3)
+    away = opens(own, "broker-away")
+    assert (away["object"], away["severity"], away["broker_id"]) == ("broker 3", "critical", 3)
+    lost = opens(own, "offline")
+    assert (lost["object"], lost["topic"], lost["partition"]) == ("solo-0", "solo", 0)
+    unsafe = opens(own, "metadata-unsafe")
+    assert "under-replicated" in unsafe["evidence"]["sentence"]
+    assert own.get(f"/v1/findings/{lost['id']}")["runbook"] == "docs/runbooks/offline.md"
+    assert [item["id"] for item in own.get("/v1/findings?topic=solo")["items"]] == [lost["id"]]
+    severe = own.get("/v1/findings?severity=critical")["items"]
+    assert {away["id"], lost["id"]} <= {item["id"] for item in severe}
+    own.cluster.start_broker(3)
+    for finding in (away, lost, unsafe):
+        closes(own, finding)
+
+
+def test_a_remote_tier_that_is_away_makes_copies_fail_and_fall_behind(own: ControlSite, impatient: None) -> None:
+    create_on(own, "orders", [1, 2, 3], TIERED)
+    own.produce("orders", 200)
+    own.wait_until_quiet("orders")
+    assert found(own, "copy-failing", state="all") == []
+    break_remote(own)
+    own.produce("orders", 1_500)
+    failing = opens(own, "copy-failing")
+    assert (failing["object"], failing["severity"], failing["broker_id"]) == ("orders-0", "critical", 1)
+    assert failing["evidence"]["error"]
+    slow = opens(own, "copy-slow")
+    assert slow["evidence"]["pending_bytes"] >= slow["evidence"]["local_retention_bytes"] == 60_000
+    repair_remote(own)
+    closes(own, failing)
+    closes(own, slow)
+
+
+def test_a_new_replica_that_cannot_read_the_remote_tier_is_stuck_and_so_is_its_move(
+    own: ControlSite, impatient: None
+) -> None:
+    create_on(own, "orders", [1, 2], TIERED)
+    own.produce("orders", 1_500)
+    own.wait_until_quiet("orders")
+    break_remote(own)
+    assert reassign(own, "orders", [1, 2, 3]) == 0
+    stuck = opens(own, "follower-stuck")
+    assert (stuck["object"], stuck["broker_id"]) == ("orders-0 on broker 3", 3)
+    assert stuck["evidence"]["phase"] in ("DELAYED", "WAITING_FOR_METADATA", "FAILED")
+    moving = opens(own, "move-stalled")
+    assert (moving["object"], moving["evidence"]["adding"]) == ("orders-0", [3])
+    repair_remote(own)
+    closes(own, stuck)
+    closes(own, moving)
+
+
+def test_kafkas_trap_of_a_replica_that_never_joins_is_named_with_the_way_out(tmp_path: Path, impatient: None) -> None:
+    with ControlSite(tmp_path, settings={"follower.fetch.tiered.compat": "kafka"}) as own:
+        settings = {**TIERED, "local.retention.ms": "1"}
+        create_on(own, "orders", [1, 2], settings)
+        own.produce("orders", 400)
+        alter(own, ConfigResource.Type.BROKER, "3", FLAG, "true")
+        own.wait_until(
+            "everything is in the remote tier",
+            lambda: (
+                (row := own.partitions("orders")[0])["pending_reason"] == "all_copied"
+                and row["local_log_start_offset"] == row["log_end_offset"] == 400
+            ),
+            timeout_s=60,
+        )
+        assert reassign(own, "orders", [1, 2, 3]) == 0
+        stuck = opens(own, "follower-stuck")
+        assert stuck["evidence"]["rule"] == "never-joins-all-copied"
+        assert FLAG in stuck["action"]
+        assert reassign(own, "orders", [1, 2]) == 0
+        moving = own.wait_until(
+            "going back is seen not to end",
+            lambda: [f for f in found(own, "move-stalled") if f["evidence"]["rule"] == "added-and-removed"],
+        )[0]
+        assert "Cancel" in moving["action"]
+        assert reassign(own, "orders", None) == 0
+        closes(own, stuck)
+        closes(own, moving)
+
+
+def test_a_leader_with_little_local_data_is_thin_until_leadership_moves_back(own: ControlSite) -> None:
+    create_on(own, "orders", [1, 2], {**TIERED, "local.retention.bytes": "250000"})
+    own.produce("orders", 4_000)
+    own.wait_until_quiet("orders")
+    alter(own, ConfigResource.Type.BROKER, "3", FLAG, "true")
+    assert reassign(own, "orders", [3, 1, 2]) == 0
+    own.wait_until("it has joined", lambda: sorted(own.partitions("orders")[0]["isr"]) == [1, 2, 3])
+    elect(own, "orders")
+    thin = opens(own, "thin-leader")
+    assert (thin["object"], thin["broker_id"]) == ("orders-0", 3)
+    assert thin["evidence"]["leader_records"] * 2 < thin["evidence"]["best_records"]
+    assert reassign(own, "orders", [1, 2, 3]) == 0
+    elect(own, "orders")
+    closes(own, thin)
+
+
+def elect(site: ControlSite, topic: str) -> None:
+    """The first replica leads."""
+    wanted = m.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[0])
+    request = m.ElectLeadersRequest(election_type=0, topic_partitions=[wanted], timeout_ms=30_000)
+
+    def led_by_first() -> bool:
+        ask(site.cluster.layout.ports[1], request, 2, m.ElectLeadersResponse)
+        row = site.partitions(topic)[0]
+        return bool(row["leader"] == row["replicas"][0])
+
+    site.wait_until("the first replica leads", led_by_first)
+
+
+def test_a_throttle_that_no_move_uses_is_found_until_it_is_removed(own: ControlSite, impatient: None) -> None:
+    create_on(own, "orders", [1, 2])
+    name = "leader.replication.throttled.replicas"
+    alter(own, ConfigResource.Type.TOPIC, "orders", name, "*")
+    left = opens(own, "throttle-left")
+    assert (left["object"], left["topic"], left["evidence"]["value"]) == (f"orders {name}", "orders", "*")
+    alter(own, ConfigResource.Type.TOPIC, "orders", name, None)
+    closes(own, left)
+
+
+def test_a_deletion_that_the_remote_tier_does_not_do_is_overdue(own: ControlSite, impatient: None) -> None:
+    create_on(own, "orders", [1, 2], TIERED)
+    own.produce("orders", 1_500)
+    own.wait_until_quiet("orders")
+    break_remote(own)
+    own.admin.delete_records([TopicPartition("orders", 0, 500)])[TopicPartition("orders", 0)].result(30)
+
+    def fed() -> list[dict[str, Any]]:
+        feed_ledger(own)
+        return found(own, "delete-lag")
+
+    (late,) = own.wait_until("delete-lag opens", fed, timeout_s=60)
+    assert late["evidence"]["age_ms"] > 1_000
+    repair_remote(own)
+
+    def gone() -> bool:
+        feed_ledger(own)
+        return not found(own, "delete-lag")
+
+    own.wait_until("the deletions end", gone, timeout_s=60)
+
+
+def test_segments_of_a_leader_that_lost_an_unclean_election_are_found_until_their_offsets_are_deleted(
+    own: ControlSite, impatient: None
+) -> None:
+    create_on(own, "orders", [2, 3], {**TIERED, "unclean.leader.election.enable": "true"})
+    own.produce("orders", 100)  # both have these: broker 3's chain of epochs begins before it
+    own.wait_until_quiet("orders")
+    own.cluster.stop_broker(3)
+    own.produce("orders", 1_500)  # only broker 2 has these, and copies them
+    own.wait_until("segments are copied", lambda: own.partitions("orders")[0]["latest_tiered_offset"] > 900)
+    own.cluster.kill_broker(2)
+    own.cluster.start_broker(3)
+    own.wait_until("broker 3 leads, uncleanly", lambda: own.partitions("orders")[0]["leader"] == 3)
+    own.produce("orders", 500)
+
+    def fed() -> list[dict[str, Any]]:
+        feed_ledger(own)
+        return found(own, "segment-leak")
+
+    (leak,) = own.wait_until("segment-leak opens", fed, timeout_s=60)
+    assert (leak["object"], leak["severity"]) == ("orders-0", "warning")
+    assert leak["evidence"]["outside"] >= 2
+    assert leak["evidence"]["bytes"] > 0
+    own.produce("orders", 1_500)
+    own.admin.delete_records([TopicPartition("orders", 0, -1)])[TopicPartition("orders", 0)].result(30)
+
+    def gone() -> bool:
+        feed_ledger(own)
+        return not found(own, "segment-leak")
+
+    own.wait_until("the segments are deleted", gone, timeout_s=60)
+
+
+def test_what_two_people_do_about_a_finding_is_kept_and_audited(own: ControlSite) -> None:
+    create_on(own, "solo", [3])
+    own.cluster.kill_broker(3)
+    away = opens(own, "broker-away")
+    path = f"/v1/findings/{away['id']}"
+    ada = own.person("Ada", "operator")
+    taken = ada.post(f"{path}/acknowledge", json={"reason": "looking"})
+    assert (taken.status_code, taken.json()["finding"]["acknowledged_by"]) == (200, "Ada")
+    assert own.person("Bob", "operator").post(f"{path}/acknowledge", json={}).status_code == 409
+    assert own.person("Eve", "viewer").post(f"{path}/mute", json={"minutes": 5}).status_code == 403
+    muted = ada.post(f"{path}/mute", json={"minutes": 5}).json()["finding"]
+    assert muted["muted_until_ms"] > muted["opened_ms"]
+    shown = own.get("/v1/findings?muted=false&slug=broker-away")["items"]
+    assert shown == []
+    rows = [(a["actor"], a["action"], a["result"]) for a in own.get("/v1/audit?limit=4")["items"]]
+    assert rows == [
+        ("Ada", "mute finding", "verified"),
+        ("Eve", "mute finding", "refused"),
+        ("Bob", "acknowledge finding", "refused"),
+        ("Ada", "acknowledge finding", "verified"),
+    ]
+    own.cluster.start_broker(3)
+    own.wait_until("it closes", lambda: not found(own, "broker-away"))
+    assert ada.post(f"{path}/acknowledge", json={}).status_code == 409
+    own.cluster.kill_broker(3)
+    again = opens(own, "broker-away")
+    assert (again["id"] != away["id"], again["muted_until_ms"]) == (True, muted["muted_until_ms"])
+    unmuted = ada.post(f"/v1/findings/{again['id']}/mute", json={"minutes": 0}).json()["finding"]
+    assert unmuted["muted_until_ms"] is None
+
+
+def test_findings_outlive_the_backend_and_come_in_pages(own: ControlSite) -> None:
+    create_on(own, "solo", [3])
+    own.cluster.kill_broker(3)
+    away, lost = opens(own, "broker-away"), opens(own, "offline")
+    own.stop_plane()
+    own.start_plane()
+    own.wait_until("rounds are judged", lambda: own.cluster.ask(lambda: own.plane.observer.findings.rounds) > 2)
+    assert [found(own, "broker-away")[0]["id"], found(own, "offline")[0]["id"]] == [away["id"], lost["id"]]
+    seen, before = [], ""
+    while True:
+        page = own.get(f"/v1/findings?state=all&limit=1{before}")
+        seen += [item["id"] for item in page["items"]]
+        if page["next_before_id"] is None:
+            break
+        before = f"&before_id={page['next_before_id']}"
+    assert seen == sorted(seen, reverse=True)
+    assert {away["id"], lost["id"]} <= set(seen)
+
+
+def test_every_rule_has_its_runbook_and_every_runbook_its_rule() -> None:
+    pages = {path.name.removesuffix(".md") for path in (REPOSITORY / "docs" / "runbooks").glob("*.md")}
+    assert pages - {"README"} == set(SLUGS)
+    for slug in SLUGS:
+        text = (REPOSITORY / runbook(slug)).read_text()
+        assert text.startswith(f"# {slug}: "), slug

@@ -1,0 +1,298 @@
+"""Every rule: what raises it, what clears it, what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from backend.control.findings.catalogue import SLUGS
+from backend.control.findings.evaluate import candidates
+from backend.control.findings.sight import SEVERITIES, Candidate, Throttle
+from backend.tiering.segment_state import SegmentState
+from tests.unit.control.findings.sights import (
+    MINUTE_MS,
+    NOW_MS,
+    broker,
+    copy_event,
+    disk,
+    finished,
+    partition,
+    replica,
+    segment,
+    sight,
+    topic,
+)
+
+METADATA = "__remote_log_metadata"
+STUCK: dict[str, Any] = {"in_isr": False, "phase": "DELAYED", "log_end_offset": 0}
+# Broker 2's replica has not moved for a minute; the rule sees that it did not in this round, and waits.
+STILL: dict[str, Any] = {"moved_ms": {("orders", 0, 2): NOW_MS - MINUTE_MS}}
+DELETING: dict[str, Any] = {"state": SegmentState.DELETE_SEGMENT_STARTED}
+
+
+def meta(**more: Any) -> dict[str, Any]:
+    """A metadata topic beside the healthy one."""
+    made = topic(METADATA, **more)
+    return {"topics": {"orders": topic(), METADATA: made}}
+
+
+def rules(**more: Any) -> dict[str, Candidate]:
+    """What is so, by slug; no slug twice."""
+    found = candidates(sight(**more))
+    assert len({slug for slug, _ in found}) == len(found)
+    return {slug: candidate for (slug, _), candidate in found.items()}
+
+
+# slug: (what raises it, the same nearly, which does not)
+CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
+    "broker-away": [({"brokers": [broker(1, reachable=False, error="Connection refused.")]}, {"brokers": [broker(1)]})],
+    "broker-fenced": [({"brokers": [broker(1, fenced=True)]}, {"brokers": [broker(1)]})],
+    "offline": [({"partitions": [partition(leader=-1, isr=(2,))]}, {"partitions": [partition(leader=2, isr=(2,))]})],
+    "disk-offline": [
+        ({"brokers": [broker(1, log_dirs=[disk(error="KAFKA_STORAGE_ERROR")])]}, {"brokers": [broker(1)]})
+    ],
+    "disk-runway": [
+        ({"brokers": [broker(1, log_dirs=[disk(0.86)])]}, {"brokers": [broker(1, log_dirs=[disk(0.84)])]}),
+        ({"disk_rates": {(1, "/data"): 100.0}}, {"disk_rates": {(1, "/data"): 10.0}}),
+        ({"disk_rates": {(1, "/data"): 100.0}}, {"disk_rates": {(1, "/data"): -100.0}}),
+    ],
+    "metadata-unsafe": [
+        (meta(replication_factor=1), meta(replication_factor=3)),
+        (meta(retention_ms="1000"), meta(retention_ms="-1")),
+        (meta(retention_bytes="1000"), meta(retention_bytes="-1")),
+        (
+            meta() | {"partitions": [partition(METADATA, tiered=False, isr=(1, 2))]},
+            meta() | {"partitions": [partition(METADATA, tiered=False, isr=(1, 2, 3))]},
+        ),
+    ],
+    "throttle-left": [
+        (
+            {"throttles": [Throttle("leader.replication.throttled.replicas", "*", topic="orders")]},
+            {
+                "throttles": [Throttle("leader.replication.throttled.replicas", "*", topic="orders")],
+                "partitions": [partition(adding_replicas=(3,))],
+            },
+        ),
+        (
+            {"throttles": [Throttle("leader.replication.throttled.rate", "100", broker_id=-1)]},
+            {
+                "throttles": [Throttle("leader.replication.throttled.rate", "100", broker_id=-1)],
+                "partitions": [partition(removing_replicas=(3,))],
+            },
+        ),
+    ],
+    "copy-hung": [
+        ({"open_segments": [segment(age_ms=MINUTE_MS + 1)]}, {"open_segments": [segment(age_ms=MINUTE_MS)]}),
+        (
+            {"open_segments": [segment(age_ms=7 * MINUTE_MS)], "p99_ms": {("orders", 0): 2 * MINUTE_MS}},
+            {"open_segments": [segment(age_ms=6 * MINUTE_MS)], "p99_ms": {("orders", 0): 2 * MINUTE_MS}},
+        ),
+        ({"open_segments": [segment(age_ms=MINUTE_MS * 2)]}, {"open_segments": [segment(age_ms=MINUTE_MS * 2)],
+                                                              "ledger_ms": NOW_MS - MINUTE_MS}),
+    ],
+    "copy-dangling": [
+        (
+            {"open_segments": [segment(age_ms=2 * MINUTE_MS, copy_broker_id=2)]},
+            {"open_segments": [segment(age_ms=MINUTE_MS, copy_broker_id=2)]},
+        ),
+        (
+            {"open_segments": [segment(age_ms=2 * MINUTE_MS, topic="gone")]},
+            {"open_segments": []},
+        ),
+    ],
+    "copy-failing": [
+        (
+            {"copy_events": [copy_event("failed", error="503"), copy_event("finished", age_ms=1)]},
+            {"copy_events": [copy_event("finished"), copy_event("failed", age_ms=1, error="503")]},
+        ),
+        (
+            {"copy_events": [copy_event("started"), copy_event("failed", age_ms=1, error="503")]},
+            {"copy_events": [copy_event("failed", broker_id=2, error="it led before")]},
+        ),
+    ],
+    "copy-slow": [
+        (
+            {"partitions": [partition(local_log_bytes=1_000, earliest_pending_upload_offset=500)]},
+            {"partitions": [partition(local_log_bytes=999, earliest_pending_upload_offset=500)]},
+        ),
+    ],
+    "delete-lag": [
+        (
+            {"open_segments": [segment(delete_started_ms=NOW_MS - MINUTE_MS - 1, **DELETING)]},
+            {"open_segments": [segment(delete_started_ms=NOW_MS - MINUTE_MS, **DELETING)]},
+        ),
+    ],
+    "local-debt": [
+        (
+            {"partitions": [partition(local_log_bytes=1_101)]},  # 440 pending, 1,000 and a segment of 100 allowed
+            {"partitions": [partition(local_log_bytes=1_100)]},
+        ),
+        (
+            {"partitions": [partition(local_log_bytes=1_101)]},
+            {
+                "partitions": [partition(local_log_bytes=1_101)],
+                "topics": {"orders": topic(remote_log_copy_disable="true")},
+            },
+        ),
+    ],
+    "segment-leak": [
+        (
+            {"finished": [finished("foreign", 100, 199, [[1, 100]])]},
+            {"finished": [finished("own", 100, 199, [[0, 100]])]},
+        ),
+        (
+            {"finished": [finished("first", 0, 399, [[0, 0]], copy_finished_ms=1),
+                          finished("second", 0, 299, [[0, 0]], copy_finished_ms=2)], "kafka_rules": True},
+            {"finished": [finished("first", 0, 399, [[0, 0]], copy_finished_ms=1),
+                          finished("second", 0, 299, [[0, 0]], copy_finished_ms=2)], "kafka_rules": False},
+        ),
+    ],
+    "follower-stuck": [
+        ({"replicas": [replica(2, **STUCK)], **STILL}, {"replicas": [replica(2, **STUCK)]}),
+        (
+            {"replicas": [replica(2, **STUCK)], **STILL},
+            {"replicas": [replica(2, **STUCK | {"log_end_offset": 1000})], **STILL},
+        ),
+        (
+            {"replicas": [replica(2, **STUCK | {"phase": "FETCHING"})], **STILL},
+            {"replicas": [replica(2, **STUCK | {"phase": None, "error": "away"})], **STILL},
+        ),
+        ({"replicas": [replica(2, **STUCK)], **STILL}, {"replicas": [replica(2)], **STILL}),
+    ],
+    "thin-leader": [
+        (
+            {"replicas": [replica(1, local_log_start_offset=751), replica(2)]},
+            {"replicas": [replica(1, local_log_start_offset=750), replica(2)]},
+        ),
+        (
+            {"replicas": [replica(1, local_log_start_offset=999), replica(2)]},
+            {"replicas": [replica(1, local_log_start_offset=999), replica(2, in_isr=False)]},
+        ),
+    ],
+    "divergence": [
+        (
+            {"replicas": [replica(2, evidence={"disagrees_with_leader_at": 400})]},
+            {"replicas": [replica(2, evidence={"disagrees_with_leader_at": 400}, in_isr=False)]},
+        ),
+        (
+            {"partitions": [partition(earliest_pending_upload_offset=499)]},
+            {"partitions": [partition(earliest_pending_upload_offset=500)]},
+        ),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("slug", "raises", "clears"), [(slug, *pair) for slug, pairs in CASES.items() for pair in pairs]
+)
+def test_a_rule_speaks_when_it_is_so_and_is_silent_when_it_is_nearly_so(
+    slug: str, raises: dict[str, Any], clears: dict[str, Any]
+) -> None:
+    found = rules(**raises)
+    assert set(found) == {slug}
+    candidate = found[slug]
+    assert candidate.severity in SEVERITIES
+    assert candidate.sentence
+    assert not candidate.sentence.endswith(".")
+    assert candidate.why
+    assert candidate.action.endswith(".")
+    assert slug not in rules(**clears)
+
+
+def test_a_healthy_cluster_has_no_finding() -> None:
+    assert rules() == {}
+    assert rules(**meta()) == {}
+
+
+def test_every_slug_of_the_catalogue_is_raised_by_a_test() -> None:
+    elsewhere = {"metadata-loading", "metadata-failed", "move-stalled"}  # below: two of them speak together
+    assert set(CASES) | elsewhere == set(SLUGS)
+    assert not set(CASES) & elsewhere
+
+
+def test_a_leader_that_does_not_know_the_remote_tier_is_loading_and_after_five_minutes_failed() -> None:
+    unknowing = [partition(pending_reason="leader_does_not_know", earliest_pending_upload_offset=-1)]
+    found = rules(partitions=unknowing)
+    assert set(found) == {"metadata-loading", "metadata-failed"}
+    assert (found["metadata-loading"].severity, found["metadata-loading"].hold_ms) == ("notice", 0)
+    assert (found["metadata-failed"].severity, found["metadata-failed"].hold_ms) == ("critical", 300_000)
+    assert found["metadata-failed"].replaces == "metadata-loading"
+    assert "-1 for the latest tiered offset" in found["metadata-loading"].why
+    assert rules(partitions=[partition(pending_reason="all_copied", earliest_pending_upload_offset=-1)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "flag", "rule"),
+    [
+        ({"pending_reason": "all_copied", "earliest_pending_upload_offset": -1}, True, "never-joins-all-copied"),
+        ({"log_start_offset": 500}, True, "never-joins-nothing-remote"),
+        ({"pending_reason": "all_copied", "earliest_pending_upload_offset": -1}, False, "no-progress"),
+        ({}, True, "no-progress"),
+    ],
+)
+def test_the_traps_of_kafka_are_named_with_their_way_out(row: dict[str, Any], flag: bool, rule: str) -> None:
+    found = rules(partitions=[partition(**row)], replicas=[replica(2, **STUCK)], flags={2: flag}, **STILL)[
+        "follower-stuck"
+    ]
+    assert found.facts["rule"] == rule
+    assert ("follower.fetch.last.tiered.offset.enable off" in found.action) is (rule != "no-progress")
+
+
+def test_a_replica_with_data_is_in_no_trap_of_empty_ones() -> None:
+    behind = replica(2, **STUCK | {"log_end_offset": 900})
+    row = partition(pending_reason="all_copied", earliest_pending_upload_offset=-1)
+    found = rules(partitions=[row], replicas=[behind], flags={2: True}, **STILL)
+    assert found["follower-stuck"].facts["rule"] == "no-progress"
+
+
+def test_a_replica_is_stuck_after_half_a_minute_and_one_that_gave_up_at_once() -> None:
+    holds = {
+        phase: rules(replicas=[replica(2, **STUCK | {"phase": phase})], **STILL)["follower-stuck"].hold_ms
+        for phase in ("DELAYED", "FETCHING", "FAILED")
+    }
+    assert holds == {"DELAYED": 30_000, "FETCHING": 30_000, "FAILED": 0}
+
+
+def test_a_move_is_stalled_when_its_new_replica_makes_no_progress_for_a_minute() -> None:
+    moving = [partition(adding_replicas=(2,))]
+    found = rules(partitions=moving, replicas=[replica(2, **STUCK)], **STILL)
+    assert set(found) == {"move-stalled", "follower-stuck"}
+    assert (found["move-stalled"].facts["rule"], found["move-stalled"].hold_ms) == ("no-progress", 60_000)
+    assert rules(partitions=moving, replicas=[replica(2, **STUCK)]) == {}
+    assert rules(partitions=moving, replicas=[replica(2)], **STILL) == {}
+    away = replica(2, in_isr=False, phase=None, error="Broker 2 is not alive.")
+    assert set(rules(partitions=moving, replicas=[away])) == {"move-stalled"}
+
+
+def test_a_move_that_was_asked_to_go_back_is_told_to_be_cancelled() -> None:
+    both = [partition(adding_replicas=(2,), removing_replicas=(2,))]
+    found = rules(partitions=both, replicas=[replica(2, **STUCK | {"phase": "FETCHING"})], **STILL)
+    assert (found["move-stalled"].facts["rule"], found["move-stalled"].hold_ms) == ("added-and-removed", 30_000)
+    assert "Cancel" in found["move-stalled"].action
+
+
+def test_what_is_not_known_is_no_finding() -> None:
+    unknown: dict[str, Any] = {
+        "local_log_bytes": None,
+        "earliest_pending_upload_offset": None,
+        "local_log_start_offset": None,
+        "log_end_offset": None,
+    }
+    assert rules(partitions=[partition(**unknown)]) == {}
+    assert rules(ledger_ms=None, open_segments=[segment(age_ms=9 * MINUTE_MS)]) == {}
+    assert rules(finished=None) == {}
+    assert rules(topics={}, partitions=[partition(local_log_bytes=10**9)]) == {}
+    assert rules(replicas=[replica(1, leader_epochs=None)], finished=[finished("x", 0, 9, [[7, 0]])]) == {}
+    assert rules(brokers=[broker(1, log_dirs=[disk(usable_bytes=None)])]) == {}
+
+
+def test_a_segment_below_the_log_start_is_no_leak() -> None:
+    leader = replica(1, log_start_offset=200)
+    assert rules(replicas=[leader], finished=[finished("old", 100, 199, [[1, 100]])]) == {}
+
+
+def test_a_full_disk_is_critical_and_a_nearly_full_one_a_warning() -> None:
+    severities = [rules(brokers=[broker(1, log_dirs=[disk(used)])])["disk-runway"].severity for used in (0.86, 0.96)]
+    assert severities == ["warning", "critical"]
+    assert rules(disk_rates={(1, "/data"): 600.0})["disk-runway"].severity == "critical"
