@@ -11,7 +11,13 @@ from typing import Any, Final
 import streamlit as st
 
 # Only pages that exist are listed.
-_TITLES: Final = {"overview": "Overview", "partitions": "Partitions", "partition": "Partition", "config": "Config"}
+_TITLES: Final = {
+    "overview": "Overview",
+    "partitions": "Partitions",
+    "partition": "Partition",
+    "remote": "Remote log",
+    "config": "Config",
+}
 _HIDDEN: Final = frozenset({"partition"})
 NAMES: Final = tuple(_TITLES)
 
@@ -25,7 +31,7 @@ def _renderer(name: str) -> Any:
 
 
 def page(name: str) -> Any:
-    """The page ``overview``, ``partitions``, ``partition`` or ``config``, to link or to switch to."""
+    """The page of one of :data:`NAMES`, to link or to switch to."""
     return st.Page(
         _renderer(name),
         title=_TITLES[name],
