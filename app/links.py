@@ -16,6 +16,7 @@ _TITLES: Final = {
     "partitions": "Partitions",
     "partition": "Partition",
     "remote": "Remote log",
+    "followers": "Followers",
     "config": "Config",
 }
 _HIDDEN: Final = frozenset({"partition"})
@@ -46,7 +47,7 @@ def navigate() -> None:
     chosen = st.navigation([page(name) for name in NAMES], position="top")
     # Before the page: a key works while the page is still being drawn.
     with st.container(key="shortcuts"):
-        for name, key in (("overview", "g"), ("partitions", "p")):
+        for name, key in (("overview", "g"), ("partitions", "p"), ("followers", "f")):
             if st.button(f"Go to {_TITLES[name]}", key=f"shortcut-{name}", shortcut=key):
                 # An empty mapping, not none at all: Streamlit refuses to clear what a widget is bound to.
                 st.switch_page(page(name), query_params={})

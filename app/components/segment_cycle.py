@@ -188,7 +188,10 @@ def verdict_pills(judged: Sequence[Judged], missing: Sequence[tuple[int, int]] |
     inside = sum(one.standing is Standing.IN_LINEAGE for one in judged)
     overlapping = sum(one.overlaps for one in judged)
     outside = [one for one in judged if one.standing is Standing.OUTSIDE]
-    pills = [markup.pill(f"{fmt.count(inside)} in lineage", "ok" if inside else None)]
+    unchecked = sum(one.standing is Standing.NOT_CHECKED for one in judged)
+    pills = [markup.pill(f"{fmt.count(inside)} in lineage", "ok")] if inside else []
+    if unchecked:
+        pills.append(markup.pill(f"lineage of {fmt.count(unchecked)} not judged", "notice"))
     if overlapping:
         pills.append(markup.pill(f"{fmt.count(overlapping)} overlap", "notice"))
     if outside:
@@ -199,6 +202,6 @@ def verdict_pills(judged: Sequence[Judged], missing: Sequence[tuple[int, int]] |
             pills.append(markup.pill(f"gap {fmt.offset_range(first, last)}", "critical"))
         if len(missing) > 2:
             pills.append(markup.pill(f"{fmt.count(len(missing) - 2)} more gaps", "critical"))
-        if not missing and inside:
+        if not missing and (inside or unchecked):
             pills.append(markup.pill("no gaps", "ok"))
     return f'<span class="eb-push"><span class="eb-pills">{"".join(pills)}</span></span>'

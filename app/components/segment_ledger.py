@@ -28,7 +28,8 @@ _BY_STATE: Final = {
     DELETING: SegmentState.DELETE_SEGMENT_STARTED,
     DELETED: SegmentState.DELETE_SEGMENT_FINISHED,
 }
-WIDTH_PX, HEIGHT_PX = 150, 14
+# The table fits a picture to the height of a row: one that is wider than 6 : 1 would lose its ends.
+WIDTH_PX, HEIGHT_PX = 150, 26
 _PIECE_PX: Final = (4, 26)  # the shortest and the longest copy or deletion
 _PARTITION_DELETE: Final = 2
 
@@ -137,7 +138,7 @@ def picture(row: SegmentRow, longest_ms: int, slowest_ms: int, colours: Palette,
 
 def _rect(left: float, width: float, fill: str, edge: str | None = None) -> str:
     line = f' stroke="{edge}" stroke-width="1.5"' if edge else ""
-    return f'<rect x="{left:g}" y="2" width="{max(1.0, width):g}" height="10" rx="1.5" fill="{fill}"{line}/>'
+    return f'<rect x="{left:g}" y="8" width="{max(1.0, width):g}" height="10" rx="1.5" fill="{fill}"{line}/>'
 
 
 def _piece(took_ms: int | None, longest_ms: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -17,6 +17,7 @@ from app.components import (
     lineage_verdicts,
     markup,
     open_copies,
+    remote_style,
     segment_cycle,
     segment_ledger,
 )
@@ -83,7 +84,7 @@ def render() -> None:
     page = open_page("Remote log", _fact)
     if page is None:
         return
-    st.html(f"<style>{CSS}</style>")
+    remote_style.apply()
     try:
         question = _controls(page)
     except state.DatabaseAway:
@@ -261,7 +262,7 @@ def _read_past(page: Page, view: View, question: Question, at_ms: int) -> Readin
         view=view,
         totals=segment_cycle.totals_of(found.segments),
         # The leader's epochs of then are not stored, so nothing of the past is judged by them.
-        judged=lineage_verdicts.judge(found.segments, None),
+        judged=[replace(one, why="") for one in lineage_verdicts.judge(found.segments, None)],
         copies=_copies(page, view, found.segments, None, at_ms),
         timed=found.segments,
         log_start=None,
@@ -559,7 +560,10 @@ def _unfollowed(page: Page, question: Question) -> None:
         "unfollowed", "Not followed", clause, rows=segment_ledger.unfollowed_rows(found, clock) if found else None
     )
     if not found:
-        st.html(markup.empty("Every event was followed: each fits the life cycle of its segment."))
+        read_any = state.read_cached(queries.metadata_reading, page.cluster_id, version=view.version).partitions > 0
+        every = "Every event was followed: each fits the life cycle of its segment."
+        known = state.read_cached(queries.cycle_totals, page.cluster_id, Scope(), version=view.version)
+        st.html(markup.empty(every if read_any or known.partitions else "No event has been read yet."))
         return
     lines = "".join(
         f'<div class="eb-unfollowed"><span>{markup.text(clock(one.at_ms))}</span>'
@@ -574,36 +578,3 @@ def _unfollowed(page: Page, question: Question) -> None:
             st.html(
                 f'<div class="eb-note">{more} more in the table; the newest {queries.UNFOLLOWED_MAX} are listed.</div>'
             )
-
-
-CSS: Final = """
-.st-key-grid-remote { grid-template-columns: minmax(0, 946fr) minmax(0, 398fr); align-items: start; }
-.st-key-left-remote, .st-key-right-remote { gap: 12px; }
-.st-key-filters > :last-child { margin-left: auto; }
-.eb-push { margin-left: auto; }
-[class*="st-key-cardhead-cycle"] .eb-card-title { width: 100%; }
-.eb-cycle { display: grid; grid-template-columns: minmax(0, 1fr) 108px minmax(0, 1fr) 108px minmax(0, 1fr) 108px
-  minmax(0, 1fr); align-items: center; font-variant-numeric: tabular-nums; }
-.eb-cycle-box { border: 1px solid var(--eb-line); border-radius: 8px; padding: 8px 12px; font-size: 12.5px;
-  line-height: 21px; color: var(--eb-muted); min-width: 0; }
-.eb-cycle-box b { font-size: 19px; font-weight: 620; color: var(--eb-text); line-height: 27px; }
-.eb-cycle-critical { background: var(--eb-critical_fill); border-color: var(--eb-critical); }
-.eb-cycle-warning { background: var(--eb-warning_fill); border-color: var(--eb-warning); }
-.eb-cycle-arrow { text-align: center; font-size: 12px; line-height: 18px; color: var(--eb-muted); padding: 0 4px; }
-.eb-cycle-arrow span { display: block; white-space: nowrap; }
-.eb-cycle-arrow i { display: block; position: relative; border-top: 1px solid var(--eb-muted); margin: 2px 2px; }
-.eb-cycle-arrow i::after { content: ""; position: absolute; right: 0; top: -4.5px; border: 4px solid transparent;
-  border-left: 7px solid var(--eb-muted); border-right: 0; }
-.eb-unfollowed { display: grid; grid-template-columns: 62px minmax(0, 1fr); gap: 6px; font-size: 12.5px;
-  line-height: 18px; padding: 4px 0; color: var(--eb-text); border-bottom: 1px solid var(--eb-grid); }
-.eb-unfollowed > span { color: var(--eb-muted); } .eb-unfollowed div { overflow-wrap: anywhere; }
-.eb-note { font-size: 12px; color: var(--eb-muted); line-height: 18px; }
-.st-key-segment-head { align-items: center; } .st-key-segment-head > :first-child { flex: 1 1 0; min-width: 0; }
-.st-key-segment-head .eb-clause { overflow-wrap: anywhere; }
-.st-key-segment-head a { padding: 0; min-height: 0; }
-.st-key-segment-head a p { color: var(--eb-local); font-size: 12.5px; white-space: nowrap; }
-@media (max-width: 860px) {
-  .eb-cycle { grid-template-columns: minmax(0, 1fr); gap: 4px; }
-  .eb-cycle-arrow i { display: none; } .eb-cycle-arrow span { display: inline; padding-right: 8px; }
-}
-"""
