@@ -18,6 +18,7 @@ _TITLES: Final = {
     "remote": "Remote log",
     "followers": "Followers",
     "config": "Config",
+    "activity": "Activity",
 }
 _HIDDEN: Final = frozenset({"partition"})
 NAMES: Final = tuple(_TITLES)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, String, and_, case, cast, func, or_, select
+from sqlalchemy import ColumnElement, Connection, String, and_, case, cast, func, or_, select
 
 from backend.store import tables as t
 from backend.store.queries.partitions import ReplicaRow
@@ -97,7 +97,7 @@ def followers(
     )
     if phases is not None:
         known = [phase for phase in phases if phase is not None]
-        wanted = [replica.c.phase.in_(known)] if known else []
+        wanted: list[ColumnElement[bool]] = [replica.c.phase.in_(known)] if known else []
         if None in phases:
             wanted.append(replica.c.phase.is_(None))
         if changed_since_ms is not None:
@@ -155,11 +155,11 @@ def phase_changes(
         .limit(SAMPLES_MAX)
         .subquery()
     )
-    in_order = {"order_by": last.c.sampled_ms}
+    at = last.c.sampled_ms
     seen = select(
-        last,
-        func.lag(last.c.phase).over(**in_order).label("before"),
-        func.lag(last.c.sampled_ms).over(**in_order).label("before_ms"),
+        *last.c,
+        func.lag(last.c.phase).over(order_by=at).label("before"),
+        func.lag(at).over(order_by=at).label("before_ms"),
     ).subquery()
     changed = or_(seen.c.before_ms.is_(None), seen.c.phase.is_distinct_from(seen.c.before))
     rows = connection.execute(
