@@ -94,10 +94,7 @@ def _haystack(row: AuditRow) -> str:
 
 def csv(found: Sequence[AuditRow]) -> str:
     """As a file for a spreadsheet. A text that one would take for a formula gets an apostrophe before it."""
-    table = rows(found)
-    for name in table.columns:
-        table[name] = [_harmless(value) for value in table[name]]
-    return str(table.to_csv(index=False))
+    return str(rows(found).map(_harmless).to_csv(index=False))
 
 
 def _harmless(value: object) -> object:
