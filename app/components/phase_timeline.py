@@ -18,8 +18,8 @@ from app.theme import Palette, layout
 from backend.store.queries.followers import Follower, PhaseChange, PhaseEvent
 from backend.tiering.phases import FollowerPhase
 
-ROWS_MAX: Final = 10
-ROW_PX: Final = 34
+ROWS_MAX: Final = 8
+ROW_PX: Final = 28
 UNKNOWN_PHASE: Final = "?"
 _SHAPES: Final = {"WAITING_FOR_METADATA": ".", "BUILDING_REMOTE_AUX": "/", "DELAYED": "x", "FAILED": "x"}
 ORDER: Final = (*(phase.value for phase in FollowerPhase), UNKNOWN_PHASE)
@@ -149,7 +149,7 @@ def figure(
     colours: Palette,
     zone: tzinfo | None,
 ) -> go.Figure:
-    """At most 10 rows, the first on top. ``plans``: (when, name) of changes, as dotted lines."""
+    """At most 8 rows, the first on top. ``plans``: (when, name) of changes, as dotted lines."""
     fig = go.Figure()
     looks = _looks(colours)
     for phase in ORDER:
