@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, func, not_, select
+from sqlalchemy import ColumnElement, Connection, Table, func, not_, select, tuple_
 
 from backend.store import tables as t
 from backend.store.queries.partitions import SegmentRow, open_segments, segment_row, segments, select_segments
@@ -167,26 +167,14 @@ def recent_deletions(connection: Connection, cluster_id: str) -> list[SegmentRow
 def find_segment(connection: Connection, cluster_id: str, segment_id: str) -> SegmentRow | None:
     """A segment by its id alone: one look-up by key in each partition that ever had a remote segment."""
     table, remote = t.segment, t.remote_partition
-    here = and_(
-        table.c.cluster_id == remote.c.cluster_id,
-        table.c.topic_id == remote.c.topic_id,
-        table.c.partition == remote.c.partition,
-        table.c.segment_id == segment_id,
-    )
-    key = connection.execute(
-        select(table.c.topic_id, table.c.partition)
-        .select_from(remote.join(table, here))
-        .where(remote.c.cluster_id == cluster_id)
+    known = select(remote.c.topic_id, remote.c.partition).where(remote.c.cluster_id == cluster_id)
+    # As a join SQLite would rather walk all segments of the cluster.
+    row = connection.execute(
+        select_segments(cluster_id)
+        .where(tuple_(table.c.topic_id, table.c.partition).in_(known), table.c.segment_id == segment_id)
         .limit(1)
     ).first()
-    if key is None:
-        return None
-    row = connection.execute(
-        select_segments(cluster_id).where(
-            table.c.topic_id == key.topic_id, table.c.partition == key.partition, table.c.segment_id == segment_id
-        )
-    ).one()
-    return segment_row(row._mapping)
+    return None if row is None else segment_row(row._mapping)
 
 
 def past_events(
@@ -220,14 +208,11 @@ def events_of_segment(
 
 def _events(connection: Connection, cluster_id: str, limit: int, *where: ColumnElement[bool]) -> list[StoredEvent]:
     table = t.segment_event
+    columns = (table.c[name] for name in StoredEvent.__slots__)
+    # Sorted here: asked for in the order of its key, SQLite would walk the key of the whole cluster.
+    rows = connection.execute(select(*columns).where(table.c.cluster_id == cluster_id, *where).limit(limit))
     # All events of a partition are in one partition of the metadata topic, so its offset is their order.
-    rows = connection.execute(
-        select(*(table.c[name] for name in StoredEvent.__slots__))
-        .where(table.c.cluster_id == cluster_id, *where)
-        .order_by(table.c.metadata_partition, table.c.metadata_offset)
-        .limit(limit)
-    )
-    return [StoredEvent(*row) for row in rows]
+    return sorted((StoredEvent(*row) for row in rows), key=lambda one: (one.metadata_partition, one.metadata_offset))
 
 
 def unfollowed(connection: Connection, cluster_id: str, scope: Scope, limit: int = UNFOLLOWED_MAX) -> list[Unfollowed]:
