@@ -14,7 +14,7 @@ from app.components import markup
 from app.components.follower_rules import attempts, why_stuck
 from app.components.replica_phases import STATUS, known_from, sentence
 from app.components.replica_ranges import PHASE_WORDS
-from app.components.table_style import number_format, styled, whole
+from app.components.table_style import number_format, whole
 from backend.store.queries.followers import Follower, PhaseEvent
 from backend.tiering.phases import FollowerPhase
 
@@ -58,9 +58,14 @@ def frame(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms:
 
 def shown(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms: int) -> Any:
     """:func:`frame` with numbers written as on the rest of the page; an offset that does not apply is empty."""
-    return styled(frame(found, clock, now_ms), {"behind": whole, "log end": whole}).format(
-        {"target": lambda value: "" if pd.isna(value) else whole(value)}, na_rep=""
-    )
+    writers: dict[str, Callable[[Any], str]] = {
+        "behind": lambda value: fmt.UNKNOWN if pd.isna(value) else whole(value),
+        "log end": lambda value: fmt.UNKNOWN if pd.isna(value) else whole(value),
+        "target": lambda value: "" if pd.isna(value) else whole(value),
+        "failed attempts": lambda value: "" if pd.isna(value) else whole(value),
+    }
+    # At most FOLLOWERS_MAX rows, so the cost of styling does not matter.
+    return frame(found, clock, now_ms).style.format(writers)
 
 
 def columns(count: int) -> dict[str, Any]:

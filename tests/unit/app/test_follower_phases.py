@@ -142,3 +142,11 @@ def test_why_shows_rule_evidence_and_the_failed_attempts() -> None:
     assert "It is 200 records behind broker 1" in html
     assert html.count("ndex &lt;gone&gt;") == 2
     assert "<gone>" not in html
+
+
+def test_numbers_of_the_list_are_grouped_and_what_does_not_apply_is_empty() -> None:
+    styler = follower_table.shown([follower(log_end_offset=None), follower(log_end_offset=0)], lambda _: "", NOW_MS)
+    html = styler.to_html()
+    assert "1\u202f200" in html
+    assert "<NA>" not in html
+    assert "&lt;NA&gt;" not in html
