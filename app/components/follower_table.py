@@ -58,7 +58,7 @@ def frame(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms:
 
 def shown(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms: int) -> Any:
     """:func:`frame` with numbers written as on the rest of the page; an offset that does not apply is empty."""
-    writers: dict[str, Callable[[Any], str]] = {
+    writers: dict[Any, Any] = {
         "behind": lambda value: fmt.UNKNOWN if pd.isna(value) else whole(value),
         "log end": lambda value: fmt.UNKNOWN if pd.isna(value) else whole(value),
         "target": lambda value: "" if pd.isna(value) else whole(value),
