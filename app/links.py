@@ -11,7 +11,15 @@ from typing import Any, Final
 import streamlit as st
 
 # Only pages that exist are listed.
-_TITLES: Final = {"overview": "Overview", "partitions": "Partitions", "partition": "Partition", "config": "Config"}
+_TITLES: Final = {
+    "overview": "Overview",
+    "partitions": "Partitions",
+    "partition": "Partition",
+    "remote": "Remote log",
+    "followers": "Followers",
+    "config": "Config",
+    "activity": "Activity",
+}
 _HIDDEN: Final = frozenset({"partition"})
 NAMES: Final = tuple(_TITLES)
 
@@ -25,7 +33,7 @@ def _renderer(name: str) -> Any:
 
 
 def page(name: str) -> Any:
-    """The page ``overview``, ``partitions``, ``partition`` or ``config``, to link or to switch to."""
+    """The page of one of :data:`NAMES`, to link or to switch to."""
     return st.Page(
         _renderer(name),
         title=_TITLES[name],
@@ -40,7 +48,7 @@ def navigate() -> None:
     chosen = st.navigation([page(name) for name in NAMES], position="top")
     # Before the page: a key works while the page is still being drawn.
     with st.container(key="shortcuts"):
-        for name, key in (("overview", "g"), ("partitions", "p")):
+        for name, key in (("overview", "g"), ("partitions", "p"), ("followers", "f")):
             if st.button(f"Go to {_TITLES[name]}", key=f"shortcut-{name}", shortcut=key):
                 # An empty mapping, not none at all: Streamlit refuses to clear what a widget is bound to.
                 st.switch_page(page(name), query_params={})

@@ -1,7 +1,8 @@
 """The pictures of the README: ``python -m tests.screenshots`` runs `ebbline up` with its demo and photographs it.
 
-Writes docs/screenshots/{overview,partitions,partition,config,config-toggle}.png and the same with -dark. Takes about
-two minutes, most of it for the demo to have a remote and a local part and some minutes of history to show.
+Writes docs/screenshots/{overview,partitions,partition,remote,followers,activity,config,config-toggle}.png and the same
+with -dark. Takes about three minutes, most of it for the demo to have a remote and a local part and some minutes of
+history to show.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ PAGES: Final = {
     "overview": "/",
     "partitions": "/partitions",
     "partition": f"/partition?tp={TOPIC}-0",
+    "remote": f"/remote?q={TOPIC}-0",
+    "followers": "/followers",
+    "activity": "/activity",
     "config": "/config",
 }
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.components import format as fmt
+from app.components.follower_rules import STUCK_MS, why_stuck
 from app.components.health_words import BROKERS_SILENT, Blindness
 from app.components.limits import disk_share, disk_status, pending_bytes, pending_limit_bytes
 from backend.store.queries.config import TopicRow
 from backend.store.queries.overview import BrokerRow, FindingRow, LedgerTotals
 from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
 from backend.tiering.pending import PendingReason
-from backend.tiering.phases import WITHOUT_PROGRESS, FollowerPhase
 from backend.tiering.segment_state import SegmentState
 
 # A copy is hung beyond three times what its topic's copies take at worst, and never before it had a minute.
@@ -25,7 +25,6 @@ HUNG_FACTOR: Final = 3.0
 HUNG_MS_MIN: Final = 60_000
 # Kafka deletes a remote segment within seconds; a minute means that the remote tier does not do it.
 DELETE_OVERDUE_MS: Final = 60_000
-STUCK_MS: Final = 30_000
 METADATA_TOPIC: Final = "__remote_log_metadata"
 METADATA_REPLICATION: Final = 3
 SEVERITIES: Final = ("critical", "warning", "notice")
@@ -219,8 +218,7 @@ def _followers(facts: Facts) -> Iterable[Problem]:
     for replica in facts.replicas_behind:
         name = f"{replica.topic}-{replica.partition}"
         since_ms = facts.now_ms - (replica.phase_since_ms or replica.changed_ms)
-        phase = _phase(replica.phase)
-        stuck = phase is FollowerPhase.FAILED or (phase in WITHOUT_PROGRESS and since_ms > STUCK_MS)
+        stuck = why_stuck(replica, facts.now_ms) is not None
         evidence = replica.evidence if isinstance(replica.evidence, dict) else {}
         detail = str(evidence.get("sentence") or replica.error or _not_in_isr(replica.phase))
         lasting = f" For {fmt.duration(since_ms / 1000)}." if since_ms >= 1000 else ""
@@ -238,10 +236,6 @@ def _followers(facts: Facts) -> Iterable[Problem]:
 def _not_in_isr(phase: str | None) -> str:
     word = PHASE_WORDS.get(phase or "")
     return f"{word.capitalize()}, not in the ISR." if word and phase != "IN_SYNC" else "Not in the ISR."
-
-
-def _phase(name: str | None) -> FollowerPhase | None:
-    return FollowerPhase.__members__.get(name or "")
 
 
 def _deletes(facts: Facts) -> Iterable[Problem]:

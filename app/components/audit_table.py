@@ -78,3 +78,25 @@ def rows(found: Sequence[AuditRow]) -> pd.DataFrame:
             for row in found
         ]
     )
+
+
+def select(found: Sequence[AuditRow], words: str, result: str | None) -> list[AuditRow]:
+    """Rows with this result (None: any) that have every one of ``words``; ``#91`` and ``plan 91`` find a plan."""
+    wanted = [word for word in words.lower().replace("plan ", "#").split() if word]
+    return [row for row in found if result in (None, row.result) and all(word in _haystack(row) for word in wanted)]
+
+
+def _haystack(row: AuditRow) -> str:
+    plan = "" if row.operation_id is None else f"#{row.operation_id} "
+    texts = (row.actor, row.role, row.action, row.action.replace("_", " "), row.object, row.reason, row.detail)
+    return (plan + " ".join(text for text in texts if text)).lower()
+
+
+def csv(found: Sequence[AuditRow]) -> str:
+    """As a file for a spreadsheet. A text that one would take for a formula gets an apostrophe before it."""
+    return str(rows(found).map(_harmless).to_csv(index=False))
+
+
+def _harmless(value: object) -> object:
+    dangerous = isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r")
+    return f"'{value}" if dangerous else value

@@ -6,7 +6,7 @@ then the reason is already on the screen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Final
@@ -224,7 +224,7 @@ def _person_menu(person: Person) -> tzinfo | None:
         )
         st.caption("Link to this view")
         st.code(st.context.url or "/", language=None, wrap_lines=True)
-        st.caption("Keys: G overview, P partitions, Esc closes a dialog.")
+        st.caption("Keys: G overview, P partitions, F followers, Esc closes a dialog.")
         if person.can_sign_out and st.button("Sign out"):
             st.logout()
     return _browser_zone() if zone == "local" else None
@@ -320,3 +320,31 @@ def table_twin(name: str, title: str, rows: Any) -> None:
 def body_key(view: View, name: str) -> str:
     """The key of a card's content: greyed while the data behind it is stale."""
     return f"{'stale' if health_words.stale(view) else 'fresh'}-{name}"
+
+
+def ledger_key(view: View, name: str) -> str:
+    """As :func:`body_key`, for what comes from the pipeline's ledger: greyed while nobody reads its events."""
+    pipeline = view.processes.get("pipeline")
+    silent = view.away is not None or (pipeline is not None and not pipeline.alive)
+    return f"{'stale' if silent else 'fresh'}-{name}"
+
+
+def standing_order(slot: str, names: Sequence[str], question: object) -> list[str]:
+    """The order in which this question was first answered, without what is gone, new ones at the end.
+
+    The selection of a table is a row number: rows must not move under it while the page refreshes.
+    """
+    asked, before = st.session_state.get(slot, (None, []))
+    present = set(names)
+    order = [name for name in before if name in present] if asked == question else []
+    known = set(order)
+    order += [name for name in names if name not in known]
+    st.session_state[slot] = (question, order)
+    return order
+
+
+def say_unknown(name: str, known: Sequence[str]) -> None:
+    """A notice when the link holds a value that this page does not know; the default is used."""
+    wanted = st.query_params.get(name)
+    if wanted is not None and wanted not in known:
+        st.toast(f"There is no {name} {wanted!r:.40}; this is the default.")

@@ -83,7 +83,7 @@ def merged(engine: Iterable[EngineEventRow], remote: Iterable[SegmentEventRow], 
     """Both sources, the newest first. A copy or deletion that both tell is told once, by the engine."""
     told = list(engine)
     exact = {(event.body.get("segment_id"), event.body.get("outcome"), event.type) for event in told}
-    found = [Happened(e.at_ms, "engine", e.broker_id, *_engine_words(e)) for e in told]
+    found = [Happened(e.at_ms, "engine", e.broker_id, *engine_words(e.type, e.body)) for e in told]
     for event in remote:
         kind = "delete" if event.state >= SegmentState.DELETE_SEGMENT_STARTED else "copy"
         outcome = "started" if event.state in (0, 2) else "finished"
@@ -122,30 +122,29 @@ def _took(started_ms: int, finished_ms: int | None) -> str:
     return "" if finished_ms is None else fmt.duration(max(0, finished_ms - started_ms) / 1000)
 
 
-def _engine_words(event: EngineEventRow) -> tuple[str, bool]:
+def engine_words(kind: str, body: dict[str, Any]) -> tuple[str, bool]:
     """What an event of the engine says, and whether it is bad news."""
-    body = event.body
     error = f": {body['error']}" if body.get("error") else ""
-    if event.type == "phase":
+    if kind == "phase":
         phase = str(body.get("phase"))
         evidence = body.get("evidence") if isinstance(body.get("evidence"), dict) else {}
         reason = (evidence or {}).get("reason") or ""
         target = f" from offset {fmt.count(body['target_offset'])}" if body.get("target_offset") is not None else ""
         words = f"{PHASE_WORDS.get(phase, phase)}{target}" + (f": {reason}" if reason else "")
         return words, phase in ("DELAYED", "FAILED")
-    if event.type in ("copy", "delete"):
+    if kind in ("copy", "delete"):
         outcome = str(body.get("outcome"))
-        return f"{event.type} {outcome}{_offsets(body)}{error}", outcome == "failed"
-    if event.type == "aux_state":
+        return f"{kind} {outcome}{_offsets(body)}{error}", outcome == "failed"
+    if kind == "aux_state":
         step, outcome = str(body.get("step")).replace("_", " "), str(body.get("outcome"))
         at = f" at offset {fmt.count(body['offset'])}" if body.get("offset") is not None else ""
         return f"remote state, {step}: {outcome}{at}{error}", outcome == "failed"
-    if event.type == "rlmm_ready":
+    if kind == "rlmm_ready":
         ready = "read up to the end" if body.get("ready", True) else "being read again"
         return f"remote log metadata {ready}, partition {body.get('metadata_partition')}", False
-    if event.type == "leader":
+    if kind == "leader":
         return f"leads from epoch {body.get('leader_epoch')} on", False
-    return event.type.replace("_", " "), False
+    return kind.replace("_", " "), False
 
 
 def _offsets(body: dict[str, Any]) -> str:

@@ -188,20 +188,21 @@ def _state(row: PartitionRow, replica: ReplicaRow, depth: int | None, thin: bool
     behind = None
     if row.log_end_offset is not None and replica.log_end_offset is not None:
         behind = max(0, row.log_end_offset - replica.log_end_offset)
-    source = "" if leads else _source(replica, evidence)
+    source = "" if leads else known_from(replica, evidence)
     return ReplicaState(
-        replica, words, status, replica.phase_since_ms, source, _sentence(replica, evidence), behind, depth, thin
+        replica, words, status, replica.phase_since_ms, source, sentence(replica, evidence), behind, depth, thin
     )
 
 
-def _source(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
+def known_from(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
+    """``exact``, or ``inferred`` with its confidence."""
     if replica.phase_source != "inferred":
         return replica.phase_source or ""
     confidence = evidence.get("confidence")
     return f"inferred, {confidence} confidence" if confidence else "inferred"
 
 
-def _sentence(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
+def sentence(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
     """The evidence in words: what it was concluded from, then the facts that came with it."""
     said = str(evidence.get("reason") or evidence.get("sentence") or replica.error or "")
     if said and said[-1] not in ".!?":

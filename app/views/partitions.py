@@ -21,7 +21,7 @@ from app.components import (
     range_list,
     range_style,
 )
-from app.components.page import Page, body_key, card_head, live, open_page
+from app.components.page import Page, body_key, card_head, live, open_page, standing_order
 from app.components.partition_filter import (
     GAP_OR_OUTSIDE,
     RANKS,
@@ -186,7 +186,7 @@ def _table(page: Page, chosen: Filter) -> None:
         return
     names = [name_of(row) for row in found]
     # The selection of a table is a row number: the order stands until the filter changes.
-    order = _standing_order(names, (chosen, reading.view.cluster.cluster_id))
+    order = standing_order("table_order", names, (chosen, reading.view.cluster.cluster_id))
     by_name = dict(zip(names, found, strict=True))
     ordered = [by_name[name] for name in order]
     selected = _selected(order, reading)
@@ -266,17 +266,6 @@ def _selected(shown: Sequence[str], reading: Reading) -> str:
     if key is None or not any((row.topic, row.partition) == key for row in reading.rows):
         return shown[0]
     return str(name)
-
-
-def _standing_order(names: Sequence[str], question: object) -> list[str]:
-    """The order in which this question was first answered, without what is gone, new ones at the end."""
-    asked, before = st.session_state.get("table_order", (None, []))
-    present = set(names)
-    order = [name for name in before if name in present] if asked == question else []
-    known = set(order)
-    order += [name for name in names if name not in known]
-    st.session_state["table_order"] = (question, order)
-    return order
 
 
 def _summary(page: Page, reading: Reading, name: str, shown: Sequence[str]) -> None:

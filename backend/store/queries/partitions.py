@@ -162,20 +162,20 @@ def segments(
     Without ``topic_id`` also segments of an earlier topic of that name.
     """
     table = t.segment
-    query = _segments(cluster_id).where(
+    query = select_segments(cluster_id).where(
         table.c.topic == topic, table.c.partition == partition_, table.c.state.in_([int(state) for state in states])
     )
     if topic_id is not None:
         query = query.where(table.c.topic_id == topic_id)
     query = query.order_by(table.c.start_offset.desc(), table.c.copy_started_ms.desc()).limit(limit)
-    return [_segment(row._mapping) for row in connection.execute(query)][::-1]
+    return [segment_row(row._mapping) for row in connection.execute(query)][::-1]
 
 
 def open_segments(connection: Connection, cluster_id: str, limit: int = 500) -> list[SegmentRow]:
     """Copies and deletions that have begun and not ended, the one that waits longest first."""
     table = t.segment
-    query = _segments(cluster_id).where(t.OPEN_SEGMENT).order_by(table.c.last_event_ms).limit(limit)
-    return [_segment(row._mapping) for row in connection.execute(query)]
+    query = select_segments(cluster_id).where(t.OPEN_SEGMENT).order_by(table.c.last_event_ms).limit(limit)
+    return [segment_row(row._mapping) for row in connection.execute(query)]
 
 
 def offset_history(
@@ -215,7 +215,8 @@ def _partitions(cluster_id: str) -> Select[Any]:
     )
 
 
-def _segments(cluster_id: str) -> Select[Any]:
+def select_segments(cluster_id: str) -> Select[Any]:
+    """The columns of :class:`SegmentRow`, of all segments of the cluster: never without an index and a limit."""
     table = t.segment
     columns = [
         (table.c.end_offset + 1).label("next_offset") if name == "next_offset" else table.c[name]
@@ -224,5 +225,6 @@ def _segments(cluster_id: str) -> Select[Any]:
     return select(*columns).where(table.c.cluster_id == cluster_id)
 
 
-def _segment(mapping: Any) -> SegmentRow:
+def segment_row(mapping: Any) -> SegmentRow:
+    """The row of :func:`select_segments`."""
     return SegmentRow(**{**mapping, "state": SegmentState(mapping["state"])})

@@ -1,0 +1,67 @@
+"""Reads of the Activity page: what was wrong, what brokers told, and when; the audit is read by `queries/audit.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, or_, select
+
+from backend.store import tables as t
+from backend.store.queries.overview import FindingRow
+
+FINDINGS_MAX: Final = 200
+BROKER_EVENTS_MAX: Final = 200
+# Phases and finished copies come by the thousand and have pages of their own: of those only what failed counts here.
+EVENTS_READ_MAX: Final = 5_000
+ALWAYS: Final = ("leader", "rlmm_ready")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEvent:
+    """Something a broker of the embedded engine told."""
+
+    at_ms: int
+    type: str
+    broker_id: int
+    topic: str | None
+    partition: int | None
+    body: dict[str, Any]
+
+
+def findings(connection: Connection, cluster_id: str, since_ms: int) -> list[FindingRow]:
+    """What is still open, and what was closed since ``since_ms``; the newest 200."""
+    table = t.finding
+    rows = connection.execute(
+        select(*(table.c[name] for name in FindingRow.__slots__))
+        .where(table.c.cluster_id == cluster_id, or_(table.c.closed_ms.is_(None), table.c.closed_ms >= since_ms))
+        .order_by(table.c.opened_ms.desc())
+        .limit(FINDINGS_MAX)
+    )
+    return [FindingRow(*row) for row in rows]
+
+
+def broker_events(
+    connection: Connection, cluster_id: str, since_ms: int, limit: int = BROKER_EVENTS_MAX
+) -> list[BrokerEvent]:
+    """Leader changes, metadata read anew, and what failed, among the newest 5,000 events since ``since_ms``.
+
+    Newest first; none on a cluster that does not tell events.
+    """
+    table = t.engine_event
+    columns = [table.c[name] for name in BrokerEvent.__slots__]
+    newest = (
+        select(*columns)
+        .where(table.c.cluster_id == cluster_id, table.c.at_ms >= since_ms)
+        .order_by(table.c.at_ms.desc())
+        .limit(EVENTS_READ_MAX)
+        .subquery()
+    )
+    body = newest.c.body
+    notable = or_(
+        newest.c.type.in_(ALWAYS),
+        body["outcome"].as_string() == "failed",
+        body["phase"].as_string().in_(("DELAYED", "FAILED")),
+    )
+    rows = connection.execute(select(*newest.c).where(notable).order_by(newest.c.at_ms.desc()).limit(limit))
+    return [BrokerEvent(*row) for row in rows]

@@ -1,0 +1,154 @@
+"""The Activity page over a seeded database: audit, plans and the way back, broker events, the timeline."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from streamlit.testing.v1 import AppTest
+
+from backend.store import tables as t
+from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of, viewer
+from tests.ui.seed import CLUSTER_ID, uuid_text
+
+MINUTE_MS = 60_000
+
+
+def _shown(page: AppTest) -> str:
+    assert not page.exception
+    return text_of(page).replace("\u202f", " ")
+
+
+def _told(offset: int, kind: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "cluster_id": CLUSTER_ID,
+        "source_partition": 0,
+        "source_offset": offset,
+        "type": kind,
+        "broker_id": 2,
+        "at_ms": now_ms() - MINUTE_MS,
+        "topic": "orders",
+        "topic_id": uuid_text(102),
+        "partition": 7,
+        "body": body,
+        **more,
+    }
+
+
+def _refusal(**more: Any) -> dict[str, Any]:
+    return {
+        "cluster_id": CLUSTER_ID,
+        "at_ms": now_ms() - MINUTE_MS,
+        "actor": "vera",
+        "role": "viewer",
+        "action": "execute toggle_bootstrap",
+        "object": "broker 1",
+        "result": "refused",
+        "detail": "The role viewer may not change the cluster.",
+        **more,
+    }
+
+
+def test_audit_lists_who_did_what_and_how_it_ended(trouble: Database) -> None:
+    shown = _shown(open_page("activity"))
+    assert "Audit 2 entries, refusals included" in shown
+    assert "ops-1 (operator) execute toggle bootstrap broker 5 not set → true ✓ verified #2 trial" in shown
+
+
+def test_words_and_result_in_the_link_filter_the_audit(trouble: Database) -> None:
+    trouble.change(t.audit.insert().values(**_refusal()))
+    shown = _shown(open_page("activity", kind="Refused"))
+    assert "Audit 1 entry of 3 entries" in shown
+    assert "◆ refused" in shown
+    assert "Audit 1 entry of 3 entries" in _shown(open_page("activity", q="#2"))
+    assert "No entry fits." in _shown(open_page("activity", q="nobody"))
+
+
+def test_unknown_kind_in_the_link_is_named(trouble: Database) -> None:
+    page = open_page("activity", kind="Sabotage")
+    assert "There is no kind 'Sabotage'" in page.toast[0].value
+    assert "Audit 2 entries" in _shown(page)
+
+
+def test_verified_plan_can_be_reverted_by_an_operator_only(trouble: Database) -> None:
+    page = open_page("activity")
+    assert "#2 broker 5: not set → true ✓ verified" in _shown(page)
+    assert not page.button(key="revert-2").disabled
+    page = open_page("activity", user=viewer())
+    assert page.button(key="revert-2").disabled
+    assert page.button(key="revert-2").help == "Read-only: ask for the operator role."
+
+
+def test_revert_without_the_control_api_changes_nothing_and_says_so(trouble: Database) -> None:
+    page = open_page("activity")
+    page.button(key="revert-2").click().run()
+    assert "Nothing was changed." in _shown(page)
+
+
+def test_a_plan_of_another_kind_has_no_way_back_here(trouble: Database) -> None:
+    trouble.change(t.operation.update().where(t.operation.c.id == 2).values(kind="something_else"))
+    page = open_page("activity")
+    assert not page.exception
+    assert [button.key for button in page.button if str(button.key).startswith("revert-")] == ["revert-1"]
+
+
+def test_broker_events_show_leader_changes_and_failures_only(trouble: Database) -> None:
+    trouble.change(
+        t.engine_event.insert().values(_told(1, "leader", {"leader": 2, "leader_epoch": 18})),
+        t.engine_event.insert().values(_told(2, "copy", {"outcome": "failed", "error": "no such bucket"})),
+        t.engine_event.insert().values(_told(3, "copy", {"outcome": "finished"})),
+        t.engine_event.insert().values(_told(4, "phase", {"phase": "FETCHING"})),
+    )
+    page = open_page("activity")
+    shown = _shown(page)
+    assert "orders-7: leads from epoch 18 on" in shown
+    assert "◆ orders-7: copy failed: no such bucket" in shown
+    assert "copy finished" not in shown
+    figure = json.loads(page.get("plotly_chart")[0].proto.spec)
+    marks = {trace["name"]: len(trace["y"]) for trace in figure["data"]}
+    assert marks == {"incidents": 0, "Leader changes": 1, "Failed on brokers": 1, "Operator actions": 1}
+
+
+def test_stored_findings_are_bars_of_the_timeline(trouble: Database) -> None:
+    finding = {
+        "cluster_id": CLUSTER_ID,
+        "slug": "copy-hung",
+        "object": "orders-7",
+        "opened_ms": now_ms() - 10 * MINUTE_MS,
+        "severity": "critical",
+        "sentence": "Copy hung: orders-7",
+        "seen_ms": now_ms(),
+    }
+    trouble.change(t.finding.insert().values(**finding))
+    page = open_page("activity")
+    assert not page.exception
+    figure = json.loads(page.get("plotly_chart")[0].proto.spec)
+    assert figure["layout"]["yaxis"]["ticktext"][0] == "Copy hung"
+
+
+def test_where_nothing_happened_it_says_so(healthy: Database) -> None:
+    shown = _shown(open_page("activity"))
+    assert "Nobody has planned or changed anything yet." in shown
+    assert "Nothing has been planned yet." in shown
+    assert "None was told in this time." in shown
+
+
+def test_without_the_backend_nothing_can_be_reverted_and_the_reason_is_told(trouble: Database) -> None:
+    trouble.silence("backend", "observer")
+    trouble.change(t.partition_current.update().values(sampled_ms=now_ms() - 60 * MINUTE_MS))
+    page = open_page("activity")
+    assert "Backend down since" in _shown(page)
+    assert page.button(key="revert-2").disabled
+    assert page.button(key="revert-2").help == "The backend is down: nothing can be changed until it runs again."
+    assert any("stale-timeline" in str(block.proto) for block in page.get("flex_container"))
+
+
+def test_names_from_outside_cannot_become_markup(trouble: Database) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    trouble.change(
+        t.audit.insert().values(**_refusal(actor=evil, object=evil, reason=evil, detail=evil)),
+        t.operation.update().values(reason=evil, author=evil, result={"executed_by": evil}),
+        t.engine_event.insert().values(_told(1, "copy", {"outcome": "failed", "error": evil}, topic=evil)),
+    )
+    assert evil not in html_of(open_page("activity", q=evil))
+    assert evil not in html_of(open_page("activity"))

@@ -1,0 +1,152 @@
+"""Followers as data: when one is stuck, and the stretches of its phases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.components import follower_rules, follower_table, phase_timeline
+from app.theme import DARK, LIGHT, Palette
+from backend.store.queries.followers import Follower, PhaseChange, PhaseEvent
+from tests.unit.app.partition_rows import NOW_MS, replica_row
+
+MINUTE_MS = 60_000
+SINCE_MS = NOW_MS - 20 * MINUTE_MS
+
+
+def follower(phase: str | None = "FETCHING", age_ms: int = MINUTE_MS, **more: Any) -> Follower:
+    values = {"role": "follower", "in_isr": phase == "IN_SYNC", "phase": phase, "phase_since_ms": NOW_MS - age_ms}
+    return Follower(replica_row(5, **{**values, **more}), 1, 1200, True)
+
+
+def told(age_ms: int, phase: str, **more: Any) -> PhaseEvent:
+    return PhaseEvent(NOW_MS - age_ms, {"phase": phase, **more})
+
+
+def change(age_ms: int, phase: str | None, **more: Any) -> PhaseChange:
+    values: dict[str, Any] = {"phase_since_ms": NOW_MS - age_ms, "phase_source": "inferred", "before_ms": None}
+    return PhaseChange(NOW_MS - age_ms, phase, **(values | more))
+
+
+def spans(found: tuple[phase_timeline.Stretch, ...]) -> list[tuple[str, int, int]]:
+    """Phases with their ends in minutes before now."""
+    return [(one.phase, (NOW_MS - one.start_ms) // MINUTE_MS, (NOW_MS - one.end_ms) // MINUTE_MS) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("phase", "age_ms", "attempts", "stuck"),
+    [
+        ("FETCHING", 60 * MINUTE_MS, None, False),
+        ("IN_SYNC", 60 * MINUTE_MS, None, False),
+        ("DELAYED", 60 * MINUTE_MS, 2, False),
+        ("DELAYED", 1_000, 3, True),
+        ("DELAYED", 29_000, None, False),
+        ("DELAYED", 31_000, None, True),
+        ("WAITING_FOR_METADATA", 5_000, None, False),
+        ("WAITING_FOR_METADATA", 31_000, None, True),
+        ("FAILED", 1_000, None, True),
+        (None, 60 * MINUTE_MS, None, False),
+    ],
+)
+def test_stuck_is_three_failed_attempts(phase: str | None, age_ms: int, attempts: int | None, stuck: bool) -> None:
+    evidence = None if attempts is None else {"attempts": attempts}
+    one = follower(phase, age_ms, evidence=evidence)
+    assert (follower_rules.why_stuck(one.replica, NOW_MS) is not None) is stuck
+
+
+def test_stretches_are_what_the_broker_told_to_the_window() -> None:
+    events = [
+        told(30 * MINUTE_MS, "TRUNCATING"),
+        told(10 * MINUTE_MS, "BUILDING_REMOTE_AUX"),
+        told(5 * MINUTE_MS, "FETCHING"),
+    ]
+    found = phase_timeline.stretches(follower(), events, [], SINCE_MS, NOW_MS)
+    assert spans(found) == [("TRUNCATING", 20, 10), ("BUILDING_REMOTE_AUX", 10, 5), ("FETCHING", 5, 0)]
+    assert {one.source for one in found} == {"exact"}
+
+
+def test_repeated_attempts_are_one_stretch_with_their_count() -> None:
+    events = [told(6 * MINUTE_MS, "DELAYED", attempts=1), told(4 * MINUTE_MS, "DELAYED", attempts=3)]
+    one = follower("DELAYED", 6 * MINUTE_MS, evidence={"attempts": 3})
+    found = phase_timeline.stretches(one, events, [], SINCE_MS, NOW_MS)
+    assert spans(found) == [("DELAYED", 6, 0)]
+    assert found[0].attempts == 3
+    assert phase_timeline.row(one, found, NOW_MS).outcome == "stuck · attempt 3"
+
+
+def test_the_newest_sample_has_the_last_word() -> None:
+    found = phase_timeline.stretches(
+        follower("IN_SYNC", MINUTE_MS), [told(5 * MINUTE_MS, "FETCHING")], [], SINCE_MS, NOW_MS
+    )
+    assert spans(found) == [("FETCHING", 5, 1), ("IN_SYNC", 1, 0)]
+
+
+def test_without_events_samples_tell_and_a_phase_never_begins_before_the_sample_without_it() -> None:
+    changes = [
+        change(15 * MINUTE_MS, "IN_SYNC"),
+        # The phase says that it began before, but a sample since then had another.
+        change(8 * MINUTE_MS, "FETCHING", before_ms=NOW_MS - 9 * MINUTE_MS, phase_since_ms=NOW_MS - 19 * MINUTE_MS),
+        change(2 * MINUTE_MS, None, before_ms=NOW_MS - 2 * MINUTE_MS - 1),
+    ]
+    found = phase_timeline.stretches(follower(None), [], changes, SINCE_MS, NOW_MS)
+    assert [one.phase for one in found] == ["IN_SYNC", "FETCHING", "?"]
+    assert found[1].start_ms == NOW_MS - 9 * MINUTE_MS + 1
+    assert {one.source for one in found} == {"inferred"}
+
+
+def test_the_way_into_the_isr_is_measured() -> None:
+    events = [
+        told(18 * MINUTE_MS, "IN_SYNC"),
+        told(12 * MINUTE_MS, "TRUNCATING"),
+        told(11 * MINUTE_MS, "FETCHING"),
+        told(7 * MINUTE_MS, "IN_SYNC"),
+    ]
+    one = follower("IN_SYNC", 7 * MINUTE_MS)
+    found = phase_timeline.stretches(one, events, [], SINCE_MS, NOW_MS)
+    assert phase_timeline.row(one, found, NOW_MS).outcome == "in sync after 5 m"
+
+
+def test_a_follower_that_nothing_is_known_of_is_unknown_and_not_fine() -> None:
+    one = follower(None)
+    found = phase_timeline.stretches(one, [], [], SINCE_MS, NOW_MS)
+    assert [stretch.phase for stretch in found] == ["?"]
+    assert phase_timeline.row(one, found, NOW_MS).outcome == "? not known"
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK])
+def test_the_figure_draws_each_phase_in_its_colour_and_pattern(colours: Palette) -> None:
+    one = follower("DELAYED", 6 * MINUTE_MS, evidence={"attempts": 3}, topic="<b>")
+    events = [told(9 * MINUTE_MS, "BUILDING_REMOTE_AUX"), told(6 * MINUTE_MS, "DELAYED", attempts=3)]
+    row = phase_timeline.row(one, phase_timeline.stretches(one, events, [], SINCE_MS, NOW_MS), NOW_MS)
+    figure = phase_timeline.figure([row], SINCE_MS, NOW_MS, [(NOW_MS - MINUTE_MS, "plan #9")], colours, None)
+    looks = {trace.name: (trace.marker.color, trace.marker.pattern.shape) for trace in figure.data}
+    assert looks == {"building remote state": (colours.remote, "/"), "stuck": (colours.critical, "x")}
+    assert [label.text for label in figure.layout.annotations] == ["▲ stuck · attempt 3", "plan #9"]
+    assert figure.layout.yaxis.ticktext[0].startswith("&lt;b>-7")
+    assert list(figure.data[1].x) == [6 * MINUTE_MS]
+
+
+def test_head_counts_followers_out_of_sync() -> None:
+    assert follower_table.counts_words({}, 0) == "no follower is known"
+    assert follower_table.counts_words({"IN_SYNC": 4}, 0) == "all 4 in sync"
+    assert follower_table.counts_words({"IN_SYNC": 4, "DELAYED": 1, None: 1}, 1) == "2 of 6 not in sync · 1 stuck"
+
+
+def test_why_shows_rule_evidence_and_the_failed_attempts() -> None:
+    evidence = {"attempts": 3, "target_offset": 782, "reason": "index <gone>"}
+    one = follower("DELAYED", 6 * MINUTE_MS, evidence=evidence)
+    attempt = told(MINUTE_MS, "DELAYED", attempts=3, target_offset=782, evidence={"reason": "index <gone>"})
+    html = follower_table.why_html(one, [attempt], lambda at_ms: "08:00", NOW_MS)
+    assert "3 attempts failed one after the other" in html
+    assert "It is 200 records behind broker 1" in html
+    assert html.count("ndex &lt;gone&gt;") == 2
+    assert "<gone>" not in html
+
+
+def test_numbers_of_the_list_are_grouped_and_what_does_not_apply_is_empty() -> None:
+    styler = follower_table.shown([follower(log_end_offset=None), follower(log_end_offset=0)], lambda _: "", NOW_MS)
+    html = styler.to_html()
+    assert "1\u202f200" in html
+    assert "<NA>" not in html
+    assert "&lt;NA&gt;" not in html

@@ -1,0 +1,94 @@
+"""The pages' reads go by an index: SQLite's own plan of each statement names no table that is scanned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, event
+
+from backend.store import tables as t
+from backend.store.engine import create_engine, reading, writing
+from backend.store.migrate import upgrade
+from backend.store.queries import activity, audit, followers, remote_log
+from backend.store.queries.remote_log import Scope
+
+CLUSTER = "0J8z8jVtQb2nLrv6y1Yb4g"
+TABLES = frozenset(t.metadata.tables)
+# Millions of rows; the other tables have a row a partition, a replica or an act of a person.
+GROWING = frozenset({"segment", "segment_event", "engine_event", "replica_sample", "partition_sample"})
+Query = Callable[[Connection], Any]
+QUERIES: dict[str, Query] = {
+    "totals of the cluster": lambda c: remote_log.cycle_totals(c, CLUSTER, Scope()),
+    "totals of a partition": lambda c: remote_log.cycle_totals(c, CLUSTER, Scope("orders", 7)),
+    "newest segments of the cluster": lambda c: remote_log.newest_segments(c, CLUSTER, Scope()),
+    "newest segments of a topic": lambda c: remote_log.newest_segments(c, CLUSTER, Scope("orders")),
+    "newest segments of a partition": lambda c: remote_log.newest_segments(c, CLUSTER, Scope("orders", 7)),
+    "recent deletions": lambda c: remote_log.recent_deletions(c, CLUSTER),
+    "a segment by its id": lambda c: remote_log.find_segment(c, CLUSTER, "id"),
+    "events of the past": lambda c: remote_log.past_events(c, CLUSTER, "t", 7),
+    "events of a segment": lambda c: remote_log.events_of_segment(c, CLUSTER, "t", 7, "id"),
+    "events not followed": lambda c: remote_log.unfollowed(c, CLUSTER, Scope()),
+    "events not followed of a partition": lambda c: remote_log.unfollowed(c, CLUSTER, Scope("orders", 7)),
+    "reading of the metadata topic": lambda c: remote_log.metadata_reading(c, CLUSTER),
+    "followers by phase": lambda c: followers.phase_counts(c, CLUSTER),
+    "followers": lambda c: followers.followers(c, CLUSTER, phases=("DELAYED", None), changed_since_ms=1, name="o"),
+    "phase events": lambda c: followers.phase_events(c, CLUSTER, "orders", 7, 5, 1),
+    "phase changes": lambda c: followers.phase_changes(c, CLUSTER, "orders", 7, 5, 1),
+    "findings": lambda c: activity.findings(c, CLUSTER, 1),
+    "broker events": lambda c: activity.broker_events(c, CLUSTER, 1),
+    "audit": lambda c: audit.entries(c, CLUSTER),
+}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A migrated database in which a partition has a remote part, so that look-ups by partition are made."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('plans') / 'ebbline.db'}"
+    upgrade(url)
+    made = create_engine(url)
+    numbers = {column.name: 1 for column in t.remote_partition.columns if column.name.endswith(("segments", "bytes"))}
+    row = {"cluster_id": CLUSTER, "topic_id": "t", "partition": 7, "topic": "orders", "illegal_events": 0}
+    with writing(made) as connection:
+        connection.execute(t.remote_partition.insert().values(**row, **numbers, last_event_ms=1))
+    return made
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_read_of_a_page_scans_a_table(engine: Engine, name: str) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def note(_: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: Any) -> None:
+        asked.append((statement, parameters))
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        with reading(engine) as connection:
+            QUERIES[name](connection)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    selects = [(statement, parameters) for statement, parameters in asked if statement.lstrip().startswith("SELECT")]
+    assert selects
+    with engine.connect() as connection:
+        for statement, parameters in selects:
+            plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, parameters).all()
+            details = [str(line[3]) for line in plan]
+            scanned = [line for line in details if line.startswith("SCAN ") and line.split()[1] in TABLES]
+            assert not scanned, f"{scanned} in {statement}"
+            walked = [line for line in details if _walks_the_cluster(line)]
+            assert not walked, f"{walked} in {statement}"
+
+
+def _walks_the_cluster(line: str) -> bool:
+    """A table that grows with time is read by the cluster alone, and not by an index that holds only what is wrong."""
+    words = line.split()
+    by_cluster = words[0] == "SEARCH" and words[1] in GROWING and line.endswith("(cluster_id=?)")
+    return by_cluster and "ix_segment_event_illegal" not in line
+
+
+def test_illegal_events_are_found_by_their_partial_index(engine: Engine) -> None:
+    where = "cluster_id = 'c' AND segment_event.legal = 0"
+    with engine.connect() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN SELECT * FROM segment_event WHERE {where}").all()
+    assert any("ix_segment_event_illegal" in str(line[3]) for line in plan)
