@@ -85,7 +85,7 @@ def _row(kind: type[Row], found: CommittedOffset | None, index: int, error: Erro
 
 def _group(services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups) -> _Group:
     try:
-        offsets = services.group_coordinator.offsets(asked.group_id)
+        offsets = services.group_coordinator.offsets(asked.group_id, asked.member_id, asked.member_epoch)
     except KafkaError as refused:
         return _Group(group_id=asked.group_id, error_code=refused.code)
     image, by_id = services.metadata.image, context.api_version >= FIRST_BY_ID

@@ -9,16 +9,20 @@ from backend.engine.controller.image import MetadataImage
 from backend.protocol import messages as m
 
 METADATA_VERSION: Final = "metadata.version"
-# 4.3-IV0. Every other feature stays at level 0 until the engine has it: group.version (KIP-848), transaction.version
-# (KIP-890), eligible.leader.replicas.version (KIP-966), share.version (KIP-932), streams.version (KIP-1071).
+# 4.3-IV0. Every other feature stays at level 0 until the engine has it: transaction.version (KIP-890),
+# eligible.leader.replicas.version (KIP-966), share.version (KIP-932), streams.version (KIP-1071).
 METADATA_VERSION_LEVEL: Final = 30
+# The consumer group protocol (KIP-848).
+GROUP_VERSION: Final = "group.version"
+GROUP_VERSION_LEVEL: Final = 1
 
 
 def bootstrap(image: MetadataImage) -> Outcome[None]:
     """Records that make an empty log a cluster's; none when there are some already."""
     if METADATA_VERSION in image.features:
         return outcome([], None)
-    return outcome([m.FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)], None)
+    levels = ((METADATA_VERSION, METADATA_VERSION_LEVEL), (GROUP_VERSION, GROUP_VERSION_LEVEL))
+    return outcome([m.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels], None)
 
 
 def register_controller(
