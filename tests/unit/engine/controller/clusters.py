@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import ShutdownProgress, broker_heartbeat, register_broker
+from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.controller.commands.cluster import bootstrap
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.commands.topics import create_topics
@@ -65,7 +66,8 @@ class Play:
                     incarnation_id=uuid_of(broker * 100 + incarnation),
                     listeners=[request.Listeners(name="PLAINTEXT", host="127.0.0.1", port=19091 + broker)],
                     features=[
-                        request.Features(name="metadata.version", min_supported_version=7, max_supported_version=30)
+                        request.Features(name=name, min_supported_version=low, max_supported_version=high)
+                        for name, (low, high) in SUPPORTED_FEATURES.items()
                     ],
                     rack=rack,
                     log_dirs=[uuid_of(5000 + broker)],

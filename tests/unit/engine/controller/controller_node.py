@@ -17,6 +17,7 @@ from backend.engine.apis.context import RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
 from backend.engine.common.event_sink import NullEventSink
+from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.driver import Controller
 from backend.engine.controller.image import ControllerRegistration, Endpoint, SupportedFeature
@@ -33,7 +34,7 @@ from backend.protocol.frames import RequestHeader, request_class, response_class
 from backend.protocol.messages import Message
 from tests.unit.engine.controller.clusters import CLUSTER_ID, uuid_of
 
-FEATURES: Final = (SupportedFeature("metadata.version", 7, 30),)
+FEATURES: Final = tuple(SupportedFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
 FAST: Final = {"broker.heartbeat.interval.ms": "50", "broker.session.timeout.ms": "400"}
 
 
