@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.image import MetadataImage
@@ -236,7 +237,8 @@ class ConsumerGroups:
     async def _remove(self, shard: Shard, entry: GroupEntry, group: ConsumerGroup, gone: Collection[str]) -> None:
         after = state.without(group, gone, self.topics, self._limits)
         if self._turns_classic(group, gone):
-            left = self._downgraded(after)
+            # The generation is the epoch that the members know, so that they are told of a rebalance, not refused.
+            left = self._downgraded(replace(after, epoch=group.epoch))
             if left is not None:
                 await self._downgrade(shard, entry, group, left, rebalance=True)
                 return

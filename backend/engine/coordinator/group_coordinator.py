@@ -455,7 +455,8 @@ class GroupCoordinator:
             entry.timer = None
         entry.timer_due_ms = due_ms
         if due_ms is not None:
-            delay_ms = max(0.0, due_ms - self._ports.clock.monotonic_ms())
+            # The loop may call a rounding error too early; then a millisecond keeps that from going round and round.
+            delay_ms = max(1.0, due_ms - self._ports.clock.monotonic_ms())
             entry.timer = tasks.call_later(delay_ms, lambda: self._time_has_come(shard, entry))
 
     def _time_has_come(self, shard: Shard, entry: GroupEntry) -> None:

@@ -34,6 +34,12 @@ from tests.effort import effort
 
 TOPICS = {"a": TopicInfo(b"a" * 16, 3), "b": TopicInfo(b"b" * 16, 4), "c": TopicInfo(b"c" * 16, 1)}
 SUBSCRIPTIONS = st.sampled_from([frozenset("a"), frozenset("ab"), frozenset("bc"), frozenset("abc"), frozenset("x")])
+REFUSALS = {
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.UNRELEASED_INSTANCE_ID,
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+}
 SESSION_MS, REBALANCE_MS = 10_000, 6_000
 
 
@@ -129,14 +135,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         try:
             after, result = state.heartbeat(self.group, event, self.topics, self.limits)
         except KafkaError as refused:
-            assert refused.code in (
-                ErrorCode.FENCED_MEMBER_EPOCH,
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                ErrorCode.FENCED_INSTANCE_ID,
-                ErrorCode.UNRELEASED_INSTANCE_ID,
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-            )
-            self.refused(client, refused)
+            self.refused(client, refused.code)
             return
         self.take(after)
         client.full = lost
@@ -160,17 +159,13 @@ class ConsumerGroupModel(RuleBasedStateMachine):
                 if error is ErrorCode.REBALANCE_IN_PROGRESS:
                     self.join_classic(client, lost)
         except KafkaError as refused:
-            assert refused.code in (
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                ErrorCode.ILLEGAL_GENERATION,
-                ErrorCode.FENCED_INSTANCE_ID,
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-            )
-            self.refused(client, refused)
+            self.refused(client, refused.code)
 
-    def refused(self, client: Client, error: KafkaError) -> None:
+    def refused(self, client: Client, code: ErrorCode) -> None:
         """Whoever lost its instance id to another gives up; others start again."""
-        if error.code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID):
+        stale = ErrorCode.ILLEGAL_GENERATION if client.speaks_classic else ErrorCode.FENCED_MEMBER_EPOCH
+        assert code in REFUSALS | {stale}
+        if code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID):
             self.clients.remove(client)
         client.reset()
 

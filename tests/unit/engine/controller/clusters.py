@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import ShutdownProgress, broker_heartbeat, register_broker
-from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.controller.commands.cluster import bootstrap
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.commands.topics import create_topics

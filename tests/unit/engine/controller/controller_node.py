@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.apis.context import RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
 from backend.engine.common.event_sink import NullEventSink
-from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.driver import Controller
 from backend.engine.controller.image import ControllerRegistration, Endpoint, SupportedFeature

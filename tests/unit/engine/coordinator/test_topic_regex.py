@@ -1,4 +1,4 @@
-"""Regular expressions over topic names agree with Python's where both have a meaning, and cost no more than they may."""
+"""Regular expressions over topic names agree with Python's where both have a meaning, and cost little."""
 
 from __future__ import annotations
 
@@ -15,7 +15,22 @@ from backend.engine.coordinator.topic_regex import (
 )
 from backend.protocol.errors import ErrorCode, KafkaError
 
-NAMES = ["orders", "Orders", "orders-1", "orders-12", "a.b", "aXb", "A", "aaa", "ab", "abab", "x_y", "foo-bar", "0", "b"]
+NAMES = [
+    "orders",
+    "Orders",
+    "orders-1",
+    "orders-12",
+    "a.b",
+    "aXb",
+    "A",
+    "aaa",
+    "ab",
+    "abab",
+    "x_y",
+    "foo-bar",
+    "0",
+    "b",
+]
 
 
 @pytest.mark.parametrize(
