@@ -18,7 +18,6 @@ from backend.engine.coordinator.consumer_group import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     ConsumerGroup,
-    ConsumerGroupState,
     ConsumerMember,
 )
 from backend.engine.coordinator.consumer_group_records import by_topic
@@ -150,8 +149,6 @@ def consumer_group_describe(
                 error_message=refused.message,
                 authorized_operations=authorized_operations.NOT_ASKED,
             )
-            if refused.code is ErrorCode.GROUP_ID_NOT_FOUND:
-                described.group_state = ConsumerGroupState.DEAD.value
         response.groups.append(described)
     return response
 
@@ -186,7 +183,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView, ve
         client_id=said.client_id,
         client_host=said.client_host,
         subscribed_topic_names=sorted(said.topics),
-        subscribed_topic_regex=said.regex or None,
+        subscribed_topic_regex=said.regex,
         assignment=assigned(
             topic_partitions=[
                 assigned.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)

@@ -18,8 +18,8 @@ from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
 FIRST_NOT_FOUND: Final = 6
-# read, delete, describe
-GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8))
+# read, delete, describe, describe configs, alter configs
+GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 # Types of groups; the protocol type of a group of the consumer protocol too.
 CLASSIC_TYPE: Final = "classic"
 CONSUMER_TYPE: Final = "consumer"

@@ -120,13 +120,14 @@ class ConsumerGroup:
     """One group.
 
     `epoch` goes up with what members subscribe to and the topics behind that; `assignment_epoch` is the one that
-    `targets` were computed for. `topics_version` is the view of topics that `metadata_hash` was computed from.
+    `targets` were computed for. Both begin with 1, because a member's epoch 0 means that it has not joined.
+    `topics_version` is the view of topics that `metadata_hash` was computed from.
     """
 
     group_id: str
-    epoch: int = 0
+    epoch: int = 1
     metadata_hash: int = 0
-    assignment_epoch: int = 0
+    assignment_epoch: int = 1
     assignment_time_ms: int = 0
     members: Mapping[str, ConsumerMember] = field(default_factory=dict)
     targets: Mapping[str, frozenset[Partition]] = field(default_factory=dict)

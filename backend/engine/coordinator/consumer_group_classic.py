@@ -146,7 +146,7 @@ def heartbeat(group: ConsumerGroup, event: Heartbeat) -> tuple[ConsumerGroup, Er
 
 
 def leave(group: ConsumerGroup, event: Leave) -> tuple[list[str], tuple[ErrorCode, ...]]:
-    """Who goes, and a code for each that was asked about."""
+    """Who goes, and a code for each that was asked about; members of the consumer protocol may be removed so too."""
     gone: list[str] = []
     errors: list[ErrorCode] = []
     for member_id, instance_id in event.members:
@@ -156,7 +156,7 @@ def leave(group: ConsumerGroup, event: Leave) -> tuple[list[str], tuple[ErrorCod
             error = ErrorCode.UNKNOWN_MEMBER_ID
         elif instance_id is not None and member_id not in ("", member.member_id):
             error = ErrorCode.FENCED_INSTANCE_ID
-        elif not member.is_classic or member.member_id in gone:
+        elif member.member_id in gone:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         else:
             gone.append(member.member_id)

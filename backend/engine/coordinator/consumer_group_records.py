@@ -222,7 +222,10 @@ def _read_group(key: m.ConsumerGroupMetadataKey, value: m.ConsumerGroupMetadataV
 def _read_target_epoch(
     key: m.ConsumerGroupTargetAssignmentMetadataKey, value: m.ConsumerGroupTargetAssignmentMetadataValue | None
 ) -> ConsumerGroupRecord:
-    epoch, time_ms = (0, 0) if value is None else (value.assignment_epoch, value.assignment_timestamp)
+    fresh = ConsumerGroup(key.group_id)
+    epoch, time_ms = fresh.assignment_epoch, fresh.assignment_time_ms
+    if value is not None:
+        epoch, time_ms = value.assignment_epoch, value.assignment_timestamp
     return ConsumerGroupRecord(
         key.group_id, lambda group: replace(group, assignment_epoch=epoch, assignment_time_ms=time_ms)
     )

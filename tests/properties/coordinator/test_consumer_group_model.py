@@ -141,7 +141,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         client.full = lost
         if lost:
             return
-        assert result.epoch > 0 or self.group.assignment_epoch == 0
+        assert result.epoch > 0
         client.epoch = result.epoch
         if result.assignment is not None:
             client.owned = result.assignment

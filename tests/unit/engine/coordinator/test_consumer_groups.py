@@ -27,13 +27,13 @@ def test_members_share_and_the_one_that_stays_takes_over(tmp_path: Path) -> None
         nodes.create("orders", *[[1]] * 6)
         first, second = Member(nodes, "g", "m1", "orders"), Member(nodes, "g", "m2", "orders")
         assert await first.beat() == 0
-        assert (first.epoch, first.indexes()) == (1, [0, 1, 2, 3, 4, 5])
+        assert (first.epoch, first.indexes()) == (2, [0, 1, 2, 3, 4, 5])
         assert first.last.heartbeat_interval_ms == 5000
         await settle(first, second)
         assert sorted(first.indexes() + second.indexes()) == [0, 1, 2, 3, 4, 5]
         assert len(first.indexes()) == 3
         described = await first.described()
-        assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 2, 2)
+        assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 3, 3)
         assert [member.member_type for member in described.members] == [1, 1]
         assert await second.leave() == 0
         await settle(first)
@@ -53,7 +53,7 @@ def test_a_partition_is_handed_over_only_once_it_has_been_given_up(tmp_path: Pat
         first.revokes = False
         assert await first.beat() == 0
         # It is told to keep one, and still has both: its epoch stays.
-        assert (first.epoch, len(first.owned)) == (1, 2)
+        assert (first.epoch, len(first.owned)) == (2, 2)
         assert await second.beat() == 0
         assert second.owned == frozenset()
         assert (await first.described()).group_state == "Reconciling"
@@ -111,8 +111,8 @@ def test_epochs_decide_who_is_fenced(tmp_path: Path) -> None:
         assert await member.beat(member_epoch=epoch + 1) == ErrorCode.FENCED_MEMBER_EPOCH
         assert "greater member epoch" in (member.last.error_message or "")
         # An answer that got lost: the epoch before is taken when the member has nothing that it should not have.
-        assert await member.beat(member_epoch=1, topic_partitions=[]) == 0
-        assert await member.beat(member_epoch=1, topic_partitions=None) == ErrorCode.FENCED_MEMBER_EPOCH
+        assert await member.beat(member_epoch=2, topic_partitions=[]) == 0
+        assert await member.beat(member_epoch=2, topic_partitions=None) == ErrorCode.FENCED_MEMBER_EPOCH
         assert await member.beat(group_id="nothing") == ErrorCode.GROUP_ID_NOT_FOUND
         assert await member.beat(member_id="stranger") == ErrorCode.UNKNOWN_MEMBER_ID
         # Joining again with the same id brings everything back.
@@ -126,7 +126,7 @@ def test_epochs_decide_who_is_fenced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "code", "text"),
     [
-        ({"group_id": " "}, ErrorCode.INVALID_GROUP_ID, None),
+        ({"group_id": " "}, ErrorCode.INVALID_REQUEST, "GroupId can't be empty."),
         ({"member_id": ""}, ErrorCode.INVALID_REQUEST, "MemberId can't be empty."),
         ({"instance_id": ""}, ErrorCode.INVALID_REQUEST, "InstanceId can't be empty."),
         ({"rack_id": ""}, ErrorCode.INVALID_REQUEST, "RackId can't be empty."),
@@ -140,15 +140,13 @@ def test_epochs_decide_who_is_fenced(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_heartbeats_that_kafka_refuses_are_refused(
-    tmp_path: Path, changed: dict[str, Any], code: ErrorCode, text: str | None
+    tmp_path: Path, changed: dict[str, Any], code: ErrorCode, text: str
 ) -> None:
     async def play(nodes: GroupNodes) -> None:
         member = Member(nodes, "g", "m1", "orders")
-        if text is None:
-            assert await member.beat(**changed) == ErrorCode.INVALID_REQUEST
-            return
         assert await member.beat(**changed) == code
         assert text in (member.last.error_message or "")
+        member.group = "g"
         assert (await member.described()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
     run(tmp_path, play)
@@ -235,12 +233,12 @@ def test_the_member_epoch_decides_who_may_commit_and_fetch(tmp_path: Path) -> No
         await settle(member, other)
         kept, lost = member.indexes()[0], other.indexes()[0]
         # An epoch that has passed is good for what the member has had since then (KIP-1251).
-        assert await member.commit("orders", 6, partition=kept, epoch=1) == 0
-        assert await member.commit("orders", 6, partition=lost, epoch=1) == ErrorCode.STALE_MEMBER_EPOCH
+        assert await member.commit("orders", 6, partition=kept, epoch=2) == 0
+        assert await member.commit("orders", 6, partition=lost, epoch=2) == ErrorCode.STALE_MEMBER_EPOCH
         assert await member.commit("orders", 6, partition=kept, epoch=99) == ErrorCode.STALE_MEMBER_EPOCH
         assert await member.commit("orders", 7, partition=kept) == 0
         assert await member.committed("orders", partition=kept) == (0, 7)
-        assert await member.committed("orders", partition=kept, epoch=1) == (ErrorCode.STALE_MEMBER_EPOCH, -1)
+        assert await member.committed("orders", partition=kept, epoch=2) == (ErrorCode.STALE_MEMBER_EPOCH, -1)
         member.member_id = "stranger"
         assert await member.commit("orders", 8) == ErrorCode.UNKNOWN_MEMBER_ID
         assert await member.committed("orders") == (ErrorCode.UNKNOWN_MEMBER_ID, -1)
@@ -474,7 +472,6 @@ def test_classic_requests_of_others_are_refused_in_a_consumer_group(tmp_path: Pa
         assert await old.join() == 0
         old.member_id, known = "m1", old.member_id
         assert await old.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
-        assert await old.leave() == ErrorCode.UNKNOWN_MEMBER_ID
         old.member_id = known
         old.generation += 7
         assert await old.heartbeat() == ErrorCode.ILLEGAL_GENERATION
