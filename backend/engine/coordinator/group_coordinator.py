@@ -256,7 +256,8 @@ class GroupCoordinator:
         """A heartbeat of the consumer protocol (KIP-848). Raises KafkaError."""
         shard = self._shard_of_members(group_id)
         if group_id not in shard.groups and event.epoch != JOIN_EPOCH:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+            what = "Group" if event.epoch < 0 else "Consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
         entry = shard.entry(group_id)
         try:
             return await self._consumers.heartbeat(shard, entry, event)
