@@ -175,6 +175,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView, ve
     kind = _Described.Members
     assigned, target = kind.Assignment, kind.TargetAssignment
     said = member.subscription
+    # What it has not given up yet is its own.
     described = kind(
         member_id=member.member_id,
         instance_id=said.instance_id,
@@ -187,7 +188,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView, ve
         assignment=assigned(
             topic_partitions=[
                 assigned.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
-                for topic_id, name, indexes in _named(member.current.assigned, topics)
+                for topic_id, name, indexes in _named(member.owns(), topics)
             ]
         ),
         target_assignment=target(
