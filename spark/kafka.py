@@ -90,10 +90,15 @@ class TopicOffsets:
         offsets = {}
         for answer, future in self._admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S).items():
             try:
-                offsets[answer.partition] = int(future.result(timeout=2 * REQUEST_TIMEOUT_S).offset)
+                offset = int(future.result(timeout=2 * REQUEST_TIMEOUT_S).offset)
             except (KafkaException, TimeoutError) as error:
                 self._forget()
                 raise BrokersAway(f"no offsets of {self.topic}-{answer.partition}: {_text(error)}") from error
+            if offset < 0:
+                # librdkafka's "not known" (-1001), without an error: the answer of a leader that was just found.
+                self._forget()
+                raise BrokersAway(f"no offsets of {self.topic}-{answer.partition}: its leader did not tell them")
+            offsets[answer.partition] = offset
         return offsets
 
     def _forget(self) -> None:

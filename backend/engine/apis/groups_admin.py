@@ -11,15 +11,18 @@ from typing import Final
 from backend.engine.apis import authorized_operations
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.coordinator.consumer_group import ConsumerGroup
 from backend.engine.coordinator.group import Group, GroupState
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
 FIRST_NOT_FOUND: Final = 6
-# read, delete, describe
-GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8))
-GROUP_TYPE: Final = "classic"
+# read, delete, describe, describe configs, alter configs
+GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+# Types of groups; the protocol type of a group of the consumer protocol too.
+CLASSIC_TYPE: Final = "classic"
+CONSUMER_TYPE: Final = "consumer"
 
 _Described = m.DescribeGroupsResponse.Groups
 _Deleted = m.OffsetDeleteResponse.Topics
@@ -45,7 +48,9 @@ def _describe(services: Services, context: RequestContext, group_id: str) -> _De
         answer = _Described(group_id=group_id, group_state=GroupState.DEAD.value)
         if context.api_version >= FIRST_NOT_FOUND:
             answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            answer.error_message = f"Group {group_id} not found."
+            consumers = services.group_coordinator.describe_consumers(group_id) is not None
+            what = "is not a classic group" if consumers else "not found"
+            answer.error_message = f"Group {group_id} {what}."
         return answer
     return _described(group)
 
@@ -80,20 +85,22 @@ def list_groups(services: Services, context: RequestContext, request: m.ListGrou
         return m.ListGroupsResponse(error_code=refused.code)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    if types and GROUP_TYPE not in types:
-        groups = []
     return m.ListGroupsResponse(
         groups=[
             m.ListGroupsResponse.Groups(
                 group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
+                protocol_type=CONSUMER_TYPE if isinstance(group, ConsumerGroup) else group.protocol_type or "",
                 group_state=group.state.value,
-                group_type=GROUP_TYPE,
+                group_type=_type(group),
             )
             for group in groups
-            if not states or group.state.value.lower() in states
+            if (not states or group.state.value.lower() in states) and (not types or _type(group) in types)
         ]
     )
+
+
+def _type(group: Group | ConsumerGroup) -> str:
+    return CONSUMER_TYPE if isinstance(group, ConsumerGroup) else CLASSIC_TYPE
 
 
 async def delete_groups(

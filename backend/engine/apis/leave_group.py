@@ -17,7 +17,9 @@ FIRST_BATCHED: Final = 3
 _Member = m.LeaveGroupResponse.Members
 
 
-def leave_group(services: Services, context: RequestContext, request: m.LeaveGroupRequest) -> m.LeaveGroupResponse:
+async def leave_group(
+    services: Services, context: RequestContext, request: m.LeaveGroupRequest
+) -> m.LeaveGroupResponse:
     """One code for each member; before version 3 the only one at the top."""
     batched = context.api_version >= FIRST_BATCHED
     leaving: list[tuple[str, str | None]] = (
@@ -26,7 +28,7 @@ def leave_group(services: Services, context: RequestContext, request: m.LeaveGro
         else [(request.member_id, None)]
     )
     try:
-        errors = services.group_coordinator.leave(request.group_id, leaving)
+        errors = await services.group_coordinator.leave(request.group_id, leaving)
     except KafkaError as error:
         return m.LeaveGroupResponse(error_code=error.code)
     if not batched:

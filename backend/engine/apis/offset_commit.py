@@ -59,6 +59,7 @@ async def offset_commit(
             instance_id=request.group_instance_id,
             generation=request.generation_id_or_member_epoch,
             offsets=offsets,
+            version=context.api_version,
         )
     except KafkaError as refused:
         code = refused.code

@@ -101,7 +101,7 @@ def _unstable(kind: type[Row], index: int) -> Row:
 def _group(services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups, stable: bool) -> _Group:
     unstable: Collection[TopicPartition] = ()
     try:
-        offsets = services.group_coordinator.offsets(asked.group_id)
+        offsets = services.group_coordinator.offsets(asked.group_id, asked.member_id, asked.member_epoch)
         if stable:
             unstable = services.group_coordinator.unstable_partitions(asked.group_id)
     except KafkaError as refused:

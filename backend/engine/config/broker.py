@@ -233,6 +233,28 @@ class BrokerConfig:
     group_min_session_timeout_ms: int = _int(6000)
     group_max_session_timeout_ms: int = _int(1_800_000)
     group_max_size: int = _int(2**31 - 1, least=1)
+    group_coordinator_rebalance_protocols: tuple[str, ...] = _list(
+        ("classic", "consumer", "streams"), one_of=("classic", "consumer", "streams"), doc="protocols of groups"
+    )
+    group_consumer_session_timeout_ms: int = _int(45_000, least=1)
+    group_consumer_min_session_timeout_ms: int = _int(45_000, least=1)
+    group_consumer_max_session_timeout_ms: int = _int(60_000, least=1)
+    group_consumer_heartbeat_interval_ms: int = _int(5000, least=1)
+    group_consumer_min_heartbeat_interval_ms: int = _int(5000, least=1)
+    group_consumer_max_heartbeat_interval_ms: int = _int(15_000, least=1)
+    group_consumer_max_size: int = _int(2**31 - 1, least=1)
+    group_consumer_assignors: tuple[str, ...] = _list(
+        ("uniform", "range"), one_of=("uniform", "range"), doc="server-side assignors, the default first"
+    )
+    group_consumer_assignment_interval_ms: int = _int(
+        1000, least=0, dynamic=True, doc="shortest time between two target assignments of a group"
+    )
+    group_consumer_min_assignment_interval_ms: int = _int(0, least=0)
+    group_consumer_max_assignment_interval_ms: int = _int(15_000, least=1)
+    group_consumer_migration_policy: str = _text(
+        "bidirectional", one_of=("disabled", "downgrade", "upgrade", "bidirectional"),
+        doc="which groups change between the classic and the consumer protocol while they live",
+    )  # fmt: skip
     offset_metadata_max_bytes: int = _int(4096)
     offsets_commit_timeout_ms: int = _int(5000, least=1)
     offsets_load_buffer_size: int = _int(5 << 20, least=1)
@@ -325,6 +347,12 @@ WITHOUT_EFFECT: Final = frozenset(
         "controller.quorum.request.timeout.ms",
         "controller.quorum.retry.backoff.ms",
         "controller.socket.timeout.ms",
+        "group.consumer.max.assignment.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+        "group.consumer.max.session.timeout.ms",
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.min.session.timeout.ms",
         "log.dir.failure.timeout.ms",
         "max.connections.per.ip",
         "metadata.log.max.record.bytes.between.snapshots",

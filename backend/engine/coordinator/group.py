@@ -219,7 +219,14 @@ class StaticStored:
     error: ErrorCode
 
 
-Event = Join | Sync | Heartbeat | Leave | Tick | Stored | StaticStored
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """The group has come from the consumer protocol (KIP-848): its members are to join again."""
+
+    now_ms: float
+
+
+Event = Join | Sync | Heartbeat | Leave | Tick | Stored | StaticStored | Takeover
 
 
 # What follows

@@ -14,11 +14,14 @@ from typing import TypeVar, assert_never
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.image import MetadataImage
+from backend.engine.coordinator.consumer_group import JOIN_EPOCH, ConsumerGroup
+from backend.engine.coordinator.consumer_group_state import ConsumerHeartbeat, HeartbeatResult, check_fetch
+from backend.engine.coordinator.consumer_group_state import check_commit as check_consumer_commit
+from backend.engine.coordinator.consumer_groups import ConsumerGroups
 from backend.engine.coordinator.group import (
     Effect,
     Event,
     Group,
-    GroupState,
     Heartbeat,
     Join,
     JoinResult,
@@ -45,7 +48,8 @@ from backend.engine.coordinator.group_state import check_commit, check_transacti
 from backend.engine.coordinator.offset_store import OffsetStore
 from backend.engine.coordinator.shard import NEVER, GroupEntry, Shard
 from backend.engine.coordinator.shards import Shards
-from backend.engine.coordinator.subscriptions import subscribed_topics
+from backend.engine.coordinator.subscriptions import Subscriptions, subscribed_topics
+from backend.engine.coordinator.topics_view import TopicsView
 from backend.engine.coordinator.transaction_state import Producer
 from backend.engine.coordinator.transaction_verifier import TransactionVerifier
 from backend.engine.coordinator.transactional_offsets import TransactionalCommit, TransactionalOffsets
@@ -71,6 +75,14 @@ class GroupCoordinator:
         )
         self._offsets = OffsetStore(config, ports.clock, self._shards)
         self._transactional_offsets = TransactionalOffsets(replica_manager, self._shards, verifier)
+        self._consumers = ConsumerGroups(
+            config=lambda: self._replicas.config,
+            ports=ports,
+            shards=self._shards,
+            answer=self._carry_out,
+            take_over=self._apply,
+            schedule=self._schedule,
+        )
         self._token = 0
         self._joins: dict[int, tasks.Future[JoinResult]] = {}
         self._syncs: dict[int, tasks.Future[SyncResult]] = {}
@@ -89,6 +101,7 @@ class GroupCoordinator:
         """Takes over and gives up partitions of `__consumer_offsets` as this broker's leadership changes."""
         topic = new.topic(OFFSETS_TOPIC)
         self._shards.on_metadata(0 if topic is None else len(topic.partitions))
+        self._consumers.on_metadata(old, new)
         if old.topics is new.topics:
             return
         deleted = {topic.name for topic_id, topic in old.topics.items() if topic_id not in new.topics}
@@ -145,10 +158,8 @@ class GroupCoordinator:
         else:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id!r} has no member {member_id!r}")
         done: tasks.Future[JoinResult] = tasks.future()
-        token = self._next_token()
-        self._joins[token] = done
         event = Join(
-            token=token,
+            token=self._next_token(),
             now_ms=self._ports.clock.monotonic_ms(),
             member_id=member_id,
             instance_id=instance_id,
@@ -162,9 +173,34 @@ class GroupCoordinator:
             requires_known_member=requires_known_member,
             may_skip_assignment=may_skip_assignment,
         )
+        if entry.consumer is None:
+            self._join_classic(shard, entry, event, done)
+        else:
+            self._shards.spawn(self._join_consumers(shard, entry, event, done), f"join of group {group_id}")
+        return done
+
+    def _join_classic(self, shard: Shard, entry: GroupEntry, event: Join, done: tasks.Future[JoinResult]) -> None:
+        self._joins[event.token] = done
         self._apply(shard, entry, event)
         self._drop_if_unused(shard, entry)
-        return done
+
+    async def _join_consumers(
+        self, shard: Shard, entry: GroupEntry, event: Join, done: tasks.Future[JoinResult]
+    ) -> None:
+        """A classic member joins a group of the consumer protocol; an empty one gives way (KIP-848)."""
+        limits = self._limits
+        try:
+            if entry.consumer is not None and not entry.consumer.members:
+                await self._consumers.delete_empty(shard, entry)
+            if entry.consumer is None:
+                self._join_classic(shard, entry, event, done)
+                return
+            if not limits.session_timeout_ms_min <= event.session_timeout_ms <= limits.session_timeout_ms_max:
+                raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, f"{event.session_timeout_ms} ms is out of range")
+            _answer(done, await self._consumers.join(shard, entry, event))
+        except KafkaError as refused:
+            _log.debug("Group %s refuses the join of %s: %s", entry.group.group_id, event.member_id, refused)
+            _answer(done, JoinResult(refused.code, event.member_id))
 
     def sync(
         self,
@@ -182,28 +218,66 @@ class GroupCoordinator:
         entry = self._known(shard, group_id)
         done: tasks.Future[SyncResult] = tasks.future()
         token = self._next_token()
-        self._syncs[token] = done
         now_ms = self._ports.clock.monotonic_ms()
         event = Sync(token, now_ms, member_id, instance_id, generation, protocol_type, protocol_name, assignments)
-        self._apply(shard, entry, event)
+        if entry.consumer is None:
+            self._syncs[token] = done
+            self._apply(shard, entry, event)
+        else:
+            self._shards.spawn(self._sync_consumers(shard, entry, event, done), f"sync of group {group_id}")
         return done
+
+    async def _sync_consumers(
+        self, shard: Shard, entry: GroupEntry, event: Sync, done: tasks.Future[SyncResult]
+    ) -> None:
+        try:
+            _answer(done, await self._consumers.sync(shard, entry, event))
+        except KafkaError as refused:
+            _answer(done, SyncResult(refused.code))
 
     def heartbeat(self, group_id: str, *, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keeps a member. Raises KafkaError."""
         shard = self._shard_of_members(group_id)
         entry = self._known(shard, group_id)
         now_ms = self._ports.clock.monotonic_ms()
-        effects = self._apply(shard, entry, Heartbeat(self._next_token(), now_ms, member_id, instance_id, generation))
+        event = Heartbeat(self._next_token(), now_ms, member_id, instance_id, generation)
+        if entry.consumer is not None:
+            return self._consumers.classic_heartbeat(shard, entry, event)
+        effects = self._apply(shard, entry, event)
         return next(effect.error for effect in effects if isinstance(effect, Reply))
 
-    def leave(self, group_id: str, members: Sequence[tuple[str, str | None]]) -> tuple[ErrorCode, ...]:
+    async def leave(self, group_id: str, members: Sequence[tuple[str, str | None]]) -> tuple[ErrorCode, ...]:
         """One code for each (member id, instance id). Raises KafkaError."""
         shard = self._shard_of_members(group_id)
         entry = shard.groups.get(group_id)
         if entry is None:
             return tuple(ErrorCode.UNKNOWN_MEMBER_ID for _ in members)
-        effects = self._apply(shard, entry, Leave(self._next_token(), self._ports.clock.monotonic_ms(), tuple(members)))
+        event = Leave(self._next_token(), self._ports.clock.monotonic_ms(), tuple(members))
+        if entry.consumer is not None:
+            return await self._consumers.classic_leave(shard, entry, event)
+        effects = self._apply(shard, entry, event)
         return next(effect.errors for effect in effects if isinstance(effect, ReplyLeave))
+
+    async def consumer_heartbeat(self, group_id: str, event: ConsumerHeartbeat) -> HeartbeatResult:
+        """A heartbeat of the consumer protocol (KIP-848). Raises KafkaError."""
+        shard = self._shard_of_members(group_id)
+        if group_id not in shard.groups and event.epoch != JOIN_EPOCH:
+            what = "Group" if event.epoch < 0 else "Consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+        entry = shard.entry(group_id)
+        try:
+            return await self._consumers.heartbeat(shard, entry, event)
+        finally:
+            self._drop_if_unused(shard, entry)
+
+    @property
+    def consumer_topics(self) -> TopicsView:
+        """Topics as the groups' assignments see them."""
+        return self._consumers.topics
+
+    def consumer_assignor(self, group: ConsumerGroup) -> str:
+        """The assignor that a consumer group uses."""
+        return self._consumers.assignor(group)
 
     async def commit(
         self,
@@ -213,8 +287,9 @@ class GroupCoordinator:
         instance_id: str | None,
         generation: int,
         offsets: Mapping[TopicPartition, CommittedOffset],
+        version: int,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Stores offsets; one code for each.
+        """Stores offsets; one code for each. `version` is OffsetCommit's: old ones cannot tell a stale member epoch.
 
         Raises KafkaError when the group refuses all of them, GROUP_ID_NOT_FOUND when a generation of none is named.
         """
@@ -223,11 +298,15 @@ class GroupCoordinator:
         if entry is None and generation >= 0:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         entry = shard.entry(group_id)
-        error = check_commit(entry.group, member_id, instance_id, generation)
+        if entry.consumer is None:
+            error = check_commit(entry.group, member_id, instance_id, generation)
+        else:
+            partitions = [(one.topic_id, partition.partition) for partition, one in offsets.items()]
+            error = check_consumer_commit(entry.consumer, member_id, generation, partitions, version)
         if error is not ErrorCode.NONE:
             self._drop_if_unused(shard, entry)
             raise KafkaError(error, f"group {group_id!r} refuses the commit of member {member_id!r}")
-        if generation >= 0:
+        if generation >= 0 and entry.consumer is None:
             self.heartbeat(group_id, member_id=member_id, instance_id=instance_id, generation=generation)
         size_max = self._replicas.config.offset_metadata_max_bytes
         codes = {
@@ -258,7 +337,14 @@ class GroupCoordinator:
         if entry is None and generation >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id!r}")
         entry = shard.entry(group_id)
-        error = check_transactional_commit(entry.group, member_id, instance_id, generation)
+        if entry.consumer is None:
+            error = check_transactional_commit(entry.group, member_id, instance_id, generation)
+        else:
+            partitions = [(one.topic_id, partition.partition) for partition, one in offsets.items()]
+            error = check_consumer_commit(entry.consumer, member_id, generation, partitions, None)
+            if error is ErrorCode.STALE_MEMBER_EPOCH:
+                # Producers know the older code only.
+                error = ErrorCode.ILLEGAL_GENERATION
         if error is not ErrorCode.NONE:
             self._drop_if_unused(shard, entry)
             raise KafkaError(error, f"group {group_id!r} refuses the commit of member {member_id!r}")
@@ -290,23 +376,36 @@ class GroupCoordinator:
         entry = self._shards.of(group_id).groups.get(group_id)
         return frozenset() if entry is None else frozenset().union(*entry.pending.values())
 
-    def offsets(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """Committed offsets; empty for an unknown group. Raises KafkaError."""
+    def offsets(
+        self, group_id: str, member_id: str | None = None, member_epoch: int = -1
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        """Committed offsets; empty for an unknown group. Raises KafkaError, also for a stale member."""
         entry = self._shards.of(group_id).groups.get(group_id)
-        return {} if entry is None else entry.offsets
+        if entry is None:
+            return {}
+        if entry.consumer is not None:
+            error = check_fetch(entry.consumer, member_id, member_epoch)
+            if error is not ErrorCode.NONE:
+                raise KafkaError(error, f"group {group_id!r} refuses the fetch of member {member_id!r}")
+        return entry.offsets
 
     # Administration
 
     def describe(self, group_id: str) -> Group | None:
-        """A group as it is; None when there is none. Raises KafkaError."""
+        """A classic group as it is; None when there is none. Raises KafkaError."""
         entry = self._shards.of(group_id).groups.get(group_id)
-        return None if entry is None else entry.group
+        return None if entry is None or entry.consumer is not None else entry.group
 
-    def list_groups(self) -> list[Group]:
+    def describe_consumers(self, group_id: str) -> ConsumerGroup | None:
+        """A group of the consumer protocol as it is; None when there is none. Raises KafkaError."""
+        entry = self._shards.of(group_id).groups.get(group_id)
+        return None if entry is None else entry.consumer
+
+    def list_groups(self) -> list[Group | ConsumerGroup]:
         """All groups coordinated here. Raises COORDINATOR_LOAD_IN_PROGRESS while some are being read."""
         if any(shard.loading for shard in self._shards):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being read")
-        return [entry.group for shard in self._shards for entry in shard.groups.values()]
+        return [entry.consumer or entry.group for shard in self._shards for entry in shard.groups.values()]
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Removes a group without members and its offsets."""
@@ -314,7 +413,7 @@ class GroupCoordinator:
         entry = shard.groups.get(group_id)
         if entry is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if entry.group.state is not GroupState.EMPTY:
+        if not entry.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         return await self._offsets.remove_group(shard, entry)
 
@@ -329,6 +428,8 @@ class GroupCoordinator:
         if entry.group.members and entry.group.protocol_type != "consumer":
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
         subscribed = subscribed_topics(entry.group)
+        if entry.consumer is not None:
+            subscribed = Subscriptions(entry.consumer.subscribed_topics(), when_unknown=True)
         codes = {
             one: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed.has(one.topic) else ErrorCode.NONE
             for one in partitions
@@ -369,9 +470,12 @@ class GroupCoordinator:
         elif entry.empty_since_ms == NEVER:
             entry.empty_since_ms = self._ports.clock.time_ms()
         self._schedule(shard, entry)
+        self._carry_out(shard, entry, effects)
+        return effects
+
+    def _carry_out(self, shard: Shard, entry: GroupEntry, effects: Sequence[Effect]) -> None:
         for effect in effects:
             self._effect(shard, entry, effect)
-        return effects
 
     def _effect(self, shard: Shard, entry: GroupEntry, effect: Effect) -> None:
         match effect:
@@ -405,7 +509,7 @@ class GroupCoordinator:
             self._apply(shard, entry, Stored(now_ms, group.generation, error))
 
     def _schedule(self, shard: Shard, entry: GroupEntry) -> None:
-        due_ms = entry.group.deadline_ms
+        due_ms = entry.deadline_ms
         if due_ms == entry.timer_due_ms:
             return
         if entry.timer is not None:
@@ -416,18 +520,22 @@ class GroupCoordinator:
             entry.timer = None
         entry.timer_due_ms = due_ms
         if due_ms is not None:
-            delay_ms = max(0.0, due_ms - self._ports.clock.monotonic_ms())
+            # The loop may call a rounding error too early; then a millisecond keeps that from going round and round.
+            delay_ms = max(1.0, due_ms - self._ports.clock.monotonic_ms())
             entry.timer = tasks.call_later(delay_ms, lambda: self._time_has_come(shard, entry))
 
     def _time_has_come(self, shard: Shard, entry: GroupEntry) -> None:
         entry.timer = entry.timer_due_ms = None
         if self._shards.holds(shard):
+            if entry.consumer is not None:
+                self._shards.spawn(self._consumers.expire(shard, entry), f"expiry in group {entry.group.group_id}")
+                return
             self._apply(shard, entry, Tick(self._ports.clock.monotonic_ms()))
             self._drop_if_unused(shard, entry)
 
     def _drop_if_unused(self, shard: Shard, entry: GroupEntry) -> None:
         """A group that never came to be (a refused join, a pending member that stayed away) leaves nothing behind."""
-        if entry.group.generation == 0 and entry.is_unused:
+        if entry.group.generation == 0 and entry.consumer is None and entry.is_unused:
             shard.groups.pop(entry.group.group_id, None)
 
 

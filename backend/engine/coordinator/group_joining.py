@@ -14,7 +14,7 @@ from backend.engine.coordinator.group import (
     StaticStored,
     StoreStatic,
 )
-from backend.engine.coordinator.group_turn import Turn, check_member
+from backend.engine.coordinator.group_turn import Turn, check_member, select_protocol
 from backend.protocol.errors import ErrorCode
 
 # group.new.member.join.timeout.ms of Kafka: a new member's client may be gone while its join waits.
@@ -145,7 +145,7 @@ class Joining(Turn):
         self.refuse_waiting_sync(old, ErrorCode.FENCED_INSTANCE_ID)
         fresh = self._member_of(event, event.fresh_id, old.assignment)
         self.rename(old.member_id, fresh)
-        if self.state is GroupState.STABLE and self.select_protocol() == self.protocol_name:
+        if self.state is GroupState.STABLE and select_protocol(list(self.members.values())) == self.protocol_name:
             # No rebalance; but an id that is not stored would be fenced after a restart.
             self.effects.append(StoreStatic(self.group(), fresh.member_id, event, old))
         else:

@@ -8,10 +8,18 @@ without a value deletes what its key names.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
 
+from backend.engine.coordinator.consumer_group_records import ConsumerGroupRecord, decode_consumer_record
 from backend.engine.coordinator.group import Group, GroupState, Member
+from backend.engine.coordinator.record_frames import (
+    KEY_VERSION,
+    VALUE_OFFSET,
+    encode_key,
+    encode_value,
+    key_kind,
+    value_version,
+)
 from backend.protocol import codec
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
@@ -21,12 +29,10 @@ from backend.tiering.ids import ZERO_UUID, TopicPartition
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 # Key types: both are offsets, 0 in the form of clients older than 0.9.
 _OFFSET_KEYS: Final = (m.LegacyOffsetCommitKey.KEY, m.OffsetCommitKey.KEY)
-_KEY_VERSION: Final = 0
 # What 4.3.1 writes. Only version 1 of an offset holds an expiry of the client's own.
 GROUP_VALUE_VERSION: Final = 3
 OFFSET_VALUE_VERSION: Final = 4
 EXPIRING_OFFSET_VALUE_VERSION: Final = 1
-_INT16: Final = Struct(">h")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class GroupRecord:
     changed_time_ms: int = -1
 
 
-StoredRecord = OffsetRecord | GroupRecord
+StoredRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord
 
 
 def coordinator_partition(group_id: str, partitions: int) -> int:
@@ -79,18 +85,10 @@ def coordinator_partition(group_id: str, partitions: int) -> int:
     return (0 if signed == -(1 << 31) else abs(signed)) % partitions
 
 
-def _key(message: m.Message) -> bytes:
-    return _INT16.pack(message.KEY) + codec.encode(message, _KEY_VERSION)
-
-
-def _value(message: m.Message, version: int) -> bytes:
-    return _INT16.pack(version) + codec.encode(message, version)
-
-
 def encode_offset(record: OffsetRecord, now_ms: int) -> RecordData:
     """A commit or its tombstone."""
     partition, committed = record.partition, record.committed
-    key = _key(m.OffsetCommitKey(group=record.group_id, topic=partition.topic, partition=partition.partition))
+    key = encode_key(m.OffsetCommitKey(group=record.group_id, topic=partition.topic, partition=partition.partition))
     if committed is None:
         return RecordData(now_ms, key, None)
     value = m.OffsetCommitValue(
@@ -102,7 +100,7 @@ def encode_offset(record: OffsetRecord, now_ms: int) -> RecordData:
         topic_id=committed.topic_id,
     )
     version = EXPIRING_OFFSET_VALUE_VERSION if committed.expire_time_ms >= 0 else OFFSET_VALUE_VERSION
-    return RecordData(now_ms, key, _value(value, version))
+    return RecordData(now_ms, key, encode_value(value, version))
 
 
 def encode_group(group: Group, now_ms: int) -> RecordData:
@@ -127,36 +125,38 @@ def encode_group(group: Group, now_ms: int) -> RecordData:
             for member in group.members.values()
         ],
     )
-    return RecordData(now_ms, _key(m.GroupMetadataKey(group=group.group_id)), _value(value, GROUP_VALUE_VERSION))
+    return RecordData(
+        now_ms, encode_key(m.GroupMetadataKey(group=group.group_id)), encode_value(value, GROUP_VALUE_VERSION)
+    )
 
 
 def encode_group_tombstone(group_id: str, now_ms: int) -> RecordData:
     """The deletion of a group."""
-    return RecordData(now_ms, _key(m.GroupMetadataKey(group=group_id)), None)
+    return RecordData(now_ms, encode_key(m.GroupMetadataKey(group=group_id)), None)
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> StoredRecord | None:
-    """What a record says; None for kinds that this coordinator does not keep (KIP-848 groups and later).
+    """What a record says; None for kinds that this coordinator does not keep (share and streams groups).
 
     Sessions of members have no end yet: they begin when the whole log has been read. Raises DecodeError.
     """
-    if key is None or len(key) < _INT16.size:
+    if key is None:
         raise DecodeError("a record of __consumer_offsets has no key")
-    kind = _INT16.unpack_from(key)[0]
+    kind = key_kind(key)
     if kind in _OFFSET_KEYS:
         # Both key kinds have the same fields.
-        found, _ = codec.decode(m.OffsetCommitKey, _KEY_VERSION, key, _INT16.size)
+        found, _ = codec.decode(m.OffsetCommitKey, KEY_VERSION, key, VALUE_OFFSET)
         return OffsetRecord(found.group, TopicPartition(found.topic, found.partition), _decode_offset(value))
     if kind == m.GroupMetadataKey.KEY:
-        named, _ = codec.decode(m.GroupMetadataKey, _KEY_VERSION, key, _INT16.size)
+        named, _ = codec.decode(m.GroupMetadataKey, KEY_VERSION, key, VALUE_OFFSET)
         return _decode_group(named.group, value)
-    return None
+    return decode_consumer_record(kind, key, value)
 
 
 def _decode_offset(value: bytes | None) -> CommittedOffset | None:
     if value is None:
         return None
-    found, _ = codec.decode(m.OffsetCommitValue, _version(value), value, _INT16.size)
+    found, _ = codec.decode(m.OffsetCommitValue, value_version(value), value, VALUE_OFFSET)
     return CommittedOffset(
         found.offset,
         found.leader_epoch,
@@ -167,16 +167,10 @@ def _decode_offset(value: bytes | None) -> CommittedOffset | None:
     )
 
 
-def _version(value: bytes) -> int:
-    if len(value) < _INT16.size:
-        raise DecodeError("a value of __consumer_offsets has no version")
-    return int(_INT16.unpack_from(value)[0])
-
-
 def _decode_group(group_id: str, value: bytes | None) -> GroupRecord:
     if value is None:
         return GroupRecord(group_id, None)
-    found, _ = codec.decode(m.GroupMetadataValue, _version(value), value, _INT16.size)
+    found, _ = codec.decode(m.GroupMetadataValue, value_version(value), value, VALUE_OFFSET)
     members = {
         stored.member_id: Member(
             member_id=stored.member_id,

@@ -29,6 +29,7 @@ from backend.engine.coordinator.group import (
     Stored,
     Sync,
     SyncResult,
+    Takeover,
     Tick,
 )
 from backend.engine.coordinator.group_joining import Joining
@@ -54,6 +55,8 @@ def step(group: Group, event: Event, limits: Limits) -> tuple[Group, list[Effect
             turn.stored(event)
         case StaticStored():
             turn.static_stored(event)
+        case Takeover():
+            turn.prepare_rebalance(event.now_ms)
         case _:
             assert_never(event)
     return turn.result()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Final
 
@@ -37,6 +38,13 @@ def check_member(group: Group, member_id: str, instance_id: str | None) -> Error
         if static.member_id != member_id:
             return ErrorCode.FENCED_INSTANCE_ID
     return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def select_protocol(members: Sequence[Member]) -> str:
+    """The protocol that all speak and most prefer."""
+    common = set.intersection(*({name for name, _ in member.protocols} for member in members))
+    votes = Counter(next(name for name, _ in member.protocols if name in common) for member in members)
+    return votes.most_common(1)[0][0]
 
 
 class Turn:
@@ -183,7 +191,7 @@ class Turn:
             self.join_deadline_ms = now_ms + max(self.rebalance_timeout_ms(), POSTPONED_MS_MIN)
             return
         self.generation = _next(self.generation)
-        self.protocol_name = self.select_protocol()
+        self.protocol_name = select_protocol(list(self.members.values()))
         self.move_to(GroupState.COMPLETING_REBALANCE)
         self.to_sync = set(self.members)
         self.sync_deadline_ms = now_ms + self.rebalance_timeout_ms()
@@ -208,13 +216,6 @@ class Turn:
                 self.leader = member.member_id
                 return True
         return False
-
-    def select_protocol(self) -> str:
-        """The protocol that all speak and most prefer."""
-        members = list(self.members.values())
-        common = set.intersection(*({name for name, _ in member.protocols} for member in members))
-        votes = Counter(next(name for name, _ in member.protocols if name in common) for member in members)
-        return votes.most_common(1)[0][0]
 
     def answer_join(self, token: int, member: Member) -> None:
         leads = member.member_id == self.leader

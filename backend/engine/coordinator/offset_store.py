@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from backend.engine.config import BrokerConfig
-from backend.engine.coordinator.group import GroupState
+from backend.engine.coordinator.consumer_group_records import changes
 from backend.engine.coordinator.group_records import (
     CommittedOffset,
     OffsetRecord,
@@ -62,11 +62,15 @@ class OffsetStore:
         error = await self.delete(shard, group_id, list(entry.all_partitions))
         if error is not ErrorCode.NONE:
             return error
-        if entry.group.state is not GroupState.EMPTY:
+        if not entry.is_empty:
             # Members that came in the meantime keep the group.
             return ErrorCode.NON_EMPTY_GROUP
+        now_ms = self._clock.time_ms()
+        tombstones = [encode_group_tombstone(group_id, now_ms)]
+        if entry.consumer is not None:
+            tombstones = changes(entry.consumer, None, now_ms)
         try:
-            await self._shards.append(shard, [encode_group_tombstone(group_id, self._clock.time_ms())])
+            await self._shards.append(shard, tombstones, appended=entry.forget_consumers)
         except KafkaError as failure:
             return failure.code
         if shard.groups.get(group_id) is entry and entry.is_unused:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from backend.engine.coordinator.consumer_group import ConsumerGroup
+from backend.engine.coordinator.consumer_group_records import ConsumerGroupRecord
+from backend.engine.coordinator.consumer_group_state import resumed
 from backend.engine.coordinator.group import Group, GroupState
 from backend.engine.coordinator.group_records import (
     CommittedOffset,
@@ -25,9 +28,13 @@ NEVER: Final = -1
 
 @dataclass(slots=True)
 class GroupEntry:
-    """A group with what the driver keeps beside its state."""
+    """A group with what the driver keeps beside its state.
+
+    While `consumer` is there the group is one of the consumer protocol, and `group` is a classic one without members.
+    """
 
     group: Group
+    consumer: ConsumerGroup | None = None
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     # Log offset of the record that each committed offset came from: commits may be acknowledged out of order.
     applied: dict[TopicPartition, int] = field(default_factory=dict)
@@ -37,16 +44,18 @@ class GroupEntry:
     empty_since_ms: int = NEVER
     timer: tasks.TimerHandle | None = None
     timer_due_ms: float | None = None
+    # The latest records of the consumer group on their way to the replicas.
+    writing: tasks.Future[None] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """There are no members."""
+        return self.group.state is GroupState.EMPTY and (self.consumer is None or not self.consumer.members)
 
     @property
     def is_unused(self) -> bool:
         """There are neither members, nor any to come, nor offsets."""
-        return (
-            self.group.state is GroupState.EMPTY
-            and not self.group.pending
-            and not self.offsets
-            and not any(self.pending.values())
-        )
+        return self.is_empty and not self.group.pending and not self.offsets and not any(self.pending.values())
 
     @property
     def all_partitions(self) -> set[TopicPartition]:
@@ -57,12 +66,23 @@ class GroupEntry:
         """Whether an open transaction has an offset for the partition."""
         return any(partition in offsets for offsets in self.pending.values())
 
+    @property
+    def deadline_ms(self) -> float | None:
+        """When the group has to be looked at again."""
+        return self.group.deadline_ms if self.consumer is None else self.consumer.deadline_ms
+
+    def forget_consumers(self) -> None:
+        """The group of the consumer protocol has been deleted."""
+        self.consumer = None
+
     def expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """Offsets that nobody has needed for the retention time, or for the time their commit asked for.
 
         A group that has had members counts from when the last one left, one that never had from each commit, a living
         one from the commit of topics it does not subscribe to any more (KIP-211, KIP-496).
         """
+        if self.consumer is not None:
+            return self._expired_of_consumers(self.consumer, now_ms, retention_ms)
         group = self.group
         subscribed = subscribed_topics(group)
         empty = group.state is GroupState.EMPTY
@@ -76,6 +96,15 @@ class GroupEntry:
             if not subscribed.has(partition.topic)
             and one.expires_ms(since_ms, retention_ms) <= now_ms
             and not self.is_pending(partition)
+        ]
+
+    def _expired_of_consumers(self, group: ConsumerGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+        """A group of the consumer protocol counts from each commit; what it subscribes to stays."""
+        subscribed = group.subscribed_topics()
+        return [
+            partition
+            for partition, one in self.offsets.items()
+            if partition.topic not in subscribed and one.expires_ms(NEVER, retention_ms) <= now_ms
         ]
 
 
@@ -123,10 +152,12 @@ class Shard:
             else:
                 self.replay(found, record.offset)
 
-    def begin(self, now_ms: float) -> None:
+    def begin(self, now_ms: float, consumer_session_ms: int) -> None:
         """The log has been read; the sessions of its members begin now."""
         self.loading = False
         for entry in self.groups.values():
+            if entry.consumer is not None:
+                entry.consumer = resumed(entry.consumer, now_ms, consumer_session_ms)
             members = {
                 name: replace(member, session_deadline_ms=now_ms + member.session_timeout_ms)
                 for name, member in entry.group.members.items()
@@ -141,6 +172,13 @@ class Shard:
             entry = self.entry(record.group_id)
             entry.group = record.group or Group(record.group_id)
             entry.empty_since_ms = NEVER if entry.group.members else record.changed_time_ms
+            return
+        if isinstance(record, ConsumerGroupRecord):
+            entry = self.entry(record.group_id)
+            entry.consumer = record.apply(entry.consumer or ConsumerGroup(record.group_id))
+            if entry.consumer == ConsumerGroup(record.group_id):
+                # Nothing is left of it, or there was nothing to delete.
+                entry.consumer = None
             return
         self.apply_offset(record.group_id, record.partition, record.committed, log_offset)
 
@@ -181,6 +219,6 @@ class Shard:
     def _forget_empty(self) -> None:
         """Groups whose last records were tombstones."""
         for group_id, entry in list(self.groups.items()):
-            fresh = entry.group == Group(group_id)
+            fresh = entry.group == Group(group_id) and entry.consumer is None
             if fresh and not entry.all_partitions:
                 del self.groups[group_id]

@@ -96,7 +96,7 @@ class Shards:
             return
         if not self.holds(shard):
             return
-        shard.begin(self._clock.monotonic_ms())
+        shard.begin(self._clock.monotonic_ms(), self._config.group_consumer_session_timeout_ms)
         self._loaded(shard)
         groups = len(shard.groups)
         _log.debug("Coordinates %d groups of %s-%d after %d records", groups, OFFSETS_TOPIC, shard.index, count)
@@ -137,14 +137,24 @@ class Shards:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the state of group {group_id!r} is being read")
         return shard
 
-    async def append(self, shard: Shard, records: Sequence[RecordData]) -> int:
+    async def append(
+        self, shard: Shard, records: Sequence[RecordData], *, appended: Callable[[], None] | None = None
+    ) -> int:
         """As :meth:`append_batch`, for records without a producer."""
-        return await self.append_batch(shard, build_batch(records))
+        return await self.append_batch(shard, build_batch(records), appended=appended)
 
-    async def append_batch(self, shard: Shard, batch: bytearray, timeout_ms: float | None = None) -> int:
+    async def append_batch(
+        self,
+        shard: Shard,
+        batch: bytearray,
+        timeout_ms: float | None = None,
+        *,
+        appended: Callable[[], None] | None = None,
+    ) -> int:
         """Offset of the first record once all are replicated and the shard is still held.
 
-        Raises KafkaError with the code that clients of the group are to get.
+        `appended` is called before anything else can happen once they are in this broker's log. Raises KafkaError with
+        the code that clients of the group are to get.
         """
         gone = KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{shard.index} is led by another broker")
         if not self.holds(shard):
@@ -154,6 +164,7 @@ class Shards:
                 TopicPartition(OFFSETS_TOPIC, shard.index),
                 memoryview(batch),
                 timeout_ms=self._config.offsets_commit_timeout_ms if timeout_ms is None else timeout_ms,
+                appended=appended,
             )
         except KafkaError as error:
             raise KafkaError(_STORE_ERRORS.get(error.code, error.code), error.message) from error

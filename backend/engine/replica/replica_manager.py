@@ -252,10 +252,16 @@ class ReplicaManager:
         acks: int = -1,
         timeout_ms: float = 5000,
         origin: Origin = "coordinator",
+        appended: Callable[[], None] | None = None,
     ) -> AppendInfo:
-        """Appends records of this broker's own parts and waits for the ISR. Raises KafkaError."""
+        """Appends records of this broker's own parts and waits for the ISR. Raises KafkaError.
+
+        `appended` is called before anything else can happen once they are in the log here.
+        """
         hosted = self.partition(partition.topic, partition.partition)
         info = hosted.append(records, acks=acks, origin=origin)
+        if appended is not None:
+            appended()
         if acks == -1:
             done: tasks.Future[dict[int, ErrorCode]] = tasks.future()
             self.wait_for_acks([(0, hosted, info.last_offset + 1)], timeout_ms, lambda errors: _resolve(done, errors))

@@ -207,11 +207,11 @@ class _Decoder:
             self.struct(made, field.fields, value, title)
             self.source.line(f"{target} = {value}")
             return
-        # KIP-893: a byte says whether the struct is there.
+        # KIP-893: a byte says whether the struct is there; in a tagged field it is an unsigned varint, 0 or 1.
         there = self.source.fresh("n")
         self.run.append(("b", 1, there))
         self.sync()
-        self.source.line(f"if {there} < 0: {target} = None")
+        self.source.line(f"if {there} {'<' if field.tag is None else '<='} 0: {target} = None")
         self.source.line("else:")
         self.source.depth += 1
         self.struct(made, field.fields, value, title)

@@ -136,8 +136,9 @@ class _Encoder:
         if not nullable:
             self.struct(made, field.fields, value)
             return
-        # KIP-893: a byte says whether the struct is there.
-        self.run.append(("b", f"-1 if {value} is None else 1"))
+        # KIP-893: a byte says whether the struct is there; in a tagged field it is an unsigned varint.
+        absent = -1 if field.tag is None else 0
+        self.run.append(("b", f"{absent} if {value} is None else 1"))
         self.flush()
         self.source.line(f"if {value} is not None:")
         self.source.depth += 1

@@ -9,9 +9,12 @@ from backend.engine.controller.image import MetadataImage
 from backend.protocol import messages as m
 
 METADATA_VERSION: Final = "metadata.version"
-# 4.3-IV0. Every feature that is not named here stays at level 0 until the engine has it: group.version (KIP-848),
+# 4.3-IV0. Every feature that is not named here stays at level 0 until the engine has it:
 # eligible.leader.replicas.version (KIP-966), share.version (KIP-932), streams.version (KIP-1071).
 METADATA_VERSION_LEVEL: Final = 30
+# The consumer group protocol (KIP-848).
+GROUP_VERSION: Final = "group.version"
+GROUP_VERSION_LEVEL: Final = 1
 # KIP-890: producers get a new epoch at the end of every transaction.
 TRANSACTION_VERSION: Final = "transaction.version"
 TRANSACTION_VERSION_LEVEL: Final = 2
@@ -21,7 +24,11 @@ def bootstrap(image: MetadataImage) -> Outcome[None]:
     """Records that make an empty log a cluster's; none when there are some already."""
     if METADATA_VERSION in image.features:
         return outcome([], None)
-    levels = ((METADATA_VERSION, METADATA_VERSION_LEVEL), (TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL))
+    levels = (
+        (METADATA_VERSION, METADATA_VERSION_LEVEL),
+        (GROUP_VERSION, GROUP_VERSION_LEVEL),
+        (TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL),
+    )
     return outcome([m.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels], None)
 
 

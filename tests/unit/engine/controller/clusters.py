@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import ShutdownProgress, broker_heartbeat, register_broker
 from backend.engine.controller.commands.cluster import bootstrap
@@ -65,8 +66,8 @@ class Play:
                     incarnation_id=uuid_of(broker * 100 + incarnation),
                     listeners=[request.Listeners(name="PLAINTEXT", host="127.0.0.1", port=19091 + broker)],
                     features=[
-                        request.Features(name="metadata.version", min_supported_version=7, max_supported_version=30),
-                        request.Features(name="transaction.version", min_supported_version=0, max_supported_version=2),
+                        request.Features(name=name, min_supported_version=low, max_supported_version=high)
+                        for name, (low, high) in SUPPORTED_FEATURES.items()
                     ],
                     rack=rack,
                     log_dirs=[uuid_of(5000 + broker)],

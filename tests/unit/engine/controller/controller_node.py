@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.apis.context import RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
@@ -33,7 +34,7 @@ from backend.protocol.frames import RequestHeader, request_class, response_class
 from backend.protocol.messages import Message
 from tests.unit.engine.controller.clusters import CLUSTER_ID, uuid_of
 
-FEATURES: Final = (SupportedFeature("metadata.version", 7, 30), SupportedFeature("transaction.version", 0, 2))
+FEATURES: Final = tuple(SupportedFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
 FAST: Final = {"broker.heartbeat.interval.ms": "50", "broker.session.timeout.ms": "400"}
 
 

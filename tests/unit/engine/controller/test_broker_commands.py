@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.controller.commands.brokers import (
     BrokerState,
     ShutdownProgress,
@@ -25,9 +26,8 @@ def registration(**fields: object) -> m.BrokerRegistrationRequest:
         cluster_id=CLUSTER_ID,
         incarnation_id=uuid_of(1),
         features=[
-            m.BrokerRegistrationRequest.Features(
-                name="metadata.version", min_supported_version=7, max_supported_version=30
-            )
+            m.BrokerRegistrationRequest.Features(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
         ],
         log_dirs=[uuid_of(2)],
         rack=None,

@@ -46,7 +46,7 @@ def test_an_empty_log_becomes_a_cluster(tmp_path: Path) -> None:
     async def play() -> None:
         async with cluster(tmp_path) as (node, _):
             image = node.controller.image
-            assert dict(image.features) == {"metadata.version": 30, "transaction.version": 2}
+            assert dict(image.features) == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
             assert set(image.controllers) == {1}
             assert image.offset == node.controller.log.high_watermark - 1
 

@@ -21,7 +21,9 @@ def play_with(*features: SupportedFeature) -> Play:
     play.register(1)
     own = (*features, SupportedFeature("metadata.version", 7, 30))
     broker = replace(play.image.brokers[1], features=own)
-    play.image = replace(play.image, brokers=play.image.brokers.set(1, broker))
+    # As a cluster of an older version: no feature but metadata.version is finalized.
+    levels = play.image.features.delete("group.version")
+    play.image = replace(play.image, brokers=play.image.brokers.set(1, broker), features=levels)
     return play
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from backend.engine.apis import (
+    consumer_groups,
     groups_admin,
     heartbeat,
     join_group,
@@ -39,9 +40,11 @@ EPOCH_MS: Final = 1_700_000_000_000
 PARTITIONS: Final = 3
 HANDLERS: Final[dict[int, Callable[..., Any]]] = {
     api.key: api.handler
-    for module in (groups_admin, heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group)
+    for module in (
+        consumer_groups, groups_admin, heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group,
+    )
     for api in module.APIS
-}
+}  # fmt: skip
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):

@@ -108,7 +108,8 @@ def test_offsets_of_every_version_are_read(version: int) -> None:
 
 
 def test_records_of_other_kinds_are_passed_over() -> None:
-    assert decode_record(b"\x00\x03\x00\x01g", b"\x00\x00\x00\x00\x00\x01") is None
+    # ShareGroupMetadata
+    assert decode_record(b"\x00\x0b\x00\x01g", b"\x00\x00\x00\x00\x00\x01") is None
 
 
 @pytest.mark.parametrize(

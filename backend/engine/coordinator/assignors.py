@@ -1,0 +1,125 @@
+"""Server-side assignors of the consumer group protocol: `uniform` and `range` (KIP-848).
+
+Both are functions of what members subscribe to and what they have as target now. Racks do not matter, as in Kafka 4.
+Facts: Kafka's `UniformAssignor`, `RangeAssignor`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from backend.engine.coordinator.topics_view import Partition
+
+Assignment = dict[str, frozenset[Partition]]
+
+
+class MemberSpec(NamedTuple):
+    """A member as an assignor sees it: topics that exist, by id, and its present target."""
+
+    instance_id: str | None
+    topics: frozenset[bytes]
+    target: frozenset[Partition]
+
+
+def uniform(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> Assignment:
+    """Equal numbers of partitions; who has one keeps it unless somebody has fewer."""
+    kept = _kept(members, counts)
+    if len({spec.topics for spec in members.values()}) == 1:
+        _share_evenly(members, counts, kept)
+    else:
+        _share_by_subscription(members, counts, kept)
+    return {member_id: frozenset(partitions) for member_id, partitions in kept.items()}
+
+
+def _kept(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> dict[str, set[Partition]]:
+    """Present targets that may stay: the topic is subscribed to, the partition exists and is nobody else's."""
+    seen: set[Partition] = set()
+    kept: dict[str, set[Partition]] = {}
+    for member_id, spec in members.items():
+        mine = {one for one in spec.target if one[0] in spec.topics and one[1] < counts.get(one[0], 0)} - seen
+        seen |= mine
+        kept[member_id] = mine
+    return kept
+
+
+def _free(topics: frozenset[bytes], counts: Mapping[bytes, int], kept: dict[str, set[Partition]]) -> list[Partition]:
+    taken = set().union(*kept.values())
+    everything = ((topic, index) for topic in sorted(topics) for index in range(counts.get(topic, 0)))
+    return [one for one in everything if one not in taken]
+
+
+def _share_evenly(
+    members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[Partition]]
+) -> None:
+    """All subscribe to the same: each gets the quota, some one more, first those who have more already."""
+    topics = next(iter(members.values())).topics
+    quota, extra = divmod(sum(counts.get(topic, 0) for topic in topics), len(members))
+    quotas: dict[str, int] = {}
+    for member_id in sorted(members, key=lambda one: (-len(kept[one]), one)):
+        quotas[member_id] = quota + (extra > 0)
+        extra -= extra > 0
+        for surplus in sorted(kept[member_id])[quotas[member_id] :]:
+            kept[member_id].remove(surplus)
+    free = _free(topics, counts, kept)
+    for member_id in sorted(members):
+        missing = quotas[member_id] - len(kept[member_id])
+        kept[member_id].update(free[:missing])
+        del free[:missing]
+
+
+def _share_by_subscription(
+    members: Mapping[str, MemberSpec], counts: Mapping[bytes, int], kept: dict[str, set[Partition]]
+) -> None:
+    """Members subscribe to different topics: what is free goes to whoever has least, then surplus moves over."""
+    subscribers: dict[bytes, list[str]] = defaultdict(list)
+    for member_id in sorted(members):
+        for topic in members[member_id].topics:
+            subscribers[topic].append(member_id)
+    # Topics that few want come first: others have more to choose from.
+    topics = sorted(subscribers, key=lambda topic: (len(subscribers[topic]), topic))
+    for partition in _free(frozenset(topics), counts, kept):
+        kept[min(subscribers[partition[0]], key=lambda one: (len(kept[one]), one))].add(partition)
+    moved = True
+    while moved:
+        # Every move makes the sum of squares of the shares smaller, so there is an end.
+        moved = False
+        for topic in topics:
+            moved |= _level(topic, subscribers[topic], kept)
+
+
+def _level(topic: bytes, subscribers: list[str], kept: dict[str, set[Partition]]) -> bool:
+    """Moves partitions of one topic from those who have most to those who have least."""
+    moved = False
+    while True:
+        taker = min(subscribers, key=lambda one: (len(kept[one]), one))
+        # Only who has two more than the taker gives one away.
+        rich = [one for one in subscribers if len(kept[one]) > len(kept[taker]) + 1]
+        givers = [one for one in rich if any(partition[0] == topic for partition in kept[one])]
+        if not givers:
+            return moved
+        giver = max(givers, key=lambda one: (len(kept[one]), one))
+        partition = max(partition for partition in kept[giver] if partition[0] == topic)
+        kept[giver].remove(partition)
+        kept[taker].add(partition)
+        moved = True
+
+
+def range_(members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]) -> Assignment:
+    """Of each topic a contiguous range for each subscriber, static members first, so that topics are co-partitioned."""
+    order = sorted(members, key=lambda one: (members[one].instance_id is None, members[one].instance_id or one))
+    assigned: dict[str, set[Partition]] = {member_id: set() for member_id in members}
+    for topic in {topic for spec in members.values() for topic in spec.topics}:
+        subscribers = [member_id for member_id in order if topic in members[member_id].topics]
+        quota, extra = divmod(counts.get(topic, 0), len(subscribers))
+        start = 0
+        for at, member_id in enumerate(subscribers):
+            end = start + quota + (at < extra)
+            assigned[member_id].update((topic, index) for index in range(start, end))
+            start = end
+    return {member_id: frozenset(partitions) for member_id, partitions in assigned.items()}
+
+
+Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], Assignment]
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": uniform, "range": range_}

@@ -1,0 +1,62 @@
+"""What the coordinator knows about topics: a small value made from a metadata image, for decisions that stay pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from backend.engine.controller.image import MetadataImage
+
+# A partition by topic id and index.
+Partition = tuple[bytes, int]
+
+
+class TopicInfo(NamedTuple):
+    """A topic's id and how many partitions it has."""
+
+    id: bytes
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsView:
+    """Topics by name.
+
+    `version` changes with any topic, `names_version` when one comes or goes (regular expressions look again then).
+    """
+
+    version: int = -1
+    names_version: int = -1
+    by_name: Mapping[str, TopicInfo] = field(default_factory=dict)
+    names: Mapping[bytes, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, topics: Mapping[str, TopicInfo], *, version: int = 0, names_version: int = 0) -> TopicsView:
+        return cls(version, names_version, topics, {one.id: name for name, one in topics.items()})
+
+    def ids(self, names: Iterable[str]) -> frozenset[bytes]:
+        """Ids of those that exist."""
+        return frozenset(self.by_name[name].id for name in names if name in self.by_name)
+
+    def counts(self) -> dict[bytes, int]:
+        """Partitions by topic id."""
+        return {one.id: one.partitions for one in self.by_name.values()}
+
+    def fingerprint(self, names: Collection[str]) -> int:
+        """A number that changes when one of these topics does; 0 when none of them exists.
+
+        Kafka stores it as metadata_hash and only ever compares it with its own, so the function is free.
+        """
+        found = sorted((name, self.by_name[name]) for name in names if name in self.by_name)
+        if not found:
+            return 0
+        digest = blake2b(repr(found).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big", signed=True)
+
+
+def view_of(image: MetadataImage, version: int, names_version: int) -> TopicsView:
+    """The image's topics."""
+    topics = {one.name: TopicInfo(one.id, len(one.partitions)) for one in image.topics.values()}
+    return TopicsView.of(topics, version=version, names_version=names_version)

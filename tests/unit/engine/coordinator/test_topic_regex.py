@@ -1,0 +1,91 @@
+"""Regular expressions over topic names agree with Python's where both have a meaning, and cost little."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from backend.engine.coordinator.topic_regex import (
+    PATTERN_CHARS_MAX,
+    RegexError,
+    TopicRegex,
+    check_regex,
+    matching_topics,
+)
+from backend.protocol.errors import ErrorCode, KafkaError
+
+NAMES = [
+    "orders",
+    "Orders",
+    "orders-1",
+    "orders-12",
+    "a.b",
+    "aXb",
+    "A",
+    "aaa",
+    "ab",
+    "abab",
+    "x_y",
+    "foo-bar",
+    "0",
+    "b",
+]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "orders", "orders.*", "^orders$", r"\Aorders", r"orders-\d+", r"orders-\d", "o(rd)?ers", "(?i)orders",
+        "(?i:o)rders", "a.b", r"a\.b", "[a-c.]+", "[^a]+", "[]a]+", "[a-]+", "(ab)*", "(ab){2}", "a{1,2}", "a{2,}",
+        "(?:a|b)+", "a|b|", "", ".*", ".+?", r"\w+", r"\W+", r"[\d.a-b]+", r"\bfoo\b-\bbar\b", r"foo\B-bar",
+        "(?P<name>a)aa", r"x\x5fy", "(a|ab)(b|ab)", "((a)|(b))*", "a?a?a?", "(?s:.)b", "(|a)+b", "x$y", "{a}", "a{,2}",
+    ],
+)  # fmt: skip
+def test_a_whole_name_matches_as_in_python(pattern: str) -> None:
+    regex, python = TopicRegex(pattern), re.compile(pattern)
+    assert [name for name in NAMES if regex.matches(name)] == [name for name in NAMES if python.fullmatch(name)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        (r"\Qa.b\E", ["a.b"]),
+        (r"\Qa.b", ["a.b"]),
+        ("[[:alpha:]]+-[[:^digit:]]+", ["foo-bar"]),
+        (r"orders\z", ["orders"]),
+        ("(?<name>aa)a", ["aaa"]),
+        (r"[\-o]rders", ["orders"]),
+        (r"\s*", []),
+    ],
+)
+def test_what_re2_has_and_python_has_not(pattern: str, names: list[str]) -> None:
+    assert [name for name in NAMES if TopicRegex(pattern).matches(name)] == names
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", ")", "a)", "(a", "[a", "[z-a]", "*", "a**", "a+*", "a{2,1}", "a{1001}", r"\1", r"(a)\1", "(?=a)", "(?!a)",
+     "(?<=a)", "(?<!a)", "(?>a)", "(?P=a)", "\\", r"\y", r"\pL", r"\x4", r"\xzz", "[[:what:]]", "(?i", "(?P<1>a)",
+     "(" * 60 + ")" * 60, "a{400}b{400}", "a" * (PATTERN_CHARS_MAX + 1), "((a{50}){50}){50}"],
+)  # fmt: skip
+def test_what_re2_refuses_or_is_too_large_is_refused(pattern: str) -> None:
+    with pytest.raises(RegexError):
+        TopicRegex(pattern)
+
+
+def test_the_client_is_told_which_expression_and_why() -> None:
+    with pytest.raises(KafkaError) as refused:
+        check_regex("(ab")
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.value.message == "SubscribedTopicRegex `(ab` is not a valid regular expression: missing closing )."
+
+
+def test_an_expression_that_makes_others_backtrack_for_ever_takes_a_moment() -> None:
+    # Python's own needs 2^100 steps for it; this test would not end.
+    assert matching_topics("(a+)+b", ["a" * 100, "a" * 100 + "b"]) == {"a" * 100 + "b"}
+    assert matching_topics("(a|a)*(a|a)*(a|a)*c", ["a" * 200]) == frozenset()
+
+
+def test_a_stored_expression_that_cannot_be_used_matches_nothing() -> None:
+    assert matching_topics("(", ["a"]) == frozenset()
