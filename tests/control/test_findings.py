@@ -170,14 +170,17 @@ def test_kafkas_trap_of_a_replica_that_never_joins_is_named_with_the_way_out(tmp
             ),
             timeout_s=60,
         )
+        flag = f"/v1/config?resource=3&name={FLAG}"
+        own.wait_until("the flag is seen", lambda: [row["value"] for row in own.get(flag)["items"]] == ["true"])
         assert reassign(own, "orders", [1, 2, 3]) == 0
-        stuck = opens(own, "follower-stuck")
+        stuck = opens(own, "follower-stuck", timeout_s=60)
         assert stuck["evidence"]["rule"] == "never-joins-all-copied"
         assert FLAG in stuck["action"]
         assert reassign(own, "orders", [1, 2]) == 0
         moving = own.wait_until(
             "going back is seen not to end",
             lambda: [f for f in found(own, "move-stalled") if f["evidence"]["rule"] == "added-and-removed"],
+            timeout_s=60,
         )[0]
         assert "Cancel" in moving["action"]
         assert reassign(own, "orders", None) == 0
