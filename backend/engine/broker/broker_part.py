@@ -27,6 +27,7 @@ from backend.engine.controller.lifecycle import BrokerLifecycle
 from backend.engine.controller.loader import MetadataLoader
 from backend.engine.controller.producer_ids import ProducerIdManager
 from backend.engine.coordinator.group_coordinator import GroupCoordinator
+from backend.engine.log.config import CleanerConfig
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.event_publisher import EVENTS_TOPIC, EventPublisher
@@ -206,6 +207,7 @@ class BrokerPart:
             await _in_turns(replicas.on_metadata(old, new))
             groups.on_metadata(old, new)
             services.config = replicas.config
+            services.log_manager.cleaner.reconfigure(CleanerConfig.of(replicas.config))
             if self._remote is not None:
                 await self._remote.manager.apply_settings()
             return
@@ -217,6 +219,8 @@ class BrokerPart:
         try:
             # What a topic's settings say decides how its logs are opened.
             replicas.image = new
+            overlaid = self._config.overlay(new.broker_config(self._config.id))
+            services.log_manager.cleaner.reconfigure(CleanerConfig.of(overlaid))
             await services.log_manager.load_all(replicas.topic_config)
             services.log_manager.start()
             replicas.start()

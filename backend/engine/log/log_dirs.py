@@ -20,6 +20,7 @@ from backend.engine.log.checkpoints import (
 from backend.engine.log.errors import CorruptLog, LogDirError
 from backend.engine.log.names import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_FILE,
     CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
     HIGH_WATERMARK_FILE,
@@ -38,11 +39,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Checkpoints:
-    """What the three offset checkpoints of a directory said when it was opened."""
+    """What the offset checkpoints of a directory said when it was opened."""
 
     high_watermark: dict[TopicPartition, int] = field(default_factory=dict)
     recovery_point: dict[TopicPartition, int] = field(default_factory=dict)
     log_start: dict[TopicPartition, int] = field(default_factory=dict)
+    cleaner: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class LogDir:
@@ -62,6 +64,7 @@ class LogDir:
             self._read_offsets(HIGH_WATERMARK_FILE),
             self._read_offsets(RECOVERY_POINT_FILE),
             self._read_offsets(LOG_START_FILE),
+            self._read_offsets(CLEANER_FILE),
         )
 
     @staticmethod

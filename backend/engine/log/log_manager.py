@@ -17,8 +17,15 @@ from typing import Final
 from backend.engine.log.config import INT64_MAX, LogConfig, LogManagerConfig
 from backend.engine.log.errors import CorruptLog, LogDirError
 from backend.engine.log.loader import LoadOptions, open_log
+from backend.engine.log.log_cleaner import LogCleaner
 from backend.engine.log.log_dirs import LogDir, read_topic_id, write_topic_id
-from backend.engine.log.names import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, dir_name
+from backend.engine.log.names import (
+    CLEANER_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    dir_name,
+)
 from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -53,6 +60,9 @@ class LogManager:
         # Whether logs were created since the last housekeeping.
         self._creating = False
         self._tasks: list[tasks.Task[None]] = []
+        # Two cleaners may finish at once, and a checkpoint is one file.
+        self._cleaner_checkpoint = tasks.Lock()
+        self.cleaner = LogCleaner(ports, config.cleaner, lambda: self.all_logs, self._store_cleaned)
 
     # --- opening
 
@@ -126,6 +136,7 @@ class LogManager:
             self._set_offline(partition, folder, f"{folder} cannot be read: {error}")
         else:
             log.update_high_watermark(log_dir.checkpoints.high_watermark.get(partition, 0))
+            log.cleaner_checkpoint = log_dir.checkpoints.cleaner.get(partition)
             self._adopt(log)
 
     def _open(self, partition: TopicPartition, folder: str, config: LogConfig, options: LoadOptions) -> UnifiedLog:
@@ -247,8 +258,9 @@ class LogManager:
     # --- background work
 
     def start(self) -> None:
-        """Begins retention, flushes, checkpoints and removals."""
+        """Begins retention, compaction, flushes, checkpoints and removals."""
         config = self.config
+        self.cleaner.start()
         for name, delay_ms, interval_ms, job in (
             ("retention", config.initial_task_delay_ms, config.retention_check_interval_ms, self.apply_retention),
             ("housekeeping", HOUSEKEEPING_INTERVAL_MS, HOUSEKEEPING_INTERVAL_MS, self.housekeeping),
@@ -285,11 +297,16 @@ class LogManager:
             await tasks.sleep_ms(interval_ms)
 
     async def apply_retention(self) -> None:
-        """One pass of retention over every log, and of the expiration of silent producers."""
+        """One pass of retention over every log, and of the expiration of silent producers.
+
+        Compacted logs are left to the cleaner, unless it is switched off.
+        """
         now_ms = self._ports.clock.time_ms()
         for count, log in enumerate(self.all_logs, 1):
             try:
-                deleted = log.delete_old_segments(now_ms)
+                cleaned = self.config.cleaner.enabled and log.config.is_compacted
+                # A log that was compacted a moment ago may still be at it.
+                deleted = 0 if cleaned or log.cleaning else log.delete_old_segments(now_ms)
                 log.producer_state.remove_expired(now_ms)
             except KafkaError as error:
                 _log.error("Retention of %s failed: %s", log, error.message)
@@ -353,8 +370,23 @@ class LogManager:
     # --- checkpoints
 
     async def checkpoint_recovery_points(self) -> None:
-        """Writes `recovery-point-offset-checkpoint` of every directory."""
+        """Writes `recovery-point-offset-checkpoint` and `cleaner-offset-checkpoint` of every directory."""
         await self._write(RECOVERY_POINT_FILE, lambda logs: {_tp(log): log.recovery_point for log in logs})
+        for log_dir in self._dirs:
+            await self._store_cleaned_of(log_dir)
+
+    async def _store_cleaned(self, log: UnifiedLog) -> None:
+        path = log.dir.rpartition("/")[0]
+        for log_dir in self._dirs:
+            if log_dir.path == path:
+                await self._store_cleaned_of(log_dir)
+
+    async def _store_cleaned_of(self, log_dir: LogDir) -> None:
+        async with self._cleaner_checkpoint:
+            offsets = {
+                _tp(log): log.cleaner_checkpoint for log in self.logs_in(log_dir) if log.cleaner_checkpoint is not None
+            }
+            await self._ports.workers.run(partial(log_dir.write_offsets, CLEANER_FILE, offsets))
 
     async def checkpoint_high_watermarks(self) -> None:
         """Writes `replication-offset-checkpoint` of every directory."""
@@ -391,6 +423,7 @@ class LogManager:
 
         Unlocks the directories.
         """
+        await self.cleaner.stop()
         for task in self._tasks:
             await tasks.cancel(task)
         self._tasks.clear()

@@ -76,6 +76,11 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NONE
 
+    @property
+    def last_data_offset(self) -> int | None:
+        """Last offset of the last data batch; None when only markers are known."""
+        return self.batches[-1].last_offset if self.batches else None
+
     def set_epoch(self, epoch: int) -> None:
         """A new epoch starts with no batches to recognise."""
         if epoch != self.epoch:

@@ -94,6 +94,13 @@ class UnifiedLog:
             self._log_start_offset = self._local_log_start_offset
         self._high_watermark = self._log_start_offset
         self._highest_remote_offset = NO_REMOTE_OFFSET
+        # Compaction: first offset that has never been cleaned (None: all), how often the log was cut, and whether a
+        # cleaning is under way, during which retention waits.
+        self.cleaner_checkpoint: int | None = None
+        self.truncations = 0
+        self.cleaning = False
+        # Whether cleaning has to wait, since the log is being moved to another directory.
+        self.cleaning_paused = False
 
     @property
     def dir(self) -> str:
@@ -525,6 +532,14 @@ class UnifiedLog:
             # The snapshot at a segment's base belongs to it; the one of the first segment left is still needed.
             self.producer_state.remove_snapshot(segment.base_offset)
 
+    def replace_segments(self, old: Sequence[LogSegment], new: LogSegment) -> None:
+        """Puts a segment that compaction made in the place of the sealed ones that it was made of."""
+        self._check_online()
+        with self._disk_errors("swap a cleaned segment into"):
+            self._local.replace(old, new)
+            for segment in old[1:]:
+                self.producer_state.remove_snapshot(segment.base_offset)
+
     def take_deleted_paths(self) -> list[str]:
         """Files renamed to `.deleted` since the last call; the caller removes them after `file.delete.delay.ms`."""
         return self._local.take_deleted_paths()
@@ -548,6 +563,7 @@ class UnifiedLog:
                 self.truncate_fully_and_start_at(offset)
                 return True
             end = self._local.truncate_to(offset)
+            self._note_cut(end)
             self.recovery_point = min(self.recovery_point, end)
             self.leader_epochs.truncate_from_end(end)
             self._log_start_offset = min(self._log_start_offset, end)
@@ -564,12 +580,18 @@ class UnifiedLog:
         self._check_online()
         with self._disk_errors("truncate"):
             self._local.replace_all(offset)
+            self._note_cut(offset)
             self.recovery_point = min(self.recovery_point, offset)
             self.leader_epochs.clear()
             self.producer_state.truncate_fully(offset)
             self._log_start_offset = offset if log_start_offset is None else log_start_offset
             self._local_log_start_offset = offset
             self._high_watermark = offset
+
+    def _note_cut(self, end_offset: int) -> None:
+        self.truncations += 1
+        if self.cleaner_checkpoint is not None:
+            self.cleaner_checkpoint = min(self.cleaner_checkpoint, end_offset)
 
     # --- durability and end
 
