@@ -203,6 +203,7 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
     log_append_time: bool = False,
+    compression_level: int | None = None,
 ) -> bytearray:
     """A whole batch with its CRC; offsets are consecutive. ValueError without records."""
     if not records:
@@ -211,7 +212,7 @@ def build_batch(
     body = b"".join(
         [encode_record(record, record.timestamp_ms - base_timestamp, index) for index, record in enumerate(records)]
     )
-    data = compress(compression, body)
+    data = compress(compression, body, compression_level)
     attributes = compression | log_append_time * _LOG_APPEND_TIME | transactional * _TRANSACTIONAL | control * _CONTROL
     batch = bytearray(HEADER_BYTES + len(data))
     _HEADER.pack_into(

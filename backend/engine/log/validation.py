@@ -88,7 +88,7 @@ def validate_produced(records: memoryview, config: LogConfig, *, now_ms: int) ->
     if records.readonly:
         records = memoryview(bytearray(records))
     if config.compression_type != "producer" and _TARGET_CODECS[config.compression_type] != header.compression:
-        records = _recompressed(header, records, _TARGET_CODECS[config.compression_type])
+        records = _recompressed(header, records, config)
         header = parse_header(records)
     if config.is_log_append_time:
         patch_max_timestamp(records, 0, now_ms, log_append_time=True)
@@ -209,11 +209,18 @@ def _records(records: memoryview) -> list[RecordData]:
         raise _invalid(f"The records of the batch are malformed: {error}") from None
 
 
-def _recompressed(header: BatchHeader, records: memoryview, codec: int) -> memoryview:
+def _recompressed(header: BatchHeader, records: memoryview, config: LogConfig) -> memoryview:
+    codec = _TARGET_CODECS[config.compression_type]
+    levels = {
+        Compression.GZIP: config.compression_gzip_level,
+        Compression.LZ4: config.compression_lz4_level,
+        Compression.ZSTD: config.compression_zstd_level,
+    }
     return memoryview(
         build_batch(
             _records(records),
             compression=codec,
+            compression_level=levels.get(codec),
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,

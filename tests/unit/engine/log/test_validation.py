@@ -144,6 +144,25 @@ def test_a_topics_compression_is_applied_by_the_broker(name: str, codec: int) ->
     assert [r.value for r in iter_records(records)] == [r.value for r in iter_records(sent)]
 
 
+@pytest.mark.parametrize(
+    ("name", "setting", "low", "high"),
+    [
+        ("gzip", "compression_gzip_level", 1, 9),
+        ("lz4", "compression_lz4_level", 3, 12),
+        ("zstd", "compression_zstd_level", -7, 19),
+    ],
+)
+def test_a_topics_compression_level_is_applied(name: str, setting: str, low: int, high: int) -> None:
+    sizes = {}
+    for level in (low, high):
+        config = replace(CONFIG, compression_type=name, **{setting: level})
+        sent = build_batch([RecordData(NOW_MS, None, b"%d,%d;" % (i, i * i % 977)) for i in range(9000)])
+        records, _ = validate_produced(memoryview(sent), config, now_ms=NOW_MS)
+        assert [r.value for r in iter_records(records)] == [r.value for r in iter_records(sent)]
+        sizes[level] = len(records)
+    assert sizes[high] < sizes[low]
+
+
 def test_read_only_records_are_copied_and_writable_ones_are_not() -> None:
     sent = batch()
     records, _ = validate_produced(memoryview(bytes(sent)), CONFIG, now_ms=NOW_MS)
