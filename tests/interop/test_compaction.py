@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import confluent_kafka
@@ -59,10 +60,14 @@ def read(cluster: EngineCluster, topic: str) -> list[tuple[int, bytes, bytes | N
         while True:
             message = consumer.poll(30)
             assert message is not None
-            if message.error() is not None:
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
+            error = message.error()
+            if error is not None:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                 return found
-            found.append((message.offset(), message.key(), message.value()))
+            offset, key = message.offset(), message.key()
+            assert offset is not None
+            assert key is not None
+            found.append((offset, key, message.value()))
     finally:
         consumer.close()
 
@@ -89,7 +94,7 @@ def expected(cluster: EngineCluster) -> dict[bytes, bytes | None]:
     )
     admin.incremental_alter_configs([resource])[resource].result(30)
     for node in (1, 2, 3):
-        cluster.wait_until(f"broker {node} has compacted", lambda node=node: cleaned(cluster, node, TOPIC), 60)
+        cluster.wait_until(f"broker {node} has compacted", partial(cleaned, cluster, node, TOPIC), 60)
     return last
 
 

@@ -150,6 +150,7 @@ class BrokerPart:
             events=services.events,
             metrics=services.metrics,
         )
+        services.log_manager.on_all_dirs_failed = self._on_fatal
         services.group_coordinator = self._groups = GroupCoordinator(
             config=config, ports=ports, replica_manager=self._replicas
         )
@@ -182,6 +183,7 @@ class BrokerPart:
             features=FEATURES,
             applied_offset=lambda: services.metadata.applied_offset,
             previous_epoch=services.log_manager.previous_broker_epoch,
+            offline_log_dirs=lambda: services.log_manager.failed_directory_ids,
         )
 
     def _channel(self, purpose: str) -> PeerControllerChannel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from backend.engine.log.checkpoints import (
     MalformedCheckpoint,
@@ -33,6 +34,8 @@ from backend.engine.log.names import (
 from backend.engine.ports.disk import Disk, File
 from backend.engine.ports.random import Random
 from backend.tiering.ids import ZERO_UUID, TopicPartition
+
+PROBE_FILE: Final = ".ebbline-probe"
 
 _log = logging.getLogger(__name__)
 
@@ -136,6 +139,13 @@ class LogDir:
 
     def unlock(self) -> None:
         self._lock.close()
+
+
+def probe_dir(disk: Disk, path: str) -> None:
+    """Writes and removes a file, lists the directory. Blocking; OSError when it does not work as it should."""
+    disk.write_atomic(f"{path}/{PROBE_FILE}", b"")
+    disk.remove(f"{path}/{PROBE_FILE}")
+    disk.list_dir(path)
 
 
 def read_topic_id(disk: Disk, folder: str) -> bytes:

@@ -10,7 +10,7 @@ creation of empty logs. A flush that `flush.messages` asks for is part of its ap
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,7 @@ from backend.engine.log.config import INT64_MAX, LogConfig, LogManagerConfig
 from backend.engine.log.errors import CorruptLog, LogDirError
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_cleaner import LogCleaner
-from backend.engine.log.log_dirs import LogDir, read_topic_id, write_topic_id
+from backend.engine.log.log_dirs import LogDir, probe_dir, read_topic_id, write_topic_id
 from backend.engine.log.names import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -26,7 +26,7 @@ from backend.engine.log.names import (
     RECOVERY_POINT_FILE,
     dir_name,
 )
-from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
+from backend.engine.log.unified_log import FULL_ERRNOS, FlushWork, UnifiedLog, sync_files
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import ZERO_UUID, TopicIdPartition, TopicPartition
@@ -56,6 +56,9 @@ class LogManager:
         self._doomed: list[tuple[int, str, bool]] = []
         # Told of a log that goes offline after it was opened; on whatever call found the damage.
         self.on_offline: Callable[[UnifiedLog, str], None] | None = None
+        # Directories that cannot be used any longer, with the reason; and who is told once none is left.
+        self.failed_dirs: dict[str, str] = {}
+        self.on_all_dirs_failed: Callable[[str], None] | None = None
         self._flushed_ms: dict[TopicPartition, int] = {}
         # Whether logs were created since the last housekeeping.
         self._creating = False
@@ -81,8 +84,18 @@ class LogManager:
 
     @property
     def dirs(self) -> tuple[LogDir, ...]:
-        """The open directories, in the order of `log.dirs`."""
+        """The open directories, in the order of `log.dirs`, those that failed since among them."""
         return tuple(self._dirs)
+
+    @property
+    def usable_dirs(self) -> list[LogDir]:
+        """Those that have not failed."""
+        return [log_dir for log_dir in self._dirs if log_dir.path not in self.failed_dirs]
+
+    @property
+    def failed_directory_ids(self) -> list[bytes]:
+        """Ids of directories that failed since the start (KIP-858)."""
+        return [log_dir.meta.directory_id for log_dir in self._dirs if log_dir.path in self.failed_dirs]
 
     @property
     def directory_ids(self) -> dict[str, bytes]:
@@ -153,6 +166,32 @@ class LogManager:
         self._offline[log.topic_id_partition.topic_partition] = (reason, log.dir)
         if self.on_offline is not None:
             self.on_offline(log, reason)
+        path = log.dir.rpartition("/")[0]
+        if path not in self.failed_dirs and path in self.directory_ids:
+            tasks.spawn(self._probe(path), name=f"probe of {path}")
+
+    async def _probe(self, path: str) -> None:
+        """One log broke: does its directory still work?"""
+        try:
+            await self._ports.workers.run(partial(probe_dir, self._ports.disk, path))
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                self.fail_dir(path, str(error))
+
+    def fail_dir(self, path: str, reason: str) -> None:
+        """A directory cannot be used any longer: every log in it goes offline (`ReplicaManager.handleLogDirFailure`).
+
+        The broker goes on with the others; with none left it cannot.
+        """
+        if path in self.failed_dirs:
+            return
+        self.failed_dirs[path] = reason
+        _log.error("Log directory %s failed, its partitions are offline: %s; repair it and start again", path, reason)
+        for log in self.all_logs:
+            if log.dir.rpartition("/")[0] == path:
+                log.mark_offline(f"its directory {path} failed: {reason}")
+        if not self.usable_dirs and self.on_all_dirs_failed is not None:
+            self.on_all_dirs_failed(f"all log directories have failed, {path} last: {reason}")
 
     def _set_offline(self, partition: TopicPartition, folder: str, reason: str) -> None:
         self._offline[partition] = (reason, folder)
@@ -183,6 +222,14 @@ class LogManager:
     def directory_id(self, log: UnifiedLog) -> bytes:
         """Id of the directory that the log lies in (KIP-858)."""
         return self.directory_ids[log.dir.rpartition("/")[0]]
+
+    def offline_in(self, log_dir: LogDir) -> dict[TopicPartition, str]:
+        """Partitions of one directory that cannot be used, with their folders."""
+        return {
+            partition: folder
+            for partition, (_, folder) in self._offline.items()
+            if folder.rpartition("/")[0] == log_dir.path
+        }
 
     def logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
         """Usable logs of one directory."""
@@ -218,9 +265,10 @@ class LogManager:
         return log
 
     def _create(self, tip: TopicIdPartition, config: LogConfig) -> UnifiedLog:
-        log_dir = self._dirs[0]
-        if len(self._dirs) > 1:
-            log_dir = min(self._dirs, key=lambda one: len(self.logs_in(one)))
+        usable = self.usable_dirs
+        if not usable:
+            raise OSError("no log directory is left that works")
+        log_dir = usable[0] if len(usable) == 1 else min(usable, key=lambda one: len(self.logs_in(one)))
         folder = f"{log_dir.path}/{dir_name(tip.topic_partition)}"
         options = LoadOptions(
             clean_shutdown=True,
@@ -372,12 +420,12 @@ class LogManager:
     async def checkpoint_recovery_points(self) -> None:
         """Writes `recovery-point-offset-checkpoint` and `cleaner-offset-checkpoint` of every directory."""
         await self._write(RECOVERY_POINT_FILE, lambda logs: {_tp(log): log.recovery_point for log in logs})
-        for log_dir in self._dirs:
+        for log_dir in self.usable_dirs:
             await self._store_cleaned_of(log_dir)
 
     async def _store_cleaned(self, log: UnifiedLog) -> None:
         path = log.dir.rpartition("/")[0]
-        for log_dir in self._dirs:
+        for log_dir in self.usable_dirs:
             if log_dir.path == path:
                 await self._store_cleaned_of(log_dir)
 
@@ -386,7 +434,7 @@ class LogManager:
             offsets = {
                 _tp(log): log.cleaner_checkpoint for log in self.logs_in(log_dir) if log.cleaner_checkpoint is not None
             }
-            await self._ports.workers.run(partial(log_dir.write_offsets, CLEANER_FILE, offsets))
+            await self._write_in(log_dir, CLEANER_FILE, offsets)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Writes `replication-offset-checkpoint` of every directory."""
@@ -413,8 +461,16 @@ class LogManager:
         await self.checkpoint_high_watermarks()
 
     async def _write(self, name: str, offsets: Callable[[Iterable[UnifiedLog]], dict[TopicPartition, int]]) -> None:
-        for log_dir in self._dirs:
-            await self._ports.workers.run(partial(log_dir.write_offsets, name, offsets(self.logs_in(log_dir))))
+        for log_dir in self.usable_dirs:
+            await self._write_in(log_dir, name, offsets(self.logs_in(log_dir)))
+
+    async def _write_in(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            await self._ports.workers.run(partial(log_dir.write_offsets, name, offsets))
+        except OSError as error:
+            if error.errno in FULL_ERRNOS:
+                raise
+            self.fail_dir(log_dir.path, f"its {name} could not be written: {error}")
 
     # --- end
 
@@ -433,7 +489,7 @@ class LogManager:
             _log.error("A log was not closed cleanly, and will be recovered at the next start: %s", failure)
         await self.checkpoint()
         if not failures:
-            for log_dir in self._dirs:
+            for log_dir in self.usable_dirs:
                 await self._ports.workers.run(partial(log_dir.write_clean_shutdown, broker_epoch))
         self._unlock()
 

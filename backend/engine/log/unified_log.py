@@ -40,7 +40,7 @@ __all__ = ["AppendInfo", "FlushWork", "Origin", "ReadInfo", "TimestampedOffset",
 Origin = Literal["client", "coordinator", "raft"]
 NO_REMOTE_OFFSET: Final = -1
 # No space, no quota, or the process may not write files of that size.
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _log = logging.getLogger(__name__)
 
@@ -249,7 +249,7 @@ class UnifiedLog:
     def _not_written(self, doing: str, error: OSError | CorruptLog) -> KafkaError:
         """As :meth:`_failed`, but a full disk harms nobody once what was written of the append is gone again."""
         active = self.active_segment
-        if not isinstance(error, OSError) or error.errno not in _FULL or active.sealed:
+        if not isinstance(error, OSError) or error.errno not in FULL_ERRNOS or active.sealed:
             return self._failed(doing, error)
         try:
             active.file.truncate(active.size_bytes)

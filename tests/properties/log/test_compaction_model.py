@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from hypothesis import settings
@@ -17,13 +18,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from backend.engine.log.config import CleanerConfig, LogConfig
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_cleaner import LogCleaner
+from backend.engine.log.producer_state import ProducerEntry
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.network import SocketNetwork
 from backend.engine.ports.random import SystemRandom
 from backend.engine.ports.workers import ThreadWorkers
-from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
+from backend.protocol.batch import BatchHeader, Record, RecordData, build_batch, iter_batches, iter_records
 from backend.protocol.control_records import end_txn_marker
 from backend.tiering.ids import TopicIdPartition
 from tests.effort import effort
@@ -210,11 +212,10 @@ class CompactionModel(RuleBasedStateMachine):
         for producer in set(PRODUCERS) - {entry.producer_id for entry in self.log.producer_state.producers}:
             self.sequences[producer] = 0
 
-    def _of(self, entry: object, offset: int) -> bool:
-        producer_id = entry.producer_id  # type: ignore[attr-defined]  # a ProducerEntry
+    def _of(self, entry: ProducerEntry, offset: int) -> bool:
         for header in self._headers():
             if header[0] <= offset <= header[1]:
-                return header[2] == producer_id
+                return header[2] == entry.producer_id
         return False
 
     def _headers(self) -> list[tuple[int, int, int]]:
@@ -222,7 +223,7 @@ class CompactionModel(RuleBasedStateMachine):
 
     # --- reading
 
-    def _batches(self):  # type: ignore[no-untyped-def]  # pairs of a header and its records
+    def _batches(self) -> Iterator[tuple[BatchHeader, list[Record]]]:
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
             info = self.log.read(offset, 700, up_to_offset=self.log.log_end_offset, min_one_message=True)
@@ -244,7 +245,7 @@ class CompactionModel(RuleBasedStateMachine):
             for record in records:
                 assert header.base_offset <= record.offset <= header.last_offset
                 if not header.is_control:
-                    found.append((record.offset, record.key, record.value))
+                    found.append((record.offset, record.key or b"", record.value))
         assert [row[0] for row in found] == sorted({row[0] for row in found})
         assert set(found) <= set(self.rows)
         undecided = {offset for offsets in self.open_txns.values() for offset in offsets}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -380,3 +381,106 @@ def test_settings_come_from_the_brokers_properties(tmp_path: Path) -> None:
     assert config.default_log.effective_local_retention_bytes == 5
     assert LogConfig.from_properties({"retention.ms": "9"}, config.default_log).effective_local_retention_ms == 9
     assert LogManagerConfig.of(BrokerConfig.parse({})).default_log == LogConfig()
+
+
+class FailingDisk(OsDisk):
+    """Every write below a folder fails once it is told to, as on a device that went away."""
+
+    broken: str | None = None
+
+    def _check(self, path: str) -> None:
+        if self.broken is not None and path.startswith(self.broken):
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        self._check(path)
+        return super().open(path, create=create)
+
+    def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        self._check(path)
+        super().write_atomic(path, data, sync=sync)
+
+
+async def start_on(disk: OsDisk, folder: Path) -> LogManager:
+    manager = LogManager(
+        replace(system_ports(), disk=disk), LogManagerConfig(default_log=CONFIG), [f"{folder}/log0", f"{folder}/log1"]
+    )
+    manager.open_dirs(CLUSTER, 1)
+    await manager.load_all()
+    return manager
+
+
+def test_a_directory_that_fails_takes_all_its_partitions_offline_and_no_other(tmp_path: Path) -> None:
+    async def play() -> None:
+        disk = FailingDisk()
+        manager = await start_on(disk, tmp_path)
+        lost: list[str] = []
+        ends: list[str] = []
+        manager.on_offline = lambda log, reason: lost.append(f"{log}: {reason}")
+        manager.on_all_dirs_failed = ends.append
+        logs = [manager.get_or_create(tip(partition=number), CONFIG) for number in range(4)]
+        for log in logs:
+            append(log, 0)
+        disk.broken = f"{tmp_path}/log1"
+        broken = next(log for log in logs if log.dir.startswith(disk.broken))
+        with pytest.raises(KafkaError):
+            broken.roll()
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            if len(manager.all_logs) == 2:
+                break
+        assert len(lost) == 2
+        assert {log.dir.rpartition("/")[0] for log in manager.all_logs} == {f"{tmp_path}/log0"}
+        assert list(manager.failed_dirs) == [disk.broken]
+        assert manager.failed_directory_ids == [manager.directory_ids[disk.broken]]
+        assert not ends
+        # The other one goes on, and takes what is new.
+        assert manager.get_or_create(tip("new"), CONFIG).dir == f"{tmp_path}/log0/new-0"
+        await manager.checkpoint()
+        assert (tmp_path / "log0" / "recovery-point-offset-checkpoint").exists()
+        manager.fail_dir(f"{tmp_path}/log0", "gone")
+        assert len(ends) == 1
+        assert "all log directories have failed" in ends[0]
+        with pytest.raises(KafkaError) as caught:
+            manager.get_or_create(tip("newer"), CONFIG)
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        manager.abandon()
+
+    run(play)
+
+
+def test_a_partition_that_breaks_alone_leaves_its_directory_as_it_is(tmp_path: Path) -> None:
+    async def play() -> None:
+        disk = FailingDisk()
+        manager = await start_on(disk, tmp_path)
+        log = manager.get_or_create(tip(), CONFIG)
+        manager.get_or_create(tip(partition=1), CONFIG)
+        manager.get_or_create(tip(partition=2), CONFIG)
+        append(log, 0)
+        disk.broken = log.dir
+        with pytest.raises(KafkaError):
+            log.roll()
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert not manager.failed_dirs
+        assert len(manager.all_logs) == 2
+        log_dir = next(one for one in manager.dirs if log.dir.startswith(one.path))
+        assert manager.offline_in(log_dir) == {ORDERS: log.dir}
+        manager.abandon()
+
+    run(play)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_directory_that_failed(tmp_path: Path) -> None:
+    async def play() -> None:
+        disk = FailingDisk()
+        manager = await start_on(disk, tmp_path)
+        append(manager.get_or_create(tip(), CONFIG), 0)
+        append(manager.get_or_create(tip(partition=1), CONFIG), 0)
+        disk.broken = f"{tmp_path}/log0"
+        await manager.checkpoint_high_watermarks()
+        assert list(manager.failed_dirs) == [disk.broken]
+        assert len(manager.all_logs) == 1
+        manager.abandon()
+
+    run(play)

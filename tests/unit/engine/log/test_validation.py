@@ -147,15 +147,15 @@ def test_a_topics_compression_is_applied_by_the_broker(name: str, codec: int) ->
 @pytest.mark.parametrize(
     ("name", "setting", "low", "high"),
     [
-        ("gzip", "compression_gzip_level", 1, 9),
-        ("lz4", "compression_lz4_level", 3, 12),
-        ("zstd", "compression_zstd_level", -7, 19),
+        ("gzip", "compression.gzip.level", 1, 9),
+        ("lz4", "compression.lz4.level", 3, 12),
+        ("zstd", "compression.zstd.level", -7, 19),
     ],
 )
 def test_a_topics_compression_level_is_applied(name: str, setting: str, low: int, high: int) -> None:
     sizes = {}
     for level in (low, high):
-        config = replace(CONFIG, compression_type=name, **{setting: level})
+        config = LogConfig.from_properties({"compression.type": name, setting: str(level)})
         sent = build_batch([RecordData(NOW_MS, None, b"%d,%d;" % (i, i * i % 977)) for i in range(9000)])
         records, _ = validate_produced(memoryview(sent), config, now_ms=NOW_MS)
         assert [r.value for r in iter_records(records)] == [r.value for r in iter_records(sent)]
