@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import confluent_kafka
@@ -13,6 +14,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from backend.tiering.ids import TopicPartition
 from tests.engine_cluster import EngineCluster
 from tests.interop.java_tools import JavaTools, libraries
+from tests.unit.engine.log.logs import NOW_MS, open_test_log
+from tests.unit.engine.log.test_log_cleaner import COMPACT, clean, end, put
 
 TOPIC: Final = "accounts"
 KEYS: Final = 50
@@ -140,6 +143,40 @@ def test_kafka_s_dump_tool_finds_every_compacted_segment_sane(
         assert keys == {key.decode() for key in expected}
     finally:
         cluster.start_broker(3)
+
+
+def test_kafka_s_dump_tool_reads_what_is_left_of_transactions(cluster: EngineCluster, tmp_path: Path) -> None:
+    tools = JavaTools(libraries(), cluster.bootstrap)
+    log = open_test_log(tmp_path, COMPACT)
+    transactional = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    put(log, ("a", "1"), ("b", "1"), ("c", None), compression=4)
+    put(log, ("a", "aborted"), base_sequence=0, **transactional)
+    end(log, 7, commit=False)
+    put(log, ("b", "2"), base_sequence=1, **transactional)
+    end(log, 7, commit=True)
+    put(log, ("b", "3"), producer_id=8, producer_epoch=0, base_sequence=0)
+    put(log, ("b", "4"))
+    log.roll()
+    clean(log)
+    log.close()
+    folder = tmp_path / "orders-0"
+    first = f"{folder}/{0:020d}"
+    dumped = tools.run("kafka-dump-log", "--files", f"{first}.log", "--deep-iteration", "--print-data-log")
+    assert dumped.count("isvalid: true") == 6
+    assert "isvalid: false" not in dumped
+    # The tombstone's batch tells from when on it may go; the last batch of producer 8 is kept without its record.
+    assert f"deleteHorizonMs: OptionalLong[{NOW_MS + COMPACT.delete_retention_ms}]" in dumped
+    empty = next(line for line in dumped.splitlines() if "producerId: 8" in line)
+    assert "count: 0" in empty
+    assert "lastSequence: 0" in empty
+    assert [line.split("endTxnMarker: ")[1].split()[0] for line in dumped.splitlines() if "endTxnMarker" in line] == [
+        "ABORT",
+        "COMMIT",
+    ]
+    aborted = tools.run("kafka-dump-log", "--files", f"{first}.txnindex")
+    assert "firstOffset: 3 lastOffset: 4" in aborted
+    for suffix in (".index", ".timeindex"):
+        assert "Mismatches" not in tools.run("kafka-dump-log", "--files", f"{first}{suffix}")
 
 
 def test_committed_offsets_are_compacted_and_still_known(cluster: EngineCluster) -> None:

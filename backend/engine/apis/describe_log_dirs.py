@@ -53,8 +53,13 @@ def _result(services: Services, log_dir: LogDir, wanted: set[tuple[str, int]] | 
         rows[partition] = _Partition(
             partition_index=partition.partition, partition_size=_size_on_disk(disk, folder), offset_lag=UNKNOWN_LAG
         )
+    listed = list(rows.items())
+    for partition, future in manager.futures.items():
+        if future.target_dir == log_dir.path:
+            current = manager.get(partition)
+            listed.append((partition, _future_row(future.log, current)))
     topics: dict[str, _Result.Topics] = {}
-    for partition, row in rows.items():
+    for partition, row in listed:
         if wanted is None or (partition.topic, partition.partition) in wanted:
             topics.setdefault(partition.topic, _Result.Topics(name=partition.topic)).partitions.append(row)
     return _Result(
@@ -68,6 +73,13 @@ def _row(log: UnifiedLog) -> _Partition:
         partition_size=log.size_bytes,
         offset_lag=max(0, log.high_watermark - log.log_end_offset),
     )
+
+
+def _future_row(log: UnifiedLog, current: UnifiedLog | None) -> _Partition:
+    row = _row(log)
+    row.offset_lag = UNKNOWN_LAG if current is None else max(0, current.log_end_offset - log.log_end_offset)
+    row.is_future_key = True
+    return row
 
 
 def _size_on_disk(disk: Disk, folder: str) -> int:

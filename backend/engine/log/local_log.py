@@ -207,6 +207,13 @@ class LocalLog:
         taken, self._deleted_paths = self._deleted_paths, []
         return taken
 
+    def rename_dir(self, log_dir: str) -> None:
+        """Gives the folder another name; open files stay open."""
+        self.disk.rename(self.dir, log_dir)
+        self.dir = log_dir
+        for segment in self.segments:
+            segment.dir = log_dir
+
     def close_files(self) -> None:
         """Closes descriptors without writing anything."""
         for segment in self.segments:

@@ -24,12 +24,14 @@ from backend.engine.log.names import (
     CLEANER_FILE,
     CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
     parse_dir_name,
+    parse_future_dir_name,
 )
 from backend.engine.ports.disk import Disk, File
 from backend.engine.ports.random import Random
@@ -120,6 +122,11 @@ class LogDir:
         """Folders of deleted partitions that an earlier run did not get to remove."""
         names = self._disk.list_dir(self.path)
         return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_DIR_SUFFIX)]
+
+    def future_folders(self) -> list[tuple[TopicPartition | None, str]]:
+        """Folders of copies that an earlier run did not complete, with their partitions."""
+        names = [name for name in self._disk.list_dir(self.path) if name.endswith(FUTURE_DIR_SUFFIX)]
+        return [(parse_future_dir_name(name), f"{self.path}/{name}") for name in names]
 
     def forget_clean_shutdown(self) -> None:
         """From now on a stop is unclean unless :meth:`write_clean_shutdown` is reached."""

@@ -10,12 +10,13 @@ creation of empty logs. A flush that `flush.messages` asks for is part of its ap
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
 from backend.engine.log.config import INT64_MAX, LogConfig, LogManagerConfig
 from backend.engine.log.errors import CorruptLog, LogDirError
+from backend.engine.log.future_logs import FutureLog, chosen_folder, forget_move
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_cleaner import LogCleaner
 from backend.engine.log.log_dirs import LogDir, probe_dir, read_topic_id, write_topic_id
@@ -25,6 +26,7 @@ from backend.engine.log.names import (
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     dir_name,
+    dir_name_for_delete,
 )
 from backend.engine.log.unified_log import FULL_ERRNOS, FlushWork, UnifiedLog, sync_files
 from backend.engine.ports import Ports, tasks
@@ -37,6 +39,8 @@ RECOVERIES_AT_ONCE: Final = 2
 HOUSEKEEPING_INTERVAL_MS: Final = 1000
 # Logs looked at before other tasks get a turn: a pass over one takes some tens of microseconds.
 LOGS_PER_TURN: Final = 50
+
+OffsetsOf = Callable[[Iterable[UnifiedLog]], dict[TopicPartition, int]]
 
 _log = logging.getLogger(__name__)
 
@@ -63,8 +67,11 @@ class LogManager:
         # Whether logs were created since the last housekeeping.
         self._creating = False
         self._tasks: list[tasks.Task[None]] = []
-        # Two cleaners may finish at once, and a checkpoint is one file.
-        self._cleaner_checkpoint = tasks.Lock()
+        # Cleanings and moves may finish while the clock asks for a checkpoint, and each is one file.
+        self._checkpointing = tasks.Lock()
+        # Copies on their way to another directory; and where a partition is to be (again) moved, or created.
+        self.futures: dict[TopicPartition, FutureLog] = {}
+        self.preferred_dirs: dict[TopicPartition, str] = {}
         self.cleaner = LogCleaner(ports, config.cleaner, lambda: self.all_logs, self._store_cleaned)
 
     # --- opening
@@ -112,19 +119,90 @@ class LogManager:
         work: list[tuple[LogDir, TopicPartition, str]] = []
         for log_dir in self._dirs:
             self._doomed.extend((0, folder, True) for folder in log_dir.doomed_folders())
+            for moving, folder in log_dir.future_folders():
+                self._doomed.append((0, folder, True))
+                if moving is not None:
+                    self.preferred_dirs[moving] = log_dir.path
             for partition, folder in log_dir.partitions():
                 work.append((log_dir, partition, folder))
-        seen: dict[TopicPartition, str] = {}
-        for _, partition, folder in work:
-            if partition in seen:
-                raise LogDirError(f"{partition} lies in {seen[partition]} and in {folder}; move one of them away")
-            seen[partition] = folder
+        work = self._without_moved(work)
         for start in range(0, len(work), RECOVERIES_AT_ONCE):
             batch = work[start : start + RECOVERIES_AT_ONCE]
             await tasks.gather(self._load(log_dir, tp, folder, config_of) for log_dir, tp, folder in batch)
         for log_dir in self._dirs:
             log_dir.forget_clean_shutdown()
         _log.info("Loaded %d partition logs, %d are offline", len(self._logs), len(self._offline))
+
+    def _without_moved(
+        self, work: list[tuple[LogDir, TopicPartition, str]]
+    ) -> list[tuple[LogDir, TopicPartition, str]]:
+        """Each partition once: what a move left behind when a crash came between its last two steps goes."""
+        seen: dict[TopicPartition, str] = {}
+        left_over: set[str] = set()
+        for _, partition, folder in work:
+            other = seen.setdefault(partition, folder)
+            if other != folder:
+                chosen = chosen_folder(self._ports.disk, other, folder)
+                if chosen is None:
+                    raise LogDirError(f"{partition} lies in {other} and in {folder}; move one of them away")
+                seen[partition] = chosen[0]
+                left_over.add(chosen[1])
+                _log.info("Partition %s was moved to %s; %s is removed", partition, *chosen)
+                parent = chosen[1].rpartition("/")[0]
+                doomed = f"{parent}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
+                self._ports.disk.rename(chosen[1], doomed)
+                self._doomed.append((0, doomed, True))
+        return [one for one in work if one[2] not in left_over]
+
+    # --- moving to another directory
+
+    def dir_at(self, path: str) -> LogDir:
+        """The directory of a path. Raises LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when it has failed."""
+        for log_dir in self._dirs:
+            if log_dir.path == path.rstrip("/"):
+                if log_dir.path in self.failed_dirs:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+                return log_dir
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of the log directories of this broker")
+
+    def start_move(self, log: UnifiedLog, target: LogDir) -> FutureLog:
+        """Begins a copy in another directory, in place of one that is under way elsewhere. Raises OSError."""
+        partition = log.topic_id_partition.topic_partition
+        self.stop_move(partition)
+        expiration_ms = self.config.producer_id_expiration_ms
+        future = FutureLog(self._ports, log, target.path, producer_id_expiration_ms=expiration_ms)
+        self.futures[partition] = future
+        # A cleaning would make the copy miss what it has passed already.
+        log.cleaning_paused = True
+        return future
+
+    def stop_move(self, partition: TopicPartition) -> None:
+        """Gives up a move that is under way; nothing happens when there is none."""
+        future = self.futures.pop(partition, None)
+        if future is not None:
+            self._doomed.append((self._ports.clock.time_ms(), future.abandon(), True))
+            log = self._logs.get(partition)
+            if log is not None:
+                log.cleaning_paused = False
+
+    def finish_move(self, current: UnifiedLog) -> UnifiedLog:
+        """The copy, complete by now, takes the place of the current log. Raises OSError and KafkaError."""
+        partition = current.topic_id_partition.topic_partition
+        future = self.futures[partition]
+        future.finish(current)
+        del self.futures[partition]
+        current.on_offline = None
+        due_ms = self._ports.clock.time_ms() + current.config.file_delete_delay_ms
+        self._doomed.append((due_ms, current.rename_for_delete(), True))
+        future.settled()
+        self._adopt(future.log)
+        return future.log
+
+    async def flush_log(self, log: UnifiedLog) -> None:
+        """Everything appended so far reaches the device."""
+        work = log.flush_work()
+        if work is not None:
+            await self._flush(log, work)
 
     async def _load(
         self,
@@ -154,6 +232,7 @@ class LogManager:
 
     def _open(self, partition: TopicPartition, folder: str, config: LogConfig, options: LoadOptions) -> UnifiedLog:
         disk = self._ports.disk
+        forget_move(disk, folder)
         tip = TopicIdPartition(partition.topic, read_topic_id(disk, folder), partition.partition)
         return open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
 
@@ -266,6 +345,9 @@ class LogManager:
 
     def _create(self, tip: TopicIdPartition, config: LogConfig) -> UnifiedLog:
         usable = self.usable_dirs
+        wanted = self.preferred_dirs.pop(tip.topic_partition, None)
+        if any(one.path == wanted for one in usable):
+            usable = [one for one in usable if one.path == wanted]
         if not usable:
             raise OSError("no log directory is left that works")
         log_dir = usable[0] if len(usable) == 1 else min(usable, key=lambda one: len(self.logs_in(one)))
@@ -289,6 +371,8 @@ class LogManager:
 
         Nothing happens when there is none.
         """
+        self.stop_move(partition)
+        self.preferred_dirs.pop(partition, None)
         log = self._logs.pop(partition, None)
         offline = self._offline.pop(partition, None)
         self._flushed_ms.pop(partition, None)
@@ -430,11 +514,11 @@ class LogManager:
                 await self._store_cleaned_of(log_dir)
 
     async def _store_cleaned_of(self, log_dir: LogDir) -> None:
-        async with self._cleaner_checkpoint:
-            offsets = {
-                _tp(log): log.cleaner_checkpoint for log in self.logs_in(log_dir) if log.cleaner_checkpoint is not None
-            }
-            await self._write_in(log_dir, CLEANER_FILE, offsets)
+        await self._write_in(
+            log_dir,
+            CLEANER_FILE,
+            lambda logs: {_tp(log): log.cleaner_checkpoint for log in logs if log.cleaner_checkpoint is not None},
+        )
 
     async def checkpoint_high_watermarks(self) -> None:
         """Writes `replication-offset-checkpoint` of every directory."""
@@ -460,17 +544,19 @@ class LogManager:
         await self.checkpoint_log_starts()
         await self.checkpoint_high_watermarks()
 
-    async def _write(self, name: str, offsets: Callable[[Iterable[UnifiedLog]], dict[TopicPartition, int]]) -> None:
+    async def _write(self, name: str, offsets: OffsetsOf) -> None:
         for log_dir in self.usable_dirs:
-            await self._write_in(log_dir, name, offsets(self.logs_in(log_dir)))
+            await self._write_in(log_dir, name, offsets)
 
-    async def _write_in(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        try:
-            await self._ports.workers.run(partial(log_dir.write_offsets, name, offsets))
-        except OSError as error:
-            if error.errno in FULL_ERRNOS:
-                raise
-            self.fail_dir(log_dir.path, f"its {name} could not be written: {error}")
+    async def _write_in(self, log_dir: LogDir, name: str, offsets: OffsetsOf) -> None:
+        async with self._checkpointing:
+            try:
+                found = offsets(self.logs_in(log_dir))
+                await self._ports.workers.run(partial(log_dir.write_offsets, name, found))
+            except OSError as error:
+                if error.errno in FULL_ERRNOS:
+                    raise
+                self.fail_dir(log_dir.path, f"its {name} could not be written: {error}")
 
     # --- end
 
@@ -480,6 +566,8 @@ class LogManager:
         Unlocks the directories.
         """
         await self.cleaner.stop()
+        for future in self.futures.values():
+            future.log.close_files()
         for task in self._tasks:
             await tasks.cancel(task)
         self._tasks.clear()
@@ -501,7 +589,7 @@ class LogManager:
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        for log in self._logs.values():
+        for log in (*self._logs.values(), *(future.log for future in self.futures.values())):
             log.close_files()
         self._unlock()
 

@@ -135,6 +135,15 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         self._snapshots: list[int] = []
 
+    def moved_to(self, log_dir: str) -> None:
+        """The snapshots lie in another folder from now on."""
+        self._dir = log_dir
+
+    def take_over(self, other: ProducerStateManager) -> None:
+        """What the same log's state knows elsewhere; stored snapshots stay one's own."""
+        self._producers, self._ongoing, self._unreplicated = other._producers, other._ongoing, other._unreplicated
+        self.map_end_offset = other.map_end_offset
+
     # --- queries
 
     @property

@@ -658,6 +658,26 @@ class UnifiedLog:
         """Closes descriptors without writing anything."""
         self._local.close_files()
 
+    def rename_dir(self, log_dir: str) -> None:
+        """Gives the folder another name on the same file system; the log stays in use."""
+        with self._disk_errors("rename the folder of"):
+            self._local.rename_dir(log_dir)
+        path = f"{log_dir}/{LEADER_EPOCH_FILE}"
+        self.leader_epochs.save_with(lambda data: self._disk.write_atomic(path, data, sync=False))
+        self.producer_state.moved_to(log_dir)
+
+    def take_over(self, other: UnifiedLog) -> None:
+        """Becomes what `other` is: this log holds the same records up to the same log end, in another folder."""
+        self._log_start_offset = other._log_start_offset
+        self._local_log_start_offset = max(other._local_log_start_offset, self.segments.first_base_offset)
+        self._high_watermark, self._highest_remote_offset = other._high_watermark, other._highest_remote_offset
+        self.remote_system_enabled = other.remote_system_enabled
+        self.cleaner_checkpoint, self.topic_id_dirty = other.cleaner_checkpoint, True
+        self.producer_state.take_over(other.producer_state)
+        with self._disk_errors("write the leader epochs of"):
+            self.leader_epochs.clear()
+            self.leader_epochs.assign_all(other.leader_epochs.entries)
+
     def rename_for_delete(self) -> str:
         """Closes the log and renames its folder to `…-delete`; returns the new path, to be removed later."""
         self.close_files()

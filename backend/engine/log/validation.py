@@ -90,6 +90,8 @@ def validate_produced(records: memoryview, config: LogConfig, *, now_ms: int) ->
     if config.compression_type != "producer" and _TARGET_CODECS[config.compression_type] != header.compression:
         records = _recompressed(header, records, config)
         header = parse_header(records)
+        if header.size_bytes > config.max_message_bytes:
+            raise _too_large(header.size_bytes, config)
     if config.is_log_append_time:
         patch_max_timestamp(records, 0, now_ms, log_append_time=True)
         header = parse_header(records)
@@ -118,15 +120,19 @@ def _one_batch(records: memoryview) -> BatchHeader:
     return parse_header(records)
 
 
+def _too_large(size_bytes: int, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size in the append is {size_bytes} bytes "
+        f"which exceeds the maximum configured value of {config.max_message_bytes}",
+    )
+
+
 def _check_header(header: BatchHeader, records: memoryview, config: LogConfig) -> None:
     if header.base_offset != 0:
         raise _invalid(f"The baseOffset of the record batch in the append is {header.base_offset}, but it should be 0")
     if header.size_bytes > config.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append is {header.size_bytes} bytes "
-            f"which exceeds the maximum configured value of {config.max_message_bytes}",
-        )
+        raise _too_large(header.size_bytes, config)
     if not crc_valid(records, 0, header):
         raise InvalidBatch(
             ErrorCode.CORRUPT_MESSAGE,

@@ -163,6 +163,14 @@ def test_a_topics_compression_level_is_applied(name: str, setting: str, low: int
     assert sizes[high] < sizes[low]
 
 
+def test_a_batch_that_is_too_large_once_recompressed_is_refused() -> None:
+    sent = build_batch([RecordData(NOW_MS, None, bytes(5000))], compression=1)
+    config = replace(CONFIG, compression_type="uncompressed", max_message_bytes=1000)
+    with pytest.raises(KafkaError) as caught:
+        validate_produced(memoryview(sent), config, now_ms=NOW_MS)
+    assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
 def test_read_only_records_are_copied_and_writable_ones_are_not() -> None:
     sent = batch()
     records, _ = validate_produced(memoryview(bytes(sent)), CONFIG, now_ms=NOW_MS)
