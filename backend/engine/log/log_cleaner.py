@@ -27,6 +27,8 @@ from backend.tiering.ids import TopicPartition
 
 # Logs looked at before other tasks get a turn.
 LOGS_PER_TURN: Final = 50
+# A step of one I/O buffer takes some tens of milliseconds; one that waited for the disk needs no pause as long.
+PAUSE_MS_MAX: Final = 100.0
 
 _log = logging.getLogger(__name__)
 
@@ -248,8 +250,12 @@ class LogCleaner:
 
     async def _drive(self, log: UnifiedLog, steps: Generator[Step], truncations: int) -> int | None:
         """Carries out all steps; the offset below which the log is clean, None when the log changed too much."""
+        clock = self._ports.clock
         while True:
+            began_ms = clock.monotonic_ms()
             step = await self._next(steps)
+            # A step keeps the interpreter from the loop, which gets as much time before the next one.
+            await tasks.sleep_ms(min(clock.monotonic_ms() - began_ms, PAUSE_MS_MAX))
             if isinstance(step, Cleaned):
                 if not self._swap_in(log, step, truncations):
                     return None

@@ -366,6 +366,35 @@ def test_a_rate_makes_the_cleaner_wait(tmp_path: Path) -> None:
     assert waited == [2.0]
 
 
+def test_threads_are_added_and_taken_away_while_the_cleaner_runs(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path, COMPACT)
+
+    async def play() -> None:
+        cleaner = cleaner_of(log, config=CleanerConfig(threads=1, backoff_ms=1))
+        cleaner.start()
+        assert len(cleaner._running) == 1
+        cleaner.reconfigure(CleanerConfig(threads=2, backoff_ms=1))
+        assert len(cleaner._running) == 2
+        cleaner.reconfigure(CleanerConfig(threads=1, backoff_ms=1))
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            if len(cleaner._running) == 1:
+                break
+        assert list(cleaner._running) == [0]
+        # What came since is cleaned without being asked for.
+        put(log, ("a", "1"), ("a", "2"))
+        log.roll()
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            if log.cleaner_checkpoint == 2:
+                break
+        assert content(log) == [(1, "a", "2")]
+        assert cleaner.dead_threads == 0
+        await cleaner.stop()
+
+    asyncio.run(play())
+
+
 # --- crashes
 
 
