@@ -69,6 +69,8 @@ class LogManager:
         self._tasks: list[tasks.Task[None]] = []
         # Cleanings and moves may finish while the clock asks for a checkpoint, and each is one file.
         self._checkpointing = tasks.Lock()
+        # Logs are closed on worker threads: what breaks then is told in the broker's log, and that is all.
+        self._ending = False
         # Copies on their way to another directory; and where a partition is to be (again) moved, or created.
         self.futures: dict[TopicPartition, FutureLog] = {}
         self.preferred_dirs: dict[TopicPartition, str] = {}
@@ -246,7 +248,7 @@ class LogManager:
         if self.on_offline is not None:
             self.on_offline(log, reason)
         path = log.dir.rpartition("/")[0]
-        if path not in self.failed_dirs and path in self.directory_ids:
+        if not self._ending and path not in self.failed_dirs and path in self.directory_ids:
             tasks.spawn(self._probe(path), name=f"probe of {path}")
 
     async def _probe(self, path: str) -> None:
@@ -565,6 +567,7 @@ class LogManager:
 
         Unlocks the directories.
         """
+        self._ending = True
         await self.cleaner.stop()
         for future in self.futures.values():
             future.log.close_files()

@@ -612,3 +612,20 @@ def test_moves_are_given_up_with_the_partition_and_go_to_known_directories_only(
         manager.abandon()
 
     run(play)
+
+
+def test_a_stop_on_a_disk_that_went_away_comes_to_its_end(tmp_path: Path) -> None:
+    async def play() -> None:
+        disk = FailingDisk()
+        manager = await start_on(disk, tmp_path)
+        for number in range(2):
+            append(manager.get_or_create(tip(partition=number), CONFIG), 0)
+        disk.broken = f"{tmp_path}/log1"
+        await manager.shutdown()
+        assert not (tmp_path / "log1" / ".kafka_cleanshutdown").exists()
+        disk.broken = None
+        again = await start_on(disk, tmp_path)
+        assert [log.log_end_offset for log in again.all_logs] == [1, 1]
+        again.abandon()
+
+    run(play)
