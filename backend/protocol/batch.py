@@ -25,11 +25,13 @@ __all__ = [
     "RecordData",
     "build_batch",
     "crc_valid",
+    "empty_batch",
     "iter_batches",
     "iter_records",
     "parse_header",
     "patch_max_timestamp",
     "patch_offset_and_epoch",
+    "rebuild_batch",
 ]
 
 MAGIC: Final = 2
@@ -201,6 +203,7 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
     log_append_time: bool = False,
+    compression_level: int | None = None,
 ) -> bytearray:
     """A whole batch with its CRC; offsets are consecutive. ValueError without records."""
     if not records:
@@ -209,7 +212,7 @@ def build_batch(
     body = b"".join(
         [encode_record(record, record.timestamp_ms - base_timestamp, index) for index, record in enumerate(records)]
     )
-    data = compress(compression, body)
+    data = compress(compression, body, compression_level)
     attributes = compression | log_append_time * _LOG_APPEND_TIME | transactional * _TRANSACTIONAL | control * _CONTROL
     batch = bytearray(HEADER_BYTES + len(data))
     _HEADER.pack_into(
@@ -229,6 +232,48 @@ def build_batch(
         base_sequence,
         len(records),
     )
+    batch[HEADER_BYTES:] = data
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))
+    return batch
+
+
+def rebuild_batch(header: BatchHeader, records: Sequence[Record], delete_horizon_ms: int | None) -> bytearray:
+    """A batch with fewer of its records, as compaction leaves it (`MemoryRecords.buildRetainedRecordsInto`).
+
+    Offsets of the batch and of its records, producer, epoch, codec and kind of timestamp stay. A delete horizon takes
+    the place of the base timestamp (KIP-534). ValueError without records: see :func:`empty_batch`.
+    """
+    if not records:
+        raise ValueError("a batch without records is made by empty_batch")
+    base_timestamp = records[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
+    maximum = max(record.timestamp for record in records)
+    body = b"".join(
+        [
+            encode_record(
+                RecordData(record.timestamp, record.key, record.value, record.headers),
+                record.timestamp - base_timestamp,
+                record.offset - header.base_offset,
+            )
+            for record in records
+        ]
+    )
+    attributes = header.attributes & ~_DELETE_HORIZON | (0 if delete_horizon_ms is None else _DELETE_HORIZON)
+    return _packed(header, attributes, base_timestamp, maximum, len(records), compress(header.compression, body))
+
+
+def empty_batch(header: BatchHeader) -> bytearray:
+    """A batch without any record: it keeps only offsets and the producer's sequence (`writeEmptyHeader` of Kafka)."""
+    attributes = header.attributes & (_LOG_APPEND_TIME | _TRANSACTIONAL | _CONTROL)
+    return _packed(header, attributes, -1, header.max_timestamp, 0, b"")
+
+
+def _packed(
+    header: BatchHeader, attributes: int, base_timestamp: int, max_timestamp: int, count: int, data: Buffer
+) -> bytearray:
+    batch = bytearray(HEADER_BYTES + len(data))
+    fixed = (header.base_offset, len(batch) - LOG_OVERHEAD_BYTES, header.leader_epoch, MAGIC, 0, attributes)
+    times = (header.last_offset_delta, base_timestamp, max_timestamp)
+    _HEADER.pack_into(batch, 0, *fixed, *times, header.producer_id, header.producer_epoch, header.base_sequence, count)
     batch[HEADER_BYTES:] = data
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))
     return batch

@@ -34,6 +34,11 @@ _FIRST_GUESS_RATIO: Final = 8
 _FIRST_GUESS_BYTES_MIN: Final = 64 << 10
 _GROWTH: Final = 4
 
+# What nobody asks for: Deflater's own, zstd-jni's, and the fast LZ4 compressor, which Kafka takes for level 9.
+GZIP_LEVEL_DEFAULT: Final = -1
+LZ4_LEVEL_DEFAULT: Final = 9
+ZSTD_LEVEL_DEFAULT: Final = 3
+
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable since version 1
 _XERIAL_BLOCK_BYTES: Final = 32 << 10  # block size of SnappyOutputStream
@@ -125,11 +130,21 @@ def _compress_snappy(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _compress_lz4(data: Buffer) -> bytes:
+def _lz4_block(plain: memoryview, level: int | None) -> bytes:
+    if level is None or level == LZ4_LEVEL_DEFAULT:
+        return bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    # The library takes levels for frames only: of a frame with one block this is the block.
+    frame = memoryview(bytes(cramjam.lz4.compress(plain, level=level)))
+    (size,) = _UINT32_LITTLE.unpack_from(frame, len(_LZ4_HEADER))
+    start = len(_LZ4_HEADER) + _UINT32_LITTLE.size
+    return bytes(plain) if size & _LZ4_STORED else bytes(frame[start : start + size])
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     view, parts = memoryview(data), [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         plain = view[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        block = _lz4_block(plain, level)
         if len(block) < len(plain):
             parts += (_UINT32_LITTLE.pack(len(block)), block)
         else:
@@ -137,18 +152,22 @@ def _compress_lz4(data: Buffer) -> bytes:
     return b"".join((*parts, _LZ4_END))
 
 
-def compress(codec: int, data: Buffer) -> Buffer:
-    """`data` in the form that every Kafka client reads; ValueError for an unknown codec."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
+    """`data` in the form that every Kafka client reads; ValueError for an unknown codec.
+
+    A level is one of Kafka's `compression.*.level`; None is Kafka's default.
+    """
     match codec:
         case Compression.NONE:
             return data
         case Compression.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            usual = level is None or level == GZIP_LEVEL_DEFAULT
+            return bytes(cramjam.gzip.compress(data) if usual else cramjam.gzip.compress(data, level=level))
         case Compression.SNAPPY:
             return _compress_snappy(data)
         case Compression.LZ4:
-            return _compress_lz4(data)
+            return _compress_lz4(data, level)
         case Compression.ZSTD:
-            return bytes(cramjam.zstd.compress(data))
+            return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL_DEFAULT if level is None else level))
         case _:
             raise ValueError(f"compression type {codec} is unknown; use 0 to {max(Compression)}")

@@ -7,7 +7,9 @@ from typing import Final
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.log.log_dirs import LogDir
+from backend.engine.log.names import LOG_SUFFIX
 from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.ports import Disk
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -15,13 +17,20 @@ API_KEY: Final = 35
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 5
 
+# What Kafka's tools show for a lag that is not known (`UnifiedLog.UNKNOWN_OFFSET`).
+UNKNOWN_LAG: Final = -1
+
 _Result = m.DescribeLogDirsResponse.Results
+_Partition = m.DescribeLogDirsResponse.Results.Topics.Partitions
 
 
 def describe_log_dirs(
     services: Services, context: RequestContext, request: m.DescribeLogDirsRequest
 ) -> m.DescribeLogDirsResponse:
-    """Local bytes only: what lies in the remote tier does not count. No topics given means all."""
+    """Local bytes only: what lies in the remote tier does not count. No topics given means all.
+
+    Partitions that are offline are listed, too; a directory that failed answers KAFKA_STORAGE_ERROR.
+    """
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -31,27 +40,53 @@ def describe_log_dirs(
 
 
 def _result(services: Services, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> _Result:
-    disk = services.ports.disk
+    manager, disk = services.log_manager, services.ports.disk
     try:
         total_bytes, usable_bytes = disk.total_bytes(log_dir.path), disk.free_bytes(log_dir.path)
     except OSError:
         return _Result(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir.path)
+    if log_dir.path in manager.failed_dirs:
+        return _Result(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir.path)
+    rows = {log.topic_id_partition.topic_partition: _row(log) for log in manager.logs_in(log_dir)}
+    for partition, folder in manager.offline_in(log_dir).items():
+        # What cannot be used still takes its room; nobody knows where it ends.
+        rows[partition] = _Partition(
+            partition_index=partition.partition, partition_size=_size_on_disk(disk, folder), offset_lag=UNKNOWN_LAG
+        )
+    listed = list(rows.items())
+    for partition, future in manager.futures.items():
+        if future.target_dir == log_dir.path:
+            current = manager.get(partition)
+            listed.append((partition, _future_row(future.log, current)))
     topics: dict[str, _Result.Topics] = {}
-    for log in services.log_manager.logs_in(log_dir):
-        tip = log.topic_id_partition
-        if wanted is None or (tip.topic, tip.partition) in wanted:
-            topics.setdefault(tip.topic, _Result.Topics(name=tip.topic)).partitions.append(_row(log))
+    for partition, row in listed:
+        if wanted is None or (partition.topic, partition.partition) in wanted:
+            topics.setdefault(partition.topic, _Result.Topics(name=partition.topic)).partitions.append(row)
     return _Result(
         log_dir=log_dir.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes
     )
 
 
-def _row(log: UnifiedLog) -> _Result.Topics.Partitions:
-    return _Result.Topics.Partitions(
+def _row(log: UnifiedLog) -> _Partition:
+    return _Partition(
         partition_index=log.topic_id_partition.partition,
         partition_size=log.size_bytes,
         offset_lag=max(0, log.high_watermark - log.log_end_offset),
     )
+
+
+def _future_row(log: UnifiedLog, current: UnifiedLog | None) -> _Partition:
+    row = _row(log)
+    row.offset_lag = UNKNOWN_LAG if current is None else max(0, current.log_end_offset - log.log_end_offset)
+    row.is_future_key = True
+    return row
+
+
+def _size_on_disk(disk: Disk, folder: str) -> int:
+    try:
+        return sum(disk.size(f"{folder}/{name}") for name in disk.list_dir(folder) if name.endswith(LOG_SUFFIX))
+    except OSError:
+        return 0
 
 
 APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, describe_log_dirs),)

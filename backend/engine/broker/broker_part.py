@@ -29,6 +29,7 @@ from backend.engine.controller.producer_ids import ProducerIdManager
 from backend.engine.coordinator.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.transaction_coordinator import TransactionCoordinator
 from backend.engine.coordinator.transaction_verifier import TransactionVerifier
+from backend.engine.log.config import CleanerConfig
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.event_publisher import EVENTS_TOPIC, EventPublisher
@@ -164,6 +165,7 @@ class BrokerPart:
             self._client(services, listener_name, "transaction-checks").send_to_broker,
             lambda: replicas.image,
         )
+        services.log_manager.on_all_dirs_failed = self._on_fatal
         services.group_coordinator = self._groups = GroupCoordinator(
             config=config, ports=ports, replica_manager=replicas, verifier=services.transaction_verifier
         )
@@ -195,6 +197,7 @@ class BrokerPart:
             features=FEATURES,
             applied_offset=lambda: services.metadata.applied_offset,
             previous_epoch=services.log_manager.previous_broker_epoch,
+            offline_log_dirs=lambda: services.log_manager.failed_directory_ids,
         )
 
     def _channel(self, purpose: str) -> PeerControllerChannel:
@@ -223,6 +226,7 @@ class BrokerPart:
             groups.on_metadata(old, new)
             transactions.on_metadata(new)
             services.config = replicas.config
+            services.log_manager.cleaner.reconfigure(CleanerConfig.of(replicas.config))
             if self._remote is not None:
                 await self._remote.manager.apply_settings()
             return
@@ -234,6 +238,8 @@ class BrokerPart:
         try:
             # What a topic's settings say decides how its logs are opened.
             replicas.image = new
+            overlaid = self._config.overlay(new.broker_config(self._config.id))
+            services.log_manager.cleaner.reconfigure(CleanerConfig.of(overlaid))
             await services.log_manager.load_all(replicas.topic_config)
             services.log_manager.start()
             replicas.start()

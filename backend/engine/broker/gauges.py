@@ -7,6 +7,7 @@ from functools import partial
 
 from backend.engine.apis.quotas import METRICS, ClientQuotas
 from backend.engine.apis.services import Services
+from backend.engine.log.cleaner_metrics import register_cleaner_metrics
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.metrics.broker_metrics import Reading
 from backend.engine.ports import Clock
@@ -36,6 +37,7 @@ def add_broker_gauges(services: Services) -> None:
         lambda: float(len(replicas.broken_partitions)),
     )
     _add_quota_gauges(services, metrics)
+    register_cleaner_metrics(services.log_manager, services.ports.clock, metrics)
     if services.controller is not None:
         _add_controller_gauges(services, metrics)
 

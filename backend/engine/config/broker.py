@@ -132,6 +132,17 @@ class BrokerConfig:
     log_local_retention_ms: int = _long(-2, least=-2, dynamic=True)
     log_local_retention_bytes: int = _long(-2, least=-2, dynamic=True)
     log_cleanup_policy: tuple[str, ...] = _list(("delete",), dynamic=True, one_of=("compact", "delete"))
+    log_cleaner_enable: bool = _bool(True, doc="compact topics with cleanup.policy=compact")
+    log_cleaner_threads: int = _int(1, least=0, dynamic=True, doc="logs that are compacted at once")
+    log_cleaner_dedupe_buffer_size: int = _long(
+        128 << 20, dynamic=True, doc="memory of all cleaners for the keys of one round"
+    )
+    log_cleaner_io_buffer_size: int = _int(512 << 10, least=0, dynamic=True, doc="bytes that all cleaners read at once")
+    log_cleaner_io_buffer_load_factor: float = _double(0.9, dynamic=True, doc="how full the memory for keys may get")
+    log_cleaner_io_max_bytes_per_second: float = _double(
+        _DOUBLE_MAX, dynamic=True, doc="what all cleaners may read and write"
+    )
+    log_cleaner_backoff_ms: int = _long(15_000, least=0, dynamic=True, doc="pause when there is nothing to compact")
     log_cleaner_delete_retention_ms: int = _long(86_400_000, least=0, dynamic=True)
     log_cleaner_min_cleanable_ratio: float = _double(0.5, least=0, maximum=1, dynamic=True)
     log_cleaner_min_compaction_lag_ms: int = _long(0, least=0, dynamic=True)

@@ -43,12 +43,14 @@ class BrokerLifecycle:
         features: Sequence[SupportedFeature],
         applied_offset: Callable[[], int],
         previous_epoch: int = -1,
+        offline_log_dirs: Callable[[], Sequence[bytes]] = tuple,
     ) -> None:
         self._ports = ports
         self._config = config
         self._channel = channel
         self._incarnation_id = ports.random.uuid()
         self._applied_offset = applied_offset
+        self._offline_log_dirs = offline_log_dirs
         self._broker_epoch = -1
         self._ready = False
         self._fenced = True
@@ -191,6 +193,7 @@ class BrokerLifecycle:
             current_metadata_offset=self._applied_offset(),
             want_fence=not self._ready,
             want_shut_down=self._leaving,
+            offline_log_dirs=list(self._offline_log_dirs()),
         )
         try:
             response = await self._channel.send(

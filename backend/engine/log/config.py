@@ -8,6 +8,7 @@ configuration changes.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -81,6 +82,11 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def effective_segment_ms(self) -> int:
+        """`segment.ms`; a compacted log also rolls in time for `max.compaction.lag.ms` (`LogConfig.maxSegmentMs`)."""
+        return min(self.max_compaction_lag_ms, self.segment_ms) if self.is_compacted else self.segment_ms
+
+    @property
     def deletes(self) -> bool:
         """Whether retention by time and size applies."""
         return "delete" in self.cleanup_policy
@@ -108,6 +114,32 @@ _ATTRIBUTES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """Settings of the log cleaner; all but `enabled` may change while it runs (`CleanerConfig` of Kafka)."""
+
+    enabled: bool = True  # log.cleaner.enable
+    threads: int = 1  # log.cleaner.threads
+    dedupe_buffer_bytes: int = 128 << 20  # log.cleaner.dedupe.buffer.size, shared by the threads
+    io_buffer_bytes: int = 512 << 10  # log.cleaner.io.buffer.size, likewise
+    load_factor: float = 0.9  # log.cleaner.io.buffer.load.factor
+    io_bytes_per_second_max: float = sys.float_info.max  # log.cleaner.io.max.bytes.per.second
+    backoff_ms: int = 15_000  # log.cleaner.backoff.ms
+
+    @staticmethod
+    def of(config: BrokerConfig) -> CleanerConfig:
+        """The cleaner's part of a broker's settings."""
+        return CleanerConfig(
+            enabled=config.log_cleaner_enable,
+            threads=config.log_cleaner_threads,
+            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+            io_buffer_bytes=config.log_cleaner_io_buffer_size,
+            load_factor=config.log_cleaner_io_buffer_load_factor,
+            io_bytes_per_second_max=config.log_cleaner_io_max_bytes_per_second,
+            backoff_ms=config.log_cleaner_backoff_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class LogManagerConfig:
     """Broker-wide settings of the log layer; `default_log` serves logs whose topic's configuration is not known yet."""
 
@@ -119,6 +151,7 @@ class LogManagerConfig:
     log_start_checkpoint_interval_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
     high_watermark_checkpoint_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
     producer_id_expiration_ms: int = DAY_MS  # producer.id.expiration.ms
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
 
     @staticmethod
     def of(config: BrokerConfig) -> LogManagerConfig:
@@ -133,4 +166,5 @@ class LogManagerConfig:
             log_start_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
             high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
+            cleaner=CleanerConfig.of(config),
         )

@@ -32,6 +32,10 @@ class LeaderEpochCache:
         for epoch, start in entries:
             self._insert(epoch, start)
 
+    def save_with(self, save: Callable[[bytes], None]) -> None:
+        """From now on changes go there: the log has moved."""
+        self._save = save
+
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
         """(epoch, start offset) pairs, ascending."""

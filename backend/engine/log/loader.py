@@ -25,7 +25,6 @@ from backend.engine.log.names import (
     LEADER_EPOCH_FILE,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     base_offset_of,
@@ -43,6 +42,7 @@ from backend.engine.log.recovery import (
 )
 from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.segments import LogSegments
+from backend.engine.log.swaps import finish_swaps
 from backend.engine.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from backend.engine.log.time_index import TimeIndex
 from backend.engine.log.topics import is_remote_enabled
@@ -148,11 +148,7 @@ class _Loader:
     def _tidy(self, names: list[str]) -> list[str]:
         """Removes what an interrupted run left: deleted and temporary files, indexes without a log."""
         kept: list[str] = []
-        for name in names:
-            if name.endswith(SWAP_SUFFIX):
-                raise CorruptLog(
-                    f"{self.dir}/{name} is left of a compaction; finish it with the Apache Kafka that began it"
-                )
+        for name in finish_swaps(self.disk, self.dir, names):
             base = base_offset_of(name)
             orphan = name.endswith(_INDEX_SUFFIXES) and base is not None and file_name(base, LOG_SUFFIX) not in names
             if name.endswith(_TEMPORARY_SUFFIXES) or orphan:

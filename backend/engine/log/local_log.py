@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from backend.engine.log.config import INT32_MAX, LogConfig
+from backend.engine.log.names import SWAP_SUFFIX
 from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.segments import LogSegments
 from backend.engine.ports.disk import Buffer, Disk
@@ -74,7 +75,7 @@ class LocalLog:
         self._deleted_paths: list[str] = []
 
     def _draw_jitter(self) -> int:
-        spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        spread = min(self.config.segment_jitter_ms, self.config.effective_segment_ms)
         return self._random.randrange(spread) if spread > 0 else 0
 
     # --- append
@@ -94,7 +95,7 @@ class LocalLog:
             waited_ms = timestamp - first_ms
         else:
             waited_ms = now_ms - (segment.created_ms if segment.created_ms is not None else now_ms)
-        return waited_ms > config.segment_ms - self._roll_jitter_ms
+        return waited_ms > config.effective_segment_ms - self._roll_jitter_ms
 
     def append(self, records: Buffer, batches: Sequence[BatchEntry], now_ms: int) -> LogSegment:
         """Writes whole batches at the log end; the segment that took them."""
@@ -173,6 +174,20 @@ class LocalLog:
             self.segments.remove(segment)
             self._deleted_paths.extend(segment.rename_deleted())
 
+    def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
+        """Puts a segment that compaction made in the place of sealed neighbours (`LocalLog.replaceSegments`).
+
+        The files of `new` are complete and on the device under `.cleaned`. From the moment they are `.swap` the loader
+        goes on with them, before it keeps the old ones.
+        """
+        new.change_suffix(SWAP_SUFFIX)
+        self.segments.replace(old, new)
+        for segment in old:
+            self._open_sealed.pop(segment.base_offset, None)
+            self._deleted_paths.extend(segment.rename_deleted())
+        new.change_suffix("")
+        new.release()
+
     def truncate_to(self, offset: int) -> int:
         """Cuts at an offset in or past the first segment; the new log end (see `LogSegment.truncate_to`)."""
         self.drop([s for s in self.segments.starting_at_or_after(offset) if s is not self.segments[0]])
@@ -191,6 +206,13 @@ class LocalLog:
         """Files renamed to `.deleted` since the last call."""
         taken, self._deleted_paths = self._deleted_paths, []
         return taken
+
+    def rename_dir(self, log_dir: str) -> None:
+        """Gives the folder another name; open files stay open."""
+        self.disk.rename(self.dir, log_dir)
+        self.dir = log_dir
+        for segment in self.segments:
+            segment.dir = log_dir
 
     def close_files(self) -> None:
         """Closes descriptors without writing anything."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from backend.engine.log.checkpoints import (
     MalformedCheckpoint,
@@ -20,29 +21,35 @@ from backend.engine.log.checkpoints import (
 from backend.engine.log.errors import CorruptLog, LogDirError
 from backend.engine.log.names import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_FILE,
     CLUSTER_METADATA_TOPIC,
     DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
     parse_dir_name,
+    parse_future_dir_name,
 )
 from backend.engine.ports.disk import Disk, File
 from backend.engine.ports.random import Random
 from backend.tiering.ids import ZERO_UUID, TopicPartition
+
+PROBE_FILE: Final = ".ebbline-probe"
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Checkpoints:
-    """What the three offset checkpoints of a directory said when it was opened."""
+    """What the offset checkpoints of a directory said when it was opened."""
 
     high_watermark: dict[TopicPartition, int] = field(default_factory=dict)
     recovery_point: dict[TopicPartition, int] = field(default_factory=dict)
     log_start: dict[TopicPartition, int] = field(default_factory=dict)
+    cleaner: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class LogDir:
@@ -62,6 +69,7 @@ class LogDir:
             self._read_offsets(HIGH_WATERMARK_FILE),
             self._read_offsets(RECOVERY_POINT_FILE),
             self._read_offsets(LOG_START_FILE),
+            self._read_offsets(CLEANER_FILE),
         )
 
     @staticmethod
@@ -115,6 +123,11 @@ class LogDir:
         names = self._disk.list_dir(self.path)
         return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_DIR_SUFFIX)]
 
+    def future_folders(self) -> list[tuple[TopicPartition | None, str]]:
+        """Folders of copies that an earlier run did not complete, with their partitions."""
+        names = [name for name in self._disk.list_dir(self.path) if name.endswith(FUTURE_DIR_SUFFIX)]
+        return [(parse_future_dir_name(name), f"{self.path}/{name}") for name in names]
+
     def forget_clean_shutdown(self) -> None:
         """From now on a stop is unclean unless :meth:`write_clean_shutdown` is reached."""
         self._disk.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
@@ -133,6 +146,13 @@ class LogDir:
 
     def unlock(self) -> None:
         self._lock.close()
+
+
+def probe_dir(disk: Disk, path: str) -> None:
+    """Writes and removes a file, lists the directory. Blocking; OSError when it does not work as it should."""
+    disk.write_atomic(f"{path}/{PROBE_FILE}", b"")
+    disk.remove(f"{path}/{PROBE_FILE}")
+    disk.list_dir(path)
 
 
 def read_topic_id(disk: Disk, folder: str) -> bytes:

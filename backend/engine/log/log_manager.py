@@ -16,10 +16,19 @@ from typing import Final
 
 from backend.engine.log.config import INT64_MAX, LogConfig, LogManagerConfig
 from backend.engine.log.errors import CorruptLog, LogDirError
+from backend.engine.log.future_logs import FutureLog, chosen_folder, forget_move
 from backend.engine.log.loader import LoadOptions, open_log
-from backend.engine.log.log_dirs import LogDir, read_topic_id, write_topic_id
-from backend.engine.log.names import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, dir_name
-from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
+from backend.engine.log.log_cleaner import LogCleaner
+from backend.engine.log.log_dirs import LogDir, probe_dir, read_topic_id, write_topic_id
+from backend.engine.log.names import (
+    CLEANER_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    dir_name,
+    dir_name_for_delete,
+)
+from backend.engine.log.unified_log import FULL_ERRNOS, FlushWork, UnifiedLog, sync_files
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import ZERO_UUID, TopicIdPartition, TopicPartition
@@ -30,6 +39,8 @@ RECOVERIES_AT_ONCE: Final = 2
 HOUSEKEEPING_INTERVAL_MS: Final = 1000
 # Logs looked at before other tasks get a turn: a pass over one takes some tens of microseconds.
 LOGS_PER_TURN: Final = 50
+
+OffsetsOf = Callable[[Iterable[UnifiedLog]], dict[TopicPartition, int]]
 
 _log = logging.getLogger(__name__)
 
@@ -49,10 +60,21 @@ class LogManager:
         self._doomed: list[tuple[int, str, bool]] = []
         # Told of a log that goes offline after it was opened; on whatever call found the damage.
         self.on_offline: Callable[[UnifiedLog, str], None] | None = None
+        # Directories that cannot be used any longer, with the reason; and who is told once none is left.
+        self.failed_dirs: dict[str, str] = {}
+        self.on_all_dirs_failed: Callable[[str], None] | None = None
         self._flushed_ms: dict[TopicPartition, int] = {}
         # Whether logs were created since the last housekeeping.
         self._creating = False
         self._tasks: list[tasks.Task[None]] = []
+        # Cleanings and moves may finish while the clock asks for a checkpoint, and each is one file.
+        self._checkpointing = tasks.Lock()
+        # Logs are closed on worker threads: what breaks then is told in the broker's log, and that is all.
+        self._ending = False
+        # Copies on their way to another directory; and where a partition is to be (again) moved, or created.
+        self.futures: dict[TopicPartition, FutureLog] = {}
+        self.preferred_dirs: dict[TopicPartition, str] = {}
+        self.cleaner = LogCleaner(ports, config.cleaner, lambda: self.all_logs, self._store_cleaned)
 
     # --- opening
 
@@ -71,8 +93,18 @@ class LogManager:
 
     @property
     def dirs(self) -> tuple[LogDir, ...]:
-        """The open directories, in the order of `log.dirs`."""
+        """The open directories, in the order of `log.dirs`, those that failed since among them."""
         return tuple(self._dirs)
+
+    @property
+    def usable_dirs(self) -> list[LogDir]:
+        """Those that have not failed."""
+        return [log_dir for log_dir in self._dirs if log_dir.path not in self.failed_dirs]
+
+    @property
+    def failed_directory_ids(self) -> list[bytes]:
+        """Ids of directories that failed since the start (KIP-858)."""
+        return [log_dir.meta.directory_id for log_dir in self._dirs if log_dir.path in self.failed_dirs]
 
     @property
     def directory_ids(self) -> dict[str, bytes]:
@@ -89,19 +121,90 @@ class LogManager:
         work: list[tuple[LogDir, TopicPartition, str]] = []
         for log_dir in self._dirs:
             self._doomed.extend((0, folder, True) for folder in log_dir.doomed_folders())
+            for moving, folder in log_dir.future_folders():
+                self._doomed.append((0, folder, True))
+                if moving is not None:
+                    self.preferred_dirs[moving] = log_dir.path
             for partition, folder in log_dir.partitions():
                 work.append((log_dir, partition, folder))
-        seen: dict[TopicPartition, str] = {}
-        for _, partition, folder in work:
-            if partition in seen:
-                raise LogDirError(f"{partition} lies in {seen[partition]} and in {folder}; move one of them away")
-            seen[partition] = folder
+        work = self._without_moved(work)
         for start in range(0, len(work), RECOVERIES_AT_ONCE):
             batch = work[start : start + RECOVERIES_AT_ONCE]
             await tasks.gather(self._load(log_dir, tp, folder, config_of) for log_dir, tp, folder in batch)
         for log_dir in self._dirs:
             log_dir.forget_clean_shutdown()
         _log.info("Loaded %d partition logs, %d are offline", len(self._logs), len(self._offline))
+
+    def _without_moved(
+        self, work: list[tuple[LogDir, TopicPartition, str]]
+    ) -> list[tuple[LogDir, TopicPartition, str]]:
+        """Each partition once: what a move left behind when a crash came between its last two steps goes."""
+        seen: dict[TopicPartition, str] = {}
+        left_over: set[str] = set()
+        for _, partition, folder in work:
+            other = seen.setdefault(partition, folder)
+            if other != folder:
+                chosen = chosen_folder(self._ports.disk, other, folder)
+                if chosen is None:
+                    raise LogDirError(f"{partition} lies in {other} and in {folder}; move one of them away")
+                seen[partition] = chosen[0]
+                left_over.add(chosen[1])
+                _log.info("Partition %s was moved to %s; %s is removed", partition, *chosen)
+                parent = chosen[1].rpartition("/")[0]
+                doomed = f"{parent}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
+                self._ports.disk.rename(chosen[1], doomed)
+                self._doomed.append((0, doomed, True))
+        return [one for one in work if one[2] not in left_over]
+
+    # --- moving to another directory
+
+    def dir_at(self, path: str) -> LogDir:
+        """The directory of a path. Raises LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when it has failed."""
+        for log_dir in self._dirs:
+            if log_dir.path == path.rstrip("/"):
+                if log_dir.path in self.failed_dirs:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+                return log_dir
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of the log directories of this broker")
+
+    def start_move(self, log: UnifiedLog, target: LogDir) -> FutureLog:
+        """Begins a copy in another directory, in place of one that is under way elsewhere. Raises OSError."""
+        partition = log.topic_id_partition.topic_partition
+        self.stop_move(partition)
+        expiration_ms = self.config.producer_id_expiration_ms
+        future = FutureLog(self._ports, log, target.path, producer_id_expiration_ms=expiration_ms)
+        self.futures[partition] = future
+        # A cleaning would make the copy miss what it has passed already.
+        log.cleaning_paused = True
+        return future
+
+    def stop_move(self, partition: TopicPartition) -> None:
+        """Gives up a move that is under way; nothing happens when there is none."""
+        future = self.futures.pop(partition, None)
+        if future is not None:
+            self._doomed.append((self._ports.clock.time_ms(), future.abandon(), True))
+            log = self._logs.get(partition)
+            if log is not None:
+                log.cleaning_paused = False
+
+    def finish_move(self, current: UnifiedLog) -> UnifiedLog:
+        """The copy, complete by now, takes the place of the current log. Raises OSError and KafkaError."""
+        partition = current.topic_id_partition.topic_partition
+        future = self.futures[partition]
+        future.finish(current)
+        del self.futures[partition]
+        current.on_offline = None
+        due_ms = self._ports.clock.time_ms() + current.config.file_delete_delay_ms
+        self._doomed.append((due_ms, current.rename_for_delete(), True))
+        future.settled()
+        self._adopt(future.log)
+        return future.log
+
+    async def flush_log(self, log: UnifiedLog) -> None:
+        """Everything appended so far reaches the device."""
+        work = log.flush_work()
+        if work is not None:
+            await self._flush(log, work)
 
     async def _load(
         self,
@@ -126,10 +229,12 @@ class LogManager:
             self._set_offline(partition, folder, f"{folder} cannot be read: {error}")
         else:
             log.update_high_watermark(log_dir.checkpoints.high_watermark.get(partition, 0))
+            log.cleaner_checkpoint = log_dir.checkpoints.cleaner.get(partition)
             self._adopt(log)
 
     def _open(self, partition: TopicPartition, folder: str, config: LogConfig, options: LoadOptions) -> UnifiedLog:
         disk = self._ports.disk
+        forget_move(disk, folder)
         tip = TopicIdPartition(partition.topic, read_topic_id(disk, folder), partition.partition)
         return open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
 
@@ -142,6 +247,32 @@ class LogManager:
         self._offline[log.topic_id_partition.topic_partition] = (reason, log.dir)
         if self.on_offline is not None:
             self.on_offline(log, reason)
+        path = log.dir.rpartition("/")[0]
+        if not self._ending and path not in self.failed_dirs and path in self.directory_ids:
+            tasks.spawn(self._probe(path), name=f"probe of {path}")
+
+    async def _probe(self, path: str) -> None:
+        """One log broke: does its directory still work?"""
+        try:
+            await self._ports.workers.run(partial(probe_dir, self._ports.disk, path))
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                self.fail_dir(path, str(error))
+
+    def fail_dir(self, path: str, reason: str) -> None:
+        """A directory cannot be used any longer: every log in it goes offline (`ReplicaManager.handleLogDirFailure`).
+
+        The broker goes on with the others; with none left it cannot.
+        """
+        if path in self.failed_dirs:
+            return
+        self.failed_dirs[path] = reason
+        _log.error("Log directory %s failed, its partitions are offline: %s; repair it and start again", path, reason)
+        for log in self.all_logs:
+            if log.dir.rpartition("/")[0] == path:
+                log.mark_offline(f"its directory {path} failed: {reason}")
+        if not self.usable_dirs and self.on_all_dirs_failed is not None:
+            self.on_all_dirs_failed(f"all log directories have failed, {path} last: {reason}")
 
     def _set_offline(self, partition: TopicPartition, folder: str, reason: str) -> None:
         self._offline[partition] = (reason, folder)
@@ -172,6 +303,14 @@ class LogManager:
     def directory_id(self, log: UnifiedLog) -> bytes:
         """Id of the directory that the log lies in (KIP-858)."""
         return self.directory_ids[log.dir.rpartition("/")[0]]
+
+    def offline_in(self, log_dir: LogDir) -> dict[TopicPartition, str]:
+        """Partitions of one directory that cannot be used, with their folders."""
+        return {
+            partition: folder
+            for partition, (_, folder) in self._offline.items()
+            if folder.rpartition("/")[0] == log_dir.path
+        }
 
     def logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
         """Usable logs of one directory."""
@@ -207,9 +346,13 @@ class LogManager:
         return log
 
     def _create(self, tip: TopicIdPartition, config: LogConfig) -> UnifiedLog:
-        log_dir = self._dirs[0]
-        if len(self._dirs) > 1:
-            log_dir = min(self._dirs, key=lambda one: len(self.logs_in(one)))
+        usable = self.usable_dirs
+        wanted = self.preferred_dirs.pop(tip.topic_partition, None)
+        if any(one.path == wanted for one in usable):
+            usable = [one for one in usable if one.path == wanted]
+        if not usable:
+            raise OSError("no log directory is left that works")
+        log_dir = usable[0] if len(usable) == 1 else min(usable, key=lambda one: len(self.logs_in(one)))
         folder = f"{log_dir.path}/{dir_name(tip.topic_partition)}"
         options = LoadOptions(
             clean_shutdown=True,
@@ -230,6 +373,8 @@ class LogManager:
 
         Nothing happens when there is none.
         """
+        self.stop_move(partition)
+        self.preferred_dirs.pop(partition, None)
         log = self._logs.pop(partition, None)
         offline = self._offline.pop(partition, None)
         self._flushed_ms.pop(partition, None)
@@ -247,8 +392,9 @@ class LogManager:
     # --- background work
 
     def start(self) -> None:
-        """Begins retention, flushes, checkpoints and removals."""
+        """Begins retention, compaction, flushes, checkpoints and removals."""
         config = self.config
+        self.cleaner.start()
         for name, delay_ms, interval_ms, job in (
             ("retention", config.initial_task_delay_ms, config.retention_check_interval_ms, self.apply_retention),
             ("housekeeping", HOUSEKEEPING_INTERVAL_MS, HOUSEKEEPING_INTERVAL_MS, self.housekeeping),
@@ -285,11 +431,16 @@ class LogManager:
             await tasks.sleep_ms(interval_ms)
 
     async def apply_retention(self) -> None:
-        """One pass of retention over every log, and of the expiration of silent producers."""
+        """One pass of retention over every log, and of the expiration of silent producers.
+
+        Compacted logs are left to the cleaner, unless it is switched off.
+        """
         now_ms = self._ports.clock.time_ms()
         for count, log in enumerate(self.all_logs, 1):
             try:
-                deleted = log.delete_old_segments(now_ms)
+                cleaned = self.config.cleaner.enabled and log.config.is_compacted
+                # A log that was compacted a moment ago may still be at it.
+                deleted = 0 if cleaned or log.cleaning else log.delete_old_segments(now_ms)
                 log.producer_state.remove_expired(now_ms)
             except KafkaError as error:
                 _log.error("Retention of %s failed: %s", log, error.message)
@@ -353,8 +504,23 @@ class LogManager:
     # --- checkpoints
 
     async def checkpoint_recovery_points(self) -> None:
-        """Writes `recovery-point-offset-checkpoint` of every directory."""
+        """Writes `recovery-point-offset-checkpoint` and `cleaner-offset-checkpoint` of every directory."""
         await self._write(RECOVERY_POINT_FILE, lambda logs: {_tp(log): log.recovery_point for log in logs})
+        for log_dir in self.usable_dirs:
+            await self._store_cleaned_of(log_dir)
+
+    async def _store_cleaned(self, log: UnifiedLog) -> None:
+        path = log.dir.rpartition("/")[0]
+        for log_dir in self.usable_dirs:
+            if log_dir.path == path:
+                await self._store_cleaned_of(log_dir)
+
+    async def _store_cleaned_of(self, log_dir: LogDir) -> None:
+        await self._write_in(
+            log_dir,
+            CLEANER_FILE,
+            lambda logs: {_tp(log): log.cleaner_checkpoint for log in logs if log.cleaner_checkpoint is not None},
+        )
 
     async def checkpoint_high_watermarks(self) -> None:
         """Writes `replication-offset-checkpoint` of every directory."""
@@ -380,9 +546,19 @@ class LogManager:
         await self.checkpoint_log_starts()
         await self.checkpoint_high_watermarks()
 
-    async def _write(self, name: str, offsets: Callable[[Iterable[UnifiedLog]], dict[TopicPartition, int]]) -> None:
-        for log_dir in self._dirs:
-            await self._ports.workers.run(partial(log_dir.write_offsets, name, offsets(self.logs_in(log_dir))))
+    async def _write(self, name: str, offsets: OffsetsOf) -> None:
+        for log_dir in self.usable_dirs:
+            await self._write_in(log_dir, name, offsets)
+
+    async def _write_in(self, log_dir: LogDir, name: str, offsets: OffsetsOf) -> None:
+        async with self._checkpointing:
+            try:
+                found = offsets(self.logs_in(log_dir))
+                await self._ports.workers.run(partial(log_dir.write_offsets, name, found))
+            except OSError as error:
+                if error.errno in FULL_ERRNOS:
+                    raise
+                self.fail_dir(log_dir.path, f"its {name} could not be written: {error}")
 
     # --- end
 
@@ -391,6 +567,10 @@ class LogManager:
 
         Unlocks the directories.
         """
+        self._ending = True
+        await self.cleaner.stop()
+        for future in self.futures.values():
+            future.log.close_files()
         for task in self._tasks:
             await tasks.cancel(task)
         self._tasks.clear()
@@ -400,7 +580,7 @@ class LogManager:
             _log.error("A log was not closed cleanly, and will be recovered at the next start: %s", failure)
         await self.checkpoint()
         if not failures:
-            for log_dir in self._dirs:
+            for log_dir in self.usable_dirs:
                 await self._ports.workers.run(partial(log_dir.write_clean_shutdown, broker_epoch))
         self._unlock()
 
@@ -412,7 +592,7 @@ class LogManager:
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        for log in self._logs.values():
+        for log in (*self._logs.values(), *(future.log for future in self.futures.values())):
             log.close_files()
         self._unlock()
 

@@ -51,8 +51,22 @@ def dir_name(partition: TopicPartition) -> str:
 
 def dir_name_for_delete(partition: TopicPartition, unique: bytes) -> str:
     """`orders-0.<32 hex>-delete`; a long topic name is shortened to fit."""
-    suffix = f"-{partition.partition}.{unique.hex()}{DELETE_DIR_SUFFIX}"
+    return _unique_dir_name(partition, unique, DELETE_DIR_SUFFIX)
+
+
+def dir_name_for_future(partition: TopicPartition, unique: bytes) -> str:
+    """`orders-0.<32 hex>-future`: the copy of a log that is on its way to another directory."""
+    return _unique_dir_name(partition, unique, FUTURE_DIR_SUFFIX)
+
+
+def _unique_dir_name(partition: TopicPartition, unique: bytes, ending: str) -> str:
+    suffix = f"-{partition.partition}.{unique.hex()}{ending}"
     return partition.topic[: NAME_BYTES_MAX - len(suffix)] + suffix
+
+
+def parse_future_dir_name(name: str) -> TopicPartition | None:
+    """The partition that was being moved into a folder; None for any other name."""
+    return parse_dir_name(name.rpartition(".")[0]) if name.endswith(FUTURE_DIR_SUFFIX) else None
 
 
 def parse_dir_name(name: str) -> TopicPartition | None:

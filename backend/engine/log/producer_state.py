@@ -77,6 +77,11 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NONE
 
+    @property
+    def last_data_offset(self) -> int | None:
+        """Last offset of the last data batch; None when only markers are known."""
+        return self.batches[-1].last_offset if self.batches else None
+
     def set_epoch(self, epoch: int) -> None:
         """A new epoch starts with no batches to recognise."""
         if epoch != self.epoch:
@@ -131,6 +136,15 @@ class ProducerStateManager:
         self.map_end_offset = 0
         self._last_snapshot_offset = 0
         self._snapshots: list[int] = []
+
+    def moved_to(self, log_dir: str) -> None:
+        """The snapshots lie in another folder from now on."""
+        self._dir = log_dir
+
+    def take_over(self, other: ProducerStateManager) -> None:
+        """What the same log's state knows elsewhere; stored snapshots stay one's own."""
+        self._producers, self._ongoing, self._unreplicated = other._producers, other._ongoing, other._unreplicated
+        self.map_end_offset = other.map_end_offset
 
     # --- queries
 

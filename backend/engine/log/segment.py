@@ -25,7 +25,7 @@ from backend.engine.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from backend.engine.log.time_index import NO_TIMESTAMP, TimeIndex, decode_last
 from backend.engine.log.txn_index import AbortedTxn, decode_txn_index
 from backend.engine.ports.disk import Buffer, Disk, File
-from backend.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from backend.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, parse_header
 
 # Base offset, length and last offset delta: what finding an offset needs of a batch header.
 _SCAN: Final = Struct(">qi11xi")
@@ -55,9 +55,10 @@ class BatchPosition(NamedTuple):
 class LogSegment:
     """Offsets `[base_offset, next_offset)` of a partition. Not for use by several threads at once."""
 
-    def __init__(self, disk: Disk, log_dir: str, base_offset: int) -> None:
+    def __init__(self, disk: Disk, log_dir: str, base_offset: int, file_suffix: str = "") -> None:
         self._disk = disk
         self.dir = log_dir
+        self.file_suffix = file_suffix  # behind the usual name while compaction makes the segment
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size_bytes = 0
@@ -76,18 +77,20 @@ class LogSegment:
     # --- life
 
     @classmethod
-    def create(cls, disk: Disk, log_dir: str, base_offset: int) -> LogSegment:
+    def create(cls, disk: Disk, log_dir: str, base_offset: int, file_suffix: str = "") -> LogSegment:
         """A fresh, empty, active segment; leftovers under its names are removed."""
-        segment = cls(disk, log_dir, base_offset)
+        segment = cls(disk, log_dir, base_offset, file_suffix)
         for path in segment.paths:
             disk.remove(path)
         segment._file = disk.open(segment.log_path, create=True)
         return segment
 
     @classmethod
-    def open_sealed(cls, disk: Disk, log_dir: str, base_offset: int, next_offset: int) -> LogSegment:
+    def open_sealed(
+        cls, disk: Disk, log_dir: str, base_offset: int, next_offset: int, file_suffix: str = ""
+    ) -> LogSegment:
         """A segment that has a successor at `next_offset`; reads nothing but the file's size."""
-        segment = cls(disk, log_dir, base_offset)
+        segment = cls(disk, log_dir, base_offset, file_suffix)
         segment.size_bytes = disk.size(segment.log_path)
         segment.next_offset = next_offset
         segment.sealed = True
@@ -162,6 +165,20 @@ class LogSegment:
             self._file.close()
             self._file = None
 
+    def change_suffix(self, file_suffix: str) -> None:
+        """Renames the files, the `.log` first: where that one stands tells a recovery how far compaction came."""
+        before = self.paths
+        self.file_suffix = file_suffix
+        for source, target in zip(before, self.paths, strict=True):
+            if self._disk.exists(source):
+                self._disk.rename(source, target)
+
+    def remove_files(self) -> None:
+        """Closes and removes every file."""
+        self.close()
+        for path in self.paths:
+            self._disk.remove(path)
+
     def rename_deleted(self) -> list[str]:
         """Closes and gives every file the suffix `.deleted`; returns the new paths, to be removed later."""
         self.close()
@@ -175,7 +192,7 @@ class LogSegment:
     # --- names
 
     def _path(self, suffix: str) -> str:
-        return f"{self.dir}/{file_name(self.base_offset, suffix)}"
+        return f"{self.dir}/{file_name(self.base_offset, suffix)}{self.file_suffix}"
 
     @property
     def log_path(self) -> str:
@@ -267,6 +284,25 @@ class LogSegment:
         """What retention and the remote tier go by: the largest timestamp, or the file's time without one."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._disk.modified_ms(self.log_path)
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """Largest timestamp of the first batch, -1 without one; reads its header when it is not known."""
+        if self.first_timestamp is None:
+            if self.size_bytes < HEADER_BYTES:
+                return NO_TIMESTAMP
+            self.first_timestamp = parse_header(self.pread(HEADER_BYTES, 0)).max_timestamp
+        return self.first_timestamp
+
+    @property
+    def index_sizes(self) -> tuple[int, int]:
+        """Bytes of the offset and of the time index of a sealed segment."""
+        return self._disk.size(self.offset_index_path), self._disk.size(self.time_index_path)
+
+    @property
+    def modified_ms(self) -> int:
+        """When the `.log` file was last written."""
+        return self._disk.modified_ms(self.log_path)
 
     def is_full(self, segment_index_bytes: int) -> bool:
         """Whether an index has no room.

@@ -51,6 +51,14 @@ class LogSegments(Sequence[LogSegment]):
         del self._segments[at]
         del self._bases[at]
 
+    def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
+        """Puts one segment in the place of neighbours, the first of which has its base offset."""
+        at = self._segments.index(old[0])
+        if self._segments[at : at + len(old)] != list(old) or old[0].base_offset != new.base_offset:
+            raise ValueError(f"{new} cannot take the place of {list(old)}")
+        self._segments[at : at + len(old)] = [new]
+        self._bases[at : at + len(old)] = [new.base_offset]
+
     def floor_index(self, offset: int) -> int:
         """Index of the segment with the greatest base offset <= `offset`; -1 when there is none."""
         return bisect_right(self._bases, offset) - 1

@@ -40,7 +40,7 @@ __all__ = ["AppendInfo", "FlushWork", "Origin", "ReadInfo", "TimestampedOffset",
 Origin = Literal["client", "coordinator", "raft"]
 NO_REMOTE_OFFSET: Final = -1
 # No space, no quota, or the process may not write files of that size.
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +94,13 @@ class UnifiedLog:
             self._log_start_offset = self._local_log_start_offset
         self._high_watermark = self._log_start_offset
         self._highest_remote_offset = NO_REMOTE_OFFSET
+        # Compaction: first offset that has never been cleaned (None: all), how often the log was cut, and whether a
+        # cleaning is under way, during which retention waits.
+        self.cleaner_checkpoint: int | None = None
+        self.truncations = 0
+        self.cleaning = False
+        # Whether cleaning has to wait, since the log is being moved to another directory.
+        self.cleaning_paused = False
 
     @property
     def dir(self) -> str:
@@ -242,7 +249,7 @@ class UnifiedLog:
     def _not_written(self, doing: str, error: OSError | CorruptLog) -> KafkaError:
         """As :meth:`_failed`, but a full disk harms nobody once what was written of the append is gone again."""
         active = self.active_segment
-        if not isinstance(error, OSError) or error.errno not in _FULL or active.sealed:
+        if not isinstance(error, OSError) or error.errno not in FULL_ERRNOS or active.sealed:
             return self._failed(doing, error)
         try:
             active.file.truncate(active.size_bytes)
@@ -525,6 +532,14 @@ class UnifiedLog:
             # The snapshot at a segment's base belongs to it; the one of the first segment left is still needed.
             self.producer_state.remove_snapshot(segment.base_offset)
 
+    def replace_segments(self, old: Sequence[LogSegment], new: LogSegment) -> None:
+        """Puts a segment that compaction made in the place of the sealed ones that it was made of."""
+        self._check_online()
+        with self._disk_errors("swap a cleaned segment into"):
+            self._local.replace(old, new)
+            for segment in old[1:]:
+                self.producer_state.remove_snapshot(segment.base_offset)
+
     def take_deleted_paths(self) -> list[str]:
         """Files renamed to `.deleted` since the last call; the caller removes them after `file.delete.delay.ms`."""
         return self._local.take_deleted_paths()
@@ -548,6 +563,7 @@ class UnifiedLog:
                 self.truncate_fully_and_start_at(offset)
                 return True
             end = self._local.truncate_to(offset)
+            self._note_cut(end)
             self.recovery_point = min(self.recovery_point, end)
             self.leader_epochs.truncate_from_end(end)
             self._log_start_offset = min(self._log_start_offset, end)
@@ -564,12 +580,18 @@ class UnifiedLog:
         self._check_online()
         with self._disk_errors("truncate"):
             self._local.replace_all(offset)
+            self._note_cut(offset)
             self.recovery_point = min(self.recovery_point, offset)
             self.leader_epochs.clear()
             self.producer_state.truncate_fully(offset)
             self._log_start_offset = offset if log_start_offset is None else log_start_offset
             self._local_log_start_offset = offset
             self._high_watermark = offset
+
+    def _note_cut(self, end_offset: int) -> None:
+        self.truncations += 1
+        if self.cleaner_checkpoint is not None:
+            self.cleaner_checkpoint = min(self.cleaner_checkpoint, end_offset)
 
     # --- durability and end
 
@@ -635,6 +657,26 @@ class UnifiedLog:
     def close_files(self) -> None:
         """Closes descriptors without writing anything."""
         self._local.close_files()
+
+    def rename_dir(self, log_dir: str) -> None:
+        """Gives the folder another name on the same file system; the log stays in use."""
+        with self._disk_errors("rename the folder of"):
+            self._local.rename_dir(log_dir)
+        path = f"{log_dir}/{LEADER_EPOCH_FILE}"
+        self.leader_epochs.save_with(lambda data: self._disk.write_atomic(path, data, sync=False))
+        self.producer_state.moved_to(log_dir)
+
+    def take_over(self, other: UnifiedLog) -> None:
+        """Becomes what `other` is: this log holds the same records up to the same log end, in another folder."""
+        self._log_start_offset = other._log_start_offset
+        self._local_log_start_offset = max(other._local_log_start_offset, self.segments.first_base_offset)
+        self._high_watermark, self._highest_remote_offset = other._high_watermark, other._highest_remote_offset
+        self.remote_system_enabled = other.remote_system_enabled
+        self.cleaner_checkpoint, self.topic_id_dirty = other.cleaner_checkpoint, True
+        self.producer_state.take_over(other.producer_state)
+        with self._disk_errors("write the leader epochs of"):
+            self.leader_epochs.clear()
+            self.leader_epochs.assign_all(other.leader_epochs.entries)
 
     def rename_for_delete(self) -> str:
         """Closes the log and renames its folder to `…-delete`; returns the new path, to be removed later."""

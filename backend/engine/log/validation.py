@@ -88,8 +88,10 @@ def validate_produced(records: memoryview, config: LogConfig, *, now_ms: int) ->
     if records.readonly:
         records = memoryview(bytearray(records))
     if config.compression_type != "producer" and _TARGET_CODECS[config.compression_type] != header.compression:
-        records = _recompressed(header, records, _TARGET_CODECS[config.compression_type])
+        records = _recompressed(header, records, config)
         header = parse_header(records)
+        if header.size_bytes > config.max_message_bytes:
+            raise _too_large(header.size_bytes, config)
     if config.is_log_append_time:
         patch_max_timestamp(records, 0, now_ms, log_append_time=True)
         header = parse_header(records)
@@ -118,15 +120,19 @@ def _one_batch(records: memoryview) -> BatchHeader:
     return parse_header(records)
 
 
+def _too_large(size_bytes: int, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size in the append is {size_bytes} bytes "
+        f"which exceeds the maximum configured value of {config.max_message_bytes}",
+    )
+
+
 def _check_header(header: BatchHeader, records: memoryview, config: LogConfig) -> None:
     if header.base_offset != 0:
         raise _invalid(f"The baseOffset of the record batch in the append is {header.base_offset}, but it should be 0")
     if header.size_bytes > config.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append is {header.size_bytes} bytes "
-            f"which exceeds the maximum configured value of {config.max_message_bytes}",
-        )
+        raise _too_large(header.size_bytes, config)
     if not crc_valid(records, 0, header):
         raise InvalidBatch(
             ErrorCode.CORRUPT_MESSAGE,
@@ -209,11 +215,18 @@ def _records(records: memoryview) -> list[RecordData]:
         raise _invalid(f"The records of the batch are malformed: {error}") from None
 
 
-def _recompressed(header: BatchHeader, records: memoryview, codec: int) -> memoryview:
+def _recompressed(header: BatchHeader, records: memoryview, config: LogConfig) -> memoryview:
+    codec = _TARGET_CODECS[config.compression_type]
+    levels = {
+        Compression.GZIP: config.compression_gzip_level,
+        Compression.LZ4: config.compression_lz4_level,
+        Compression.ZSTD: config.compression_zstd_level,
+    }
     return memoryview(
         build_batch(
             _records(records),
             compression=codec,
+            compression_level=levels.get(codec),
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,

@@ -50,6 +50,8 @@ class Disk(Protocol):
 
     def modified_ms(self, path: str) -> int: ...
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None: ...
+
     def list_dir(self, path: str) -> list[str]:
         """Names in the folder, sorted."""
         ...
@@ -148,6 +150,9 @@ class OsDisk:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def list_dir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

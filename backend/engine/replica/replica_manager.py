@@ -36,6 +36,7 @@ from backend.engine.replica.fetch_state import FetchState
 from backend.engine.replica.fetcher_manager import FetcherManager
 from backend.engine.replica.leader_endpoint import ConnectToLeader
 from backend.engine.replica.leader_replicas import IsrProposal
+from backend.engine.replica.log_dir_moves import LogDirMoves
 from backend.engine.replica.metadata_changes import Assigned, is_ours, local_changes
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import Purgatory, WaitingDelete, WaitingProduce
@@ -94,6 +95,7 @@ class ReplicaManager:
         windows = Windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
         self.leader_quota = ReplicationQuota("leader", node_id, windows)
         self.follower_quota = ReplicationQuota("follower", node_id, windows)
+        self.log_dir_moves = LogDirMoves(log_manager, self._directories.submit)
         self._to_wake: dict[Partition, None] = {}
         self._shrinking: tasks.Task[None] | None = None
         self._stopping: set[tasks.Task[None]] = set()
@@ -116,6 +118,7 @@ class ReplicaManager:
         await tasks.cancel(self._shrinking)
         await self._alter_partition.stop()
         await self._directories.stop()
+        await self.log_dir_moves.shutdown()
         await self._fetchers.shutdown()
         for partition in self._partitions.values():
             partition.close()
@@ -338,6 +341,7 @@ class ReplicaManager:
         for (topic, _), partition in self._partitions.items():
             if changed_topics is None or topic in changed_topics:
                 partition.log.config = self.topic_config(topic)
+                partition.log.producer_state.expiration_ms = self.config.producer_id_expiration_ms
 
     def topic_config(self, topic: str) -> LogConfig:
         """The settings in force for a topic's logs on this broker."""
@@ -397,6 +401,7 @@ class ReplicaManager:
         if self._partitions.get(key) is partition:
             del self._partitions[key]
         self._partitions_by_id.pop((tip.topic_id, tip.partition), None)
+        self.log_dir_moves.stop(partition)
         partition.close(gone)
 
     def _delete_strays(self) -> None:
@@ -431,10 +436,21 @@ class ReplicaManager:
         if assigned.registration.is_lost(self.node_id):
             # It was unusable before this start, and is repaired.
             self._directories.submit(tip, self.log_manager.directory_id(log))
+        elif len(self.log_manager.dirs) > 1:
+            self._tell_directory(assigned, log)
         partition = Partition(tip, log, self)
         self._partitions[key] = partition
         self._partitions_by_id[(tip.topic_id, tip.partition)] = partition
+        self.log_dir_moves.resume(partition)
         return partition
+
+    def _tell_directory(self, assigned: Assigned, log: UnifiedLog) -> None:
+        """Where there are several the controller cannot know which one a replica lies in (KIP-858)."""
+        registration = assigned.registration
+        known = dict(zip(registration.replicas, registration.directories, strict=False)).get(self.node_id)
+        directory = self.log_manager.directory_id(log)
+        if known != directory:
+            self._directories.submit(assigned.tip, directory)
 
     def _lead(self, partition: Partition, assigned: Assigned) -> bool:
         """True when it leads under a new epoch."""

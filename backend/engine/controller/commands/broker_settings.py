@@ -10,9 +10,11 @@ from backend.engine.config.settings import LONG_MAX, Value
 from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
 
+CLEANER_THREADS: Final = "log.cleaner.threads"
 # Pools that grow and shrink step by step: a change to less than half or more than double is refused.
 POOL_SIZES: Final = frozenset(
     {
+        CLEANER_THREADS,
         "num.recovery.threads.per.data.dir",
         "num.replica.fetchers",
         "remote.log.manager.copier.thread.pool.size",
@@ -66,6 +68,8 @@ def _check_value(image: MetadataImage, config: BrokerConfig, broker: str, name: 
             static=config.originals,
         )
         size = int(current.value or 0)
+        if name == CLEANER_THREADS:
+            _check_cleaner_threads(value, size)
         if value < size // 2:
             raise _refused(
                 f"Dynamic thread count update validation failed for {name}={text}: value should be at least"
@@ -83,6 +87,16 @@ def _parsed(setting: Setting, text: str) -> Value:
         return setting.parse(text)
     except ConfigError as error:
         raise _refused(str(error)) from None
+
+
+def _check_cleaner_threads(threads: int, current: int) -> None:
+    """The same rule in the words of `LogCleaner.validateReconfiguration`."""
+    if threads < 1:
+        raise _refused("Log cleaner threads should be at least 1")
+    if threads < current // 2:
+        raise _refused(f"Log cleaner threads cannot be reduced to less than half the current value {current}")
+    if threads > current * 2:
+        raise _refused(f"Log cleaner threads cannot be increased to more than double the current value {current}")
 
 
 def _refused(message: str) -> KafkaError:

@@ -125,6 +125,7 @@ def test_tiered_settings_that_agree_are_taken(changes: list[tuple[str, int, str 
         ("", ("listeners", SET, "A://:1"), ErrorCode.INVALID_REQUEST, "default cluster level"),
         ("", ("remote.log.reader.threads", SET, "21"), ErrorCode.INVALID_REQUEST, "double the current value 10"),
         ("", ("remote.log.reader.threads", SET, "4"), ErrorCode.INVALID_REQUEST, "half the current value 10"),
+        ("", ("log.cleaner.threads", SET, "3"), ErrorCode.INVALID_REQUEST, "more than double the current value 1"),
         ("7", (FLAG, SET, "true"), ErrorCode.BROKER_ID_NOT_REGISTERED, "No broker with id 7"),
         ("me", (FLAG, SET, "true"), ErrorCode.INVALID_REQUEST, "base 10"),
     ],

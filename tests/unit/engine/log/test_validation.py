@@ -144,6 +144,33 @@ def test_a_topics_compression_is_applied_by_the_broker(name: str, codec: int) ->
     assert [r.value for r in iter_records(records)] == [r.value for r in iter_records(sent)]
 
 
+@pytest.mark.parametrize(
+    ("name", "setting", "low", "high"),
+    [
+        ("gzip", "compression.gzip.level", 1, 9),
+        ("lz4", "compression.lz4.level", 3, 12),
+        ("zstd", "compression.zstd.level", -7, 19),
+    ],
+)
+def test_a_topics_compression_level_is_applied(name: str, setting: str, low: int, high: int) -> None:
+    sizes = {}
+    for level in (low, high):
+        config = LogConfig.from_properties({"compression.type": name, setting: str(level)})
+        sent = build_batch([RecordData(NOW_MS, None, b"%d,%d;" % (i, i * i % 977)) for i in range(9000)])
+        records, _ = validate_produced(memoryview(sent), config, now_ms=NOW_MS)
+        assert [r.value for r in iter_records(records)] == [r.value for r in iter_records(sent)]
+        sizes[level] = len(records)
+    assert sizes[high] < sizes[low]
+
+
+def test_a_batch_that_is_too_large_once_recompressed_is_refused() -> None:
+    sent = build_batch([RecordData(NOW_MS, None, bytes(5000))], compression=1)
+    config = replace(CONFIG, compression_type="uncompressed", max_message_bytes=1000)
+    with pytest.raises(KafkaError) as caught:
+        validate_produced(memoryview(sent), config, now_ms=NOW_MS)
+    assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
 def test_read_only_records_are_copied_and_writable_ones_are_not() -> None:
     sent = batch()
     records, _ = validate_produced(memoryview(bytes(sent)), CONFIG, now_ms=NOW_MS)

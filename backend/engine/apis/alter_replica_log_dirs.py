@@ -1,0 +1,59 @@
+"""AlterReplicaLogDirs (34), versions 1-2: moves replicas between the log directories of this broker (KIP-113)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.protocol import messages as m
+from backend.protocol.errors import NONE, ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
+
+API_KEY: Final = 34
+MIN_VERSION: Final = 1
+MAX_VERSION: Final = 2
+
+_Results = m.AlterReplicaLogDirsResponse.Results
+
+
+def alter_replica_log_dirs(
+    services: Services, context: RequestContext, request: m.AlterReplicaLogDirsRequest
+) -> m.AlterReplicaLogDirsResponse:
+    """Answers when the moves have begun; DescribeLogDirs shows how far they are.
+
+    For a replica that is not here (yet) REPLICA_NOT_AVAILABLE, and the directory is remembered for its creation.
+    """
+    results: dict[str, _Results] = {}
+    for wanted in request.dirs:
+        for topic in wanted.topics:
+            rows = results.setdefault(topic.name, _Results(topic_name=topic.name)).partitions
+            for index in topic.partitions:
+                error = _move(services, TopicPartition(topic.name, index), wanted.path)
+                rows.append(_Results.Partitions(partition_index=index, error_code=error))
+    return m.AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _move(services: Services, partition: TopicPartition, path: str) -> int:
+    replicas, logs = services.replica_manager, services.log_manager
+    try:
+        target = logs.dir_at(path)
+        found = replicas.find(partition.topic, partition.partition)
+        if isinstance(found, ErrorCode):
+            if found is ErrorCode.KAFKA_STORAGE_ERROR:
+                return found
+            if len(logs.preferred_dirs) < PREFERRED_MAX:
+                logs.preferred_dirs[partition] = target.path
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        replicas.log_dir_moves.move(found, path)
+    except KafkaError as error:
+        return error.code
+    except OSError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return NONE
+
+
+# Wishes for replicas that may never come: 100 bytes each, so 1 MB.
+PREFERRED_MAX: Final = 10_000
+
+APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, alter_replica_log_dirs),)

@@ -1,0 +1,118 @@
+"""Moving a log to another directory of its broker: the copy under way (KIP-113; future logs of Kafka's `LogManager`).
+
+A copy lies in a `-future` folder of its directory and is filled from the current log like a follower. Once it has
+everything it takes the current log's place: it gets the plain name, then the old folder is given up. A crash between
+these two leaves a folder in either directory; the marker that the copy carries meanwhile says which one counts. A copy
+that was not complete at a stop is begun anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from backend.engine.log.errors import UnexpectedAppendOffset
+from backend.engine.log.loader import LoadOptions, open_log
+from backend.engine.log.log_dirs import write_topic_id
+from backend.engine.log.names import dir_name, dir_name_for_future
+from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.ports import Ports
+from backend.engine.ports.disk import Disk
+
+MARKER_FILE: Final = "ebbline-moved-here"
+# One read and one write of the loop's turn.
+COPY_BYTES: Final = 1 << 20
+INT32_MAX: Final = 2**31 - 1
+
+_log = logging.getLogger(__name__)
+
+
+class FutureLog:
+    """The copy of one log on its way to another directory."""
+
+    def __init__(self, ports: Ports, current: UnifiedLog, target_dir: str, *, producer_id_expiration_ms: int) -> None:
+        """Creates the folder. Raises OSError."""
+        tip = current.topic_id_partition
+        self._disk = ports.disk
+        self._target_dir = target_dir
+        folder = f"{target_dir}/{dir_name_for_future(tip.topic_partition, ports.random.uuid())}"
+        ports.disk.make_dirs(folder)
+        write_topic_id(ports.disk, folder, tip.topic_id)
+        options = LoadOptions(
+            log_start_offset=_first_offset(current),
+            clean_shutdown=True,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+        now_ms = ports.clock.time_ms()
+        self.log = open_log(ports.disk, ports.random, folder, tip, current.config, options, now_ms=now_ms)
+        self._truncations = current.truncations
+
+    @property
+    def target_dir(self) -> str:
+        """The directory it is made in."""
+        return self._target_dir
+
+    def copy_some(self, current: UnifiedLog) -> int:
+        """Copies the next batches; how many bytes there were, 0 once the copy has everything. Raises KafkaError."""
+        log = self.log
+        if current.truncations != self._truncations or not (
+            _first_offset(current) <= log.log_end_offset <= current.log_end_offset
+        ):
+            # What was copied is no longer what the log says.
+            self._truncations = current.truncations
+            log.truncate_fully_and_start_at(_first_offset(current))
+        if log.log_end_offset == current.log_end_offset:
+            return 0
+        records = current.read(
+            log.log_end_offset, COPY_BYTES, up_to_offset=current.log_end_offset, min_one_message=True
+        ).records
+        if not records:
+            # Behind the last record there are offsets that nothing has: the active segment begins past them.
+            log.roll(current.log_end_offset)
+            return 0
+        log.config = current.config
+        try:
+            log.append_as_follower(memoryview(records), INT32_MAX)
+        except UnexpectedAppendOffset as error:
+            # Log start lies inside the first batch.
+            log.truncate_fully_and_start_at(error.first_offset)
+            log.append_as_follower(memoryview(records), INT32_MAX)
+        return len(records)
+
+    def finish(self, current: UnifiedLog) -> None:
+        """Copies what is missing and takes the plain name; the caller then gives up the folder of `current`.
+
+        Raises OSError and KafkaError.
+        """
+        while self.copy_some(current):
+            pass
+        self.log.take_over(current)
+        self._disk.write_atomic(f"{self.log.dir}/{MARKER_FILE}", b"")
+        self.log.rename_dir(f"{self._target_dir}/{dir_name(current.topic_id_partition.topic_partition)}")
+
+    def settled(self) -> None:
+        """The old folder is given up: the marker is needed no more."""
+        forget_move(self._disk, self.log.dir)
+
+    def abandon(self) -> str:
+        """Gives the copy up; the folder to be removed."""
+        self.log.close_files()
+        self.log.offline_reason = "its move to another directory was given up"
+        return self.log.dir
+
+
+def _first_offset(current: UnifiedLog) -> int:
+    return max(current.log_start_offset, current.segments.first_base_offset)
+
+
+def forget_move(disk: Disk, folder: str) -> None:
+    """No other folder of the partition is left: the marker has done its duty."""
+    disk.remove(f"{folder}/{MARKER_FILE}")
+
+
+def chosen_folder(disk: Disk, first: str, second: str) -> tuple[str, str] | None:
+    """Of two folders of one partition (the one that counts, the one left over); None when nothing tells."""
+    marked = [disk.exists(f"{folder}/{MARKER_FILE}") for folder in (first, second)]
+    if marked[0] == marked[1]:
+        return None
+    return (first, second) if marked[0] else (second, first)

@@ -1,0 +1,90 @@
+"""Replicas on their way to another log directory of this broker (KIP-113; Kafka's `ReplicaAlterLogDirsThread`).
+
+One task for each; it copies on the loop, a megabyte a turn, so that appends, reads and role changes go on. Once the
+copy has everything and what was copied is on the device, copy and log change places between two callbacks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from backend.engine.log.log_manager import LogManager
+from backend.engine.ports import tasks
+from backend.engine.replica.partition import Partition
+from backend.protocol.errors import KafkaError
+from backend.tiering.ids import TopicIdPartition
+
+_log = logging.getLogger(__name__)
+
+
+class LogDirMoves:
+    """`tell` lets the controller know which directory a replica lies in."""
+
+    def __init__(self, log_manager: LogManager, tell: Callable[[TopicIdPartition, bytes], None]) -> None:
+        self._logs = log_manager
+        self._tell = tell
+        self._running: dict[Partition, tasks.Task[None]] = {}
+
+    def move(self, partition: Partition, path: str) -> None:
+        """Begins to move a replica; to the directory that it is in: ends a move.
+
+        Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR.
+        """
+        target = self._logs.dir_at(path)
+        future = self._logs.futures.get(partition.topic_partition)
+        if future is not None and future.target_dir == target.path:
+            return
+        self.stop(partition)
+        if partition.log.dir.rpartition("/")[0] == target.path:
+            return
+        try:
+            self._logs.start_move(partition.log, target)
+        except OSError as error:
+            partition.log.cleaning_paused = False
+            self._logs.fail_dir(target.path, str(error))
+            self._logs.dir_at(path)
+            raise
+        _log.info("Moving %s from %s to %s", partition, partition.log.dir, target.path)
+        self._running[partition] = tasks.spawn(self._copy(partition), name=f"move of {partition} to {target.path}")
+
+    def resume(self, partition: Partition) -> None:
+        """Begins anew what a stop interrupted."""
+        path = self._logs.preferred_dirs.pop(partition.topic_partition, None)
+        if path is None:
+            return
+        try:
+            self.move(partition, path)
+        except KafkaError as error:
+            _log.warning("The move of %s to %s is given up: %s", partition, path, error)
+
+    def stop(self, partition: Partition) -> None:
+        """Gives up a move; nothing happens when there is none."""
+        task = self._running.pop(partition, None)
+        if task is not None:
+            task.cancel()
+            self._logs.stop_move(partition.topic_partition)
+
+    async def shutdown(self) -> None:
+        """Ends all tasks; the next start begins the moves anew."""
+        for task in list(self._running.values()):
+            await tasks.cancel(task)
+        self._running.clear()
+
+    async def _copy(self, partition: Partition) -> None:
+        future = self._logs.futures[partition.topic_partition]
+        try:
+            while future.copy_some(partition.log):
+                await tasks.sleep_ms(0)
+            await self._logs.flush_log(future.log)
+            before = partition.log
+            partition.log = self._logs.finish_move(before)
+        except (KafkaError, OSError) as error:
+            _log.error("The move of %s to %s failed: %s", partition, future.target_dir, error)
+            self._running.pop(partition, None)
+            self._logs.stop_move(partition.topic_partition)
+            return
+        self._running.pop(partition, None)
+        _log.info("Moved %s to %s", partition, partition.log.dir)
+        self._tell(partition.topic_id_partition, self._logs.directory_id(partition.log))
+        await self._logs.checkpoint()
