@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Final
 
 from backend.engine.apis import (
+    acls,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -42,6 +43,7 @@ from backend.engine.apis import (
     produce,
     reassignments,
     sasl,
+    scram_credentials,
     sync_group,
     update_features,
 )
@@ -49,6 +51,7 @@ from backend.engine.apis.context import Api, ListenerKind
 
 # One line per module; each defines APIS: tuple[Api, ...].
 MODULES: Final[tuple[ModuleType, ...]] = (
+    acls,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -84,6 +87,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     produce,
     reassignments,
     sasl,
+    scram_credentials,
     sync_group,
     update_features,
 )
