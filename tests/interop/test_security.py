@@ -149,9 +149,7 @@ def test_kafka_python(secure: Secure, protocol: str, mechanism: str) -> None:
         producer.send(topic, value)
     producer.flush(30)
     producer.close()
-    consumer = PyConsumer(
-        topic, group_id=topic, auto_offset_reset="earliest", consumer_timeout_ms=30_000, **settings
-    )
+    consumer = PyConsumer(topic, group_id=topic, auto_offset_reset="earliest", consumer_timeout_ms=30_000, **settings)
     found = [record.value for record in itertools.islice(consumer, len(VALUES))]
     consumer.close()
     assert found == VALUES
@@ -191,7 +189,7 @@ def test_a_wrong_password_is_refused(secure: Secure, protocol: str, mechanism: s
     before = secure.metrics.failed_authentications
     assert error_of(secure.confluent(protocol, mechanism, "wrong")) == KafkaError._AUTHENTICATION
     with pytest.raises(PyKafkaError):
-        PyProducer(**secure.kafka_python(protocol, mechanism, "wrong"), bootstrap_timeout_ms=5000)
+        PyProducer(**secure.kafka_python(protocol, mechanism, "wrong"), bootstrap_timeout_ms=2000)
 
     async def play() -> None:
         producer = AIOKafkaProducer(**secure.aiokafka(protocol, mechanism, "wrong"))
@@ -216,9 +214,7 @@ def test_an_unknown_user_and_a_mechanism_that_is_not_served_are_refused(secure: 
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), [("SSL", ""), ("SASL_SSL", "PLAIN")])
-def test_a_client_that_trusts_another_authority_does_not_connect(
-    secure: Secure, protocol: str, mechanism: str
-) -> None:
+def test_a_client_that_trusts_another_authority_does_not_connect(secure: Secure, protocol: str, mechanism: str) -> None:
     before = secure.metrics.failed_authentications
     settings = secure.confluent(protocol, mechanism) | {"ssl.ca.location": secure.other_ca}
     assert error_of(settings) == KafkaError._SSL

@@ -20,7 +20,7 @@ def describe_acls(
     services: Services, context: RequestContext, request: m.DescribeAclsRequest
 ) -> m.DescribeAclsResponse:
     """One error for the whole question."""
-    return m.DescribeAclsResponse(error_code=CODE, error_message=NO_AUTHORIZER)
+    return m.DescribeAclsResponse(error_code=CODE, error_message="No Authorizer is configured on the broker")
 
 
 def create_acls(services: Services, context: RequestContext, request: m.CreateAclsRequest) -> m.CreateAclsResponse:

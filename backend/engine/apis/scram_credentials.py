@@ -29,7 +29,7 @@ def describe(
     image = image_of(services, context)
     asked = Counter(one.name for one in request.users or ()) or Counter({user for _, user in image.scram})
     return m.DescribeUserScramCredentialsResponse(
-        error_message=None, results=[_described(image, user, times) for user, times in asked.items()]
+        results=[_described(image, user, times) for user, times in asked.items()]
     )
 
 
@@ -52,7 +52,7 @@ def _described(image: MetadataImage, user: str, times: int) -> m.DescribeUserScr
             error_code=ErrorCode.RESOURCE_NOT_FOUND,
             error_message=f"Attempt to describe a user credential that does not exist: {user}",
         )
-    return result(user=user, error_message=None, credential_infos=found)
+    return result(user=user, credential_infos=found)
 
 
 def describe_on_error(

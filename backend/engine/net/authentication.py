@@ -161,9 +161,10 @@ class Authentication:
         """The mechanism is chosen. AuthenticationFailed for one that is not enabled."""
         mechanisms = list(self._settings.mechanisms)
         if request.mechanism not in mechanisms:
+            answer = m.SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
+            # Who authenticates anew is told nothing, as in Kafka.
             raise AuthenticationFailed(
-                "the client asked for a SASL mechanism that is not enabled",
-                m.SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms),
+                "the client asked for a SASL mechanism that is not enabled", answer if self._user is None else None
             )
         # The change of a mechanism is told with the next request, as in Kafka.
         changed = self._user is not None and request.mechanism != self._mechanism_name
@@ -197,7 +198,10 @@ class Authentication:
         try:
             answer = mechanism.evaluate(token)
             if mechanism.user is not None and self._user not in (None, mechanism.user):
-                raise _Refused("another user", "Cannot change principals during re-authentication")
+                told = (
+                    f"Cannot change principals during re-authentication from User.{self._user}: User.{mechanism.user}"
+                )
+                raise _Refused("another user", told)
         except (_Refused, ScramError) as refused:
             told = getattr(refused, "told", None) or generic
             raise AuthenticationFailed(
@@ -237,7 +241,8 @@ class _Plain:
     def evaluate(self, token: bytes) -> bytes:
         parts = token.split(b"\0")
         if len(parts) != 3:
-            raise _Refused(f"{len(parts)} parts instead of 3")
+            told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
+            raise _Refused(f"{len(parts)} parts instead of 3", told)
         authorization_id, name, password = parts
         if not name:
             raise _Refused("no name", "Authentication failed: username not specified")

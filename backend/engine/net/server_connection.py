@@ -19,7 +19,6 @@ from backend.engine.apis import api_versions
 from backend.engine.apis.context import ANONYMOUS, Api, ListenerKind, NoAnswer, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.net.authentication import (
-    AUTHENTICATE_KEY,
     HANDSHAKE_KEY,
     LOGIN_MS_MAX,
     Authentication,
@@ -41,8 +40,6 @@ IN_FLIGHT_BYTES_MAX: Final = 32 * 1024 * 1024
 # Only requests with records have a reason to reach socket.request.max.bytes. Decoding another one of this size can
 # take ten times as much for lists of numbers; other elements have a limit of their own (the decoder's).
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
-# What may come, and may only come, once an authentication is over.
-SASL_KEYS: Final = frozenset({HANDSHAKE_KEY, AUTHENTICATE_KEY})
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +108,7 @@ class ServerConnection:
                 if authentication.user is None:
                     self._log_in(authentication, frame)
                     return
-                if authentication.expired and frames.decode_request_header(frame)[0].api_key not in SASL_KEYS:
+                if authentication.expired and not self._may_follow_expiry(authentication, frame):
                     self._close_expired()
                     return
             request = self._decoded(frame, now_ms)
@@ -178,6 +175,10 @@ class ServerConnection:
     def _login_overdue(self) -> None:
         self._count_failed_login(f"no authentication within {LOGIN_MS_MAX} ms")
         self._connection.close()
+
+    def _may_follow_expiry(self, authentication: Authentication, frame: bytearray) -> bool:
+        """A new authentication may; while it goes on it judges itself what comes."""
+        return not authentication.done or frames.decode_request_header(frame)[0].api_key == HANDSHAKE_KEY
 
     def _close_expired(self) -> None:
         self._services.metrics.expired_connections += 1

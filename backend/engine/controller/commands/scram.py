@@ -5,8 +5,7 @@ Facts of Kafka's `ScramControlManager`. The client sends the salted password, ne
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Final
 
 from backend.engine.common.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISM_TYPES, credential
@@ -22,52 +21,48 @@ MECHANISM_NAMES: Final = {type: name for name, type in MECHANISM_TYPES.items()}
 def alter_user_scram_credentials(
     image: MetadataImage, request: m.AlterUserScramCredentialsRequest
 ) -> Outcome[m.AlterUserScramCredentialsResponse]:
-    """Each user on its own: all of its changes or none."""
-    wanted = Counter((one.name, one.mechanism) for one in request.deletions)
-    wanted.update((one.name, one.mechanism) for one in request.upsertions)
-    records: dict[str, list[Message]] = {}
+    """Each user on its own. One that is named twice gets no change at all, whichever the mechanisms."""
+    kept: dict[str, Message] = {}
     refused: dict[str, KafkaError] = {}
-    for user, made in _changes(image, request, wanted):
-        kept = records.setdefault(user, [])
-        if isinstance(made, KafkaError):
-            refused.setdefault(user, made)
+    for user, made in (*_deletions(image, request), *_upsertions(request)):
+        if user in refused:
+            continue
+        if user in kept:
+            refused[user] = KafkaError(
+                ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+            )
+        elif isinstance(made, KafkaError):
+            refused[user] = made
         else:
-            kept.append(made)
-    response = m.AlterUserScramCredentialsResponse()
-    for user in records:
-        error = refused.get(user)
-        answer = response.Results(user=user, error_message=None)
-        if error is not None:
-            answer.error_code, answer.error_message = error.code, error.message
-        response.results.append(answer)
-    written = [record for user, kept in records.items() if user not in refused for record in kept]
-    return outcome(written, response)
+            kept[user] = made
+    result = m.AlterUserScramCredentialsResponse.Results
+    told = [result(user=user, error_message=None) for user in kept if user not in refused]
+    told += [result(user=user, error_code=error.code, error_message=error.message) for user, error in refused.items()]
+    written = [record for user, record in kept.items() if user not in refused]
+    return outcome(written, m.AlterUserScramCredentialsResponse(results=told))
 
 
-def _changes(
-    image: MetadataImage, request: m.AlterUserScramCredentialsRequest, wanted: Counter[tuple[str, int]]
-) -> Iterable[tuple[str, Message | KafkaError]]:
-    for deletion in request.deletions:
-        key = (deletion.mechanism, deletion.name)
-        error = _refusal(deletion.name, deletion.mechanism, wanted)
-        if error is None and key not in image.scram:
+def _deletions(
+    image: MetadataImage, request: m.AlterUserScramCredentialsRequest
+) -> Iterator[tuple[str, Message | KafkaError]]:
+    for one in request.deletions:
+        error = _refusal(one.name, one.mechanism)
+        if error is None and (one.mechanism, one.name) not in image.scram:
             error = KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
-        yield (
-            deletion.name,
-            error or m.RemoveUserScramCredentialRecord(name=deletion.name, mechanism=deletion.mechanism),
-        )
-    for upsertion in request.upsertions:
-        error = _refusal(upsertion.name, upsertion.mechanism, wanted) or _bad_iterations(upsertion.iterations)
-        yield upsertion.name, error or _record(upsertion)
+        yield one.name, error or m.RemoveUserScramCredentialRecord(name=one.name, mechanism=one.mechanism)
 
 
-def _refusal(name: str, mechanism: int, wanted: Counter[tuple[str, int]]) -> KafkaError | None:
+def _upsertions(request: m.AlterUserScramCredentialsRequest) -> Iterator[tuple[str, Message | KafkaError]]:
+    for one in request.upsertions:
+        error = _refusal(one.name, one.mechanism) or _bad_iterations(one.iterations)
+        yield one.name, error or _record(one)
+
+
+def _refusal(name: str, mechanism: int) -> KafkaError | None:
     if not name:
         return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if mechanism not in MECHANISM_NAMES:
         return KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-    if wanted[name, mechanism] > 1:
-        return KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
     return None
 
 

@@ -20,9 +20,7 @@ BROKER = AUTHORITY.identity("broker")
 
 
 def pem_store(identity: Identity) -> Store:
-    return Store(
-        setting="ssl.keystore", type="PEM", certificates=identity.certificate_pem, key=identity.key_pem
-    )
+    return Store(setting="ssl.keystore", type="PEM", certificates=identity.certificate_pem, key=identity.key_pem)
 
 
 def trusting(authority: Authority | None) -> Store:
@@ -232,7 +230,10 @@ def test_a_jks_store_is_refused_in_one_line(tmp_path: Path) -> None:
     [
         (settings(NO_KEY), "has no certificate"),
         (settings(Store(setting="ssl.keystore", type="PEM", location="/no/such.pem")), "/no/such.pem cannot be read"),
-        (settings(Store(setting="ssl.keystore", type="PEM", certificates="x", key="y")), "ssl.keystore.key holds no PEM"),
+        (
+            settings(Store(setting="ssl.keystore", type="PEM", certificates="x", key="y")),
+            "ssl.keystore.key holds no PEM",
+        ),
         (settings(Store(setting="ssl.keystore", type="PEM", certificates="x")), "without ssl.keystore.key"),
         (settings(pem_store(BROKER), trusting(None), client_auth="required"), "trusts nobody"),
         (
