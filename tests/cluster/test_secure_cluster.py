@@ -35,7 +35,7 @@ def test_records_are_replicated_and_groups_work_over_sasl_ssl(tmp_path: Path, me
     made = secure_layout(tmp_path, authority, brokers=3, settings=settings)
     ca = str(authority.write(tmp_path / "ca.pem"))
     with EngineCluster(tmp_path, made=made) as cluster:
-        client = {
+        client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": made.bootstrap("SASL_SSL"),
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": ca,

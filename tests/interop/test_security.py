@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
@@ -111,7 +112,7 @@ def admin_of(secure: Secure) -> AdminClient:
 
 def set_passwords(secure: Secure, password: str) -> None:
     """Of alice, for both SCRAM mechanisms."""
-    upsertions = [
+    upsertions: list[UserScramCredentialAlteration] = [
         UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), password.encode())
         for mechanism in SCRAM.values()
     ]
@@ -246,12 +247,13 @@ def test_tls_at_a_plain_text_port_is_closed_and_counted(secure: Secure) -> None:
 
 def test_credentials_are_described_without_their_keys_and_a_deleted_user_is_kept_out(secure: Secure) -> None:
     admin = admin_of(secure)
-    bob = [
+    bob: list[UserScramCredentialAlteration] = [
         UserScramCredentialUpsertion("bob", ScramCredentialInfo(mechanism, iterations), b"bob-secret")
         for mechanism, iterations in ((ScramMechanism.SCRAM_SHA_256, 8192), (ScramMechanism.SCRAM_SHA_512, 4096))
     ]
     admin.alter_user_scram_credentials(bob)["bob"].result(30)
-    found = admin.describe_user_scram_credentials(["bob"])["bob"].result(30)
+    described: Any = admin.describe_user_scram_credentials(["bob"])
+    found = described["bob"].result(30)
     infos = [(info.mechanism, info.iterations) for info in found.scram_credential_infos]
     assert infos == [(ScramMechanism.SCRAM_SHA_256, 8192), (ScramMechanism.SCRAM_SHA_512, 4096)]
     settings = secure.confluent("SASL_SSL", "SCRAM-SHA-256", "bob-secret") | {"sasl.username": "bob"}

@@ -112,13 +112,16 @@ def play(tls: TlsSettings, client: TlsSettings = CLIENT, sizes: tuple[int, ...] 
 def failing(tls: TlsSettings, client: TlsSettings, host: str = "127.0.0.1") -> tuple[BaseException, Any]:
     """What the client and the server see of a handshake that fails."""
 
+    async def fail(lab: Lab) -> None:
+        side = await lab.connect(client, host)
+        # In TLS 1.3 the server judges the client's certificate after the client is done.
+        side.connection.send([b"\0\0\0\1x"])
+        raise await side.closed or ConnectionResetError("closed")
+
     async def run() -> tuple[BaseException, Any]:
         lab = Lab(tls)
         with pytest.raises(OSError) as raised:
-            side = await lab.connect(client, host)
-            # In TLS 1.3 the server judges the client's certificate after the client is done.
-            side.connection.send([b"\0\0\0\1x"])
-            raise await side.closed or ConnectionResetError("closed")
+            await fail(lab)
         seen = await lab.served[0].closed
         lab.close()
         return raised.value, seen
