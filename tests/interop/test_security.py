@@ -8,6 +8,7 @@ import socket
 import ssl
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ from kafka import KafkaConsumer as PyConsumer
 from kafka import KafkaProducer as PyProducer
 from kafka.errors import KafkaError as PyKafkaError
 
+from backend.engine.broker import Broker, StartRefused
+from backend.engine.config import BrokerConfig
 from backend.engine.metrics import BrokerMetrics
 from backend.protocol import messages as m
 from tests.certificates import Authority
@@ -278,3 +281,78 @@ def test_what_is_secret_is_null_in_describe_configs_and_absent_from_the_log(
         assert (described[name].value, described[name].is_sensitive) == (None, True)
     assert PASSWORD not in caplog.text
     assert "PRIVATE KEY" not in caplog.text
+
+
+# Client certificates
+
+
+def test_a_listener_that_requires_a_certificate_lets_in_who_has_one(tmp_path: Path) -> None:
+    authority = Authority()
+    layout = secure_layout(tmp_path, authority, settings={"ssl.client.auth": "required"})
+    with EngineCluster(tmp_path, made=layout) as cluster:
+        secure = Secure(tmp_path, cluster, authority)
+        own = str(authority.identity("client").write_pem(tmp_path / "client.pem"))
+        others = str(Authority("other").identity("client").write_pem(tmp_path / "others.pem"))
+        settings = secure.confluent("SSL", "")
+        certified = settings | {"ssl.certificate.location": own, "ssl.key.location": own}
+        assert AdminClient(certified).list_topics(timeout=30).brokers
+        python = PyConsumer(**secure.kafka_python("SSL", ""), ssl_certfile=own, ssl_keyfile=own)
+        assert python.topics() <= {"__ebbline_events"}
+        python.close()
+        for number, uncertified in enumerate(
+            (settings, settings | {"ssl.certificate.location": others, "ssl.key.location": others})
+        ):
+            assert error_of(uncertified) in (KafkaError._SSL, KafkaError._TRANSPORT)
+            assert secure.metrics.failed_authentications > number
+        # Who proves himself by SASL needs none.
+        assert AdminClient(secure.confluent("SASL_SSL", "PLAIN")).list_topics(timeout=30).brokers
+
+
+# Starts
+
+
+def refused(layout: SecureLayout, **changes: str) -> str:
+    """Why node 1 does not start."""
+    properties = layout.properties(1) | {name.replace("_", "."): value for name, value in changes.items()}
+
+    async def start() -> str:
+        with pytest.raises(StartRefused) as raised:
+            await Broker(BrokerConfig.parse(properties)).start()
+        return str(raised.value)
+
+    return asyncio.run(start())
+
+
+def test_keys_that_cannot_be_used_refuse_the_start_in_one_line_and_write_nothing(tmp_path: Path) -> None:
+    layout = secure_layout(tmp_path, Authority())
+    store = tmp_path / "broker.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed")
+    jks = {"ssl.keystore.type": "JKS", "ssl.keystore.location": str(store)}
+    no_chain = {"ssl.keystore.certificate.chain": ""}
+    for changes, words in (
+        (jks | no_chain, f"{store} is a JKS store, which only Java reads"),
+        (no_chain, "Listener SSL has no certificate"),
+        ({"ssl.keystore.key": "nonsense"}, "ssl.keystore.key holds no PEM text"),
+        ({"sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "is GSSAPI, which is not served"),
+    ):
+        message = refused(layout, **changes)
+        assert message.startswith("Node 1 cannot start: ")
+        assert words in message
+        assert "\n" not in message
+        assert not (tmp_path / "brokers").exists()
+
+
+def test_a_listener_beyond_loopback_serves_with_tls_and_sasl(tmp_path: Path) -> None:
+    authority = Authority()
+    layout = secure_layout(tmp_path, authority)
+    address = f"127.0.0.1:{layout.listener_ports['SASL_SSL'][1]}"
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{layout.ports[1]},SASL_SSL://0.0.0.0:{address.rpartition(':')[2]},"
+        f"CONTROLLER://127.0.0.1:{layout.controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{layout.ports[1]},SASL_SSL://{address}",
+    }
+    made = replace(layout, settings={**layout.settings, **settings})
+    assert "open to the network" in refused(made, listeners=settings["listeners"].replace("SASL_SSL", "SSL"))
+    with EngineCluster(tmp_path, made=made) as cluster:
+        client = Secure(tmp_path, cluster, authority).confluent("SASL_SSL", "PLAIN")
+        assert AdminClient(client).list_topics(timeout=30).brokers[1].port == int(address.rpartition(":")[2])

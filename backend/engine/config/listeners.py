@@ -132,8 +132,17 @@ def check(config: BrokerConfig) -> None:
         raise ConfigError(
             f"ebbline.metrics.listener is {config.ebbline_metrics_listener!r}, which is not of the form host:port"
         )
+    if config.ebbline_metrics_listener and not _is_loopback(config.ebbline_metrics_listener.rpartition(":")[0]):
+        raise ConfigError(
+            f"ebbline.metrics.listener {config.ebbline_metrics_listener} would be open to the network without TLS;"
+            " bind it to 127.0.0.1"
+        )
     if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
         raise ConfigError("broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms")
+
+
+def _is_loopback(host: str) -> bool:
+    return host.strip("[]") in _LOOPBACK or host.startswith("127.")
 
 
 def _is_address(text: str) -> bool:
@@ -151,7 +160,7 @@ def _check_broker(config: BrokerConfig) -> None:
 
 
 def _check_exposure(config: BrokerConfig, listener: ListenerAddress) -> None:
-    if listener.host in _LOOPBACK or listener.host.startswith("127."):
+    if _is_loopback(listener.host):
         return
     if listener.security_protocol != "SASL_SSL":
         raise ConfigError(

@@ -236,6 +236,7 @@ def test_a_combined_node_knows_its_listeners_and_controller() -> None:
         ({"listeners": "SASL_SSL://:9092,CONTROLLER://127.0.0.1:1"}, "name its address in advertised.listeners"),
         ({"listener.security.protocol.map": "PLAINTEXT:TLS"}, "gives PLAINTEXT the protocol 'TLS'"),
         ({"ebbline.metrics.listener": "9090"}, "is not of the form host:port"),
+        ({"ebbline.metrics.listener": "0.0.0.0:9090"}, "open to the network"),
         ({"broker.session.timeout.ms": "3000"}, "at least twice"),
     ],
 )
@@ -254,6 +255,16 @@ def test_properties_files_are_read_as_java_reads_them() -> None:
         "listeners": "PLAINTEXT://127.0.0.1:9092",
     }
     assert parse_properties(format_properties(GOOD)) == GOOD
+
+
+def test_values_with_line_ends_and_backslashes_survive_a_file() -> None:
+    values = {"key": "-----BEGIN X-----\nabc\n-----END X-----\n", "jaas": 'a="b\\"c\\\\";', "path": "C:\\new\\"}
+    assert parse_properties(format_properties(values)) == {**values, "key": values["key"]}
+    assert parse_properties("a=one\\ntwo\\tthree\nb=x\\\\\nc=d\\\\\\\n  e") == {
+        "a": "one\ntwo\tthree",
+        "b": "x\\",
+        "c": "d\\e",
+    }
 
 
 def test_settings_without_effect_are_named_once_they_differ_from_the_default() -> None:
