@@ -9,6 +9,7 @@ import ssl
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -204,7 +205,7 @@ def test_a_wrong_password_is_refused(secure: Secure, protocol: str, mechanism: s
             await producer.stop()
 
     asyncio.run(asyncio.wait_for(play(), 60))
-    assert secure.metrics.failed_authentications >= before + 3
+    secure.cluster.wait_until("all are counted", lambda: has_failed(secure, before + 3))
 
 
 def test_an_unknown_user_and_a_mechanism_that_is_not_served_are_refused(secure: Secure) -> None:
@@ -222,7 +223,7 @@ def test_a_client_that_trusts_another_authority_does_not_connect(secure: Secure,
     before = secure.metrics.failed_authentications
     settings = secure.confluent(protocol, mechanism) | {"ssl.ca.location": secure.other_ca}
     assert error_of(settings) == KafkaError._SSL
-    assert secure.metrics.failed_authentications > before
+    secure.cluster.wait_until("it is counted", lambda: has_failed(secure, before + 1))
 
 
 def test_plain_text_at_a_tls_port_is_closed_and_counted(secure: Secure) -> None:
@@ -230,7 +231,7 @@ def test_plain_text_at_a_tls_port_is_closed_and_counted(secure: Secure) -> None:
         before = secure.metrics.failed_authentications
         with pytest.raises(OSError):
             ask(secure.port(protocol), m.ApiVersionsRequest(), 0, m.ApiVersionsResponse)
-        assert secure.metrics.failed_authentications == before + 1
+        secure.cluster.wait_until("it is counted", partial(has_failed, secure, before + 1))
 
 
 def test_tls_at_a_plain_text_port_is_closed_and_counted(secure: Secure) -> None:
@@ -242,7 +243,7 @@ def test_tls_at_a_plain_text_port_is_closed_and_counted(secure: Secure) -> None:
             pytest.raises(OSError),
         ):
             context.wrap_socket(raw, server_hostname="127.0.0.1")
-        assert secure.metrics.malformed_frames == before + 1
+        secure.cluster.wait_until("it is counted", partial(has_malformed, secure, before + 1))
 
 
 # Credentials
@@ -286,6 +287,14 @@ def test_what_is_secret_is_null_in_describe_configs_and_absent_from_the_log(
 # Client certificates
 
 
+def has_malformed(secure: Secure, times: int) -> bool:
+    return secure.metrics.malformed_frames >= times
+
+
+def has_failed(secure: Secure, times: int) -> bool:
+    return secure.metrics.failed_authentications >= times
+
+
 def test_a_listener_that_requires_a_certificate_lets_in_who_has_one(tmp_path: Path) -> None:
     authority = Authority()
     layout = secure_layout(tmp_path, authority, settings={"ssl.client.auth": "required"})
@@ -303,7 +312,7 @@ def test_a_listener_that_requires_a_certificate_lets_in_who_has_one(tmp_path: Pa
             (settings, settings | {"ssl.certificate.location": others, "ssl.key.location": others})
         ):
             assert error_of(uncertified) in (KafkaError._SSL, KafkaError._TRANSPORT)
-            assert secure.metrics.failed_authentications > number
+            cluster.wait_until("it is counted", partial(has_failed, secure, number + 1))
         # Who proves himself by SASL needs none.
         assert AdminClient(secure.confluent("SASL_SSL", "PLAIN")).list_topics(timeout=30).brokers
 

@@ -60,7 +60,15 @@ def test_the_salted_password_itself_is_never_written() -> None:
 
 
 def test_every_user_is_judged_alone() -> None:
-    changes = [down("zed"), down("alice", 9), down(""), up("bob"), up("few", 1, 10), up("many", 1, 20_000), up("")]
+    changes: list[Request.Upsertions | Request.Deletions] = [
+        down("zed"),
+        down("alice", 9),
+        down(""),
+        up("bob"),
+        up("few", 1, 10),
+        up("many", 1, 20_000),
+        up(""),
+    ]
     assert alter(Play(), *changes, up("m", 0), up("m3", 3)) == {
         "zed": MISSING,
         "alice": (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"),
