@@ -24,7 +24,6 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
-    UserScramCredentialAlteration,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
@@ -116,13 +115,18 @@ def admin_of(secure: Secure) -> AdminClient:
 
 def set_passwords(secure: Secure, password: str) -> None:
     """Of alice, for both SCRAM mechanisms."""
-    upsertions: list[UserScramCredentialAlteration] = [
-        UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), password.encode())
-        for mechanism in SCRAM.values()
-    ]
     admin = admin_of(secure)
-    for future in admin.alter_user_scram_credentials(upsertions).values():
-        future.result(30)
+    for mechanism in SCRAM.values():
+        set_password(admin, USER, mechanism, password)
+
+
+def set_password(
+    admin: AdminClient, user: str, mechanism: ScramMechanism, password: str, iterations: int = 4096
+) -> None:
+    """One mechanism a request: Kafka takes no user twice."""
+    info = ScramCredentialInfo(mechanism, iterations)
+    made: Any = admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, info, password.encode())])
+    made[user].result(30)
 
 
 def topic_name() -> str:
@@ -251,11 +255,8 @@ def test_tls_at_a_plain_text_port_is_closed_and_counted(secure: Secure) -> None:
 
 def test_credentials_are_described_without_their_keys_and_a_deleted_user_is_kept_out(secure: Secure) -> None:
     admin = admin_of(secure)
-    bob: list[UserScramCredentialAlteration] = [
-        UserScramCredentialUpsertion("bob", ScramCredentialInfo(mechanism, iterations), b"bob-secret")
-        for mechanism, iterations in ((ScramMechanism.SCRAM_SHA_256, 8192), (ScramMechanism.SCRAM_SHA_512, 4096))
-    ]
-    admin.alter_user_scram_credentials(bob)["bob"].result(30)
+    for mechanism, iterations in ((ScramMechanism.SCRAM_SHA_256, 8192), (ScramMechanism.SCRAM_SHA_512, 4096)):
+        set_password(admin, "bob", mechanism, "bob-secret", iterations)
     described: Any = admin.describe_user_scram_credentials(["bob"])
     found = described["bob"].result(30)
     infos = [(info.mechanism, info.iterations) for info in found.scram_credential_infos]
