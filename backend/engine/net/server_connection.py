@@ -95,12 +95,16 @@ class ServerConnection:
         self._last_active_ms = self._clock.monotonic_ms()
         self._authentication = authentication
         self._user = ANONYMOUS
+        self._login_failed = False
         # Runs until the client has authenticated, and once it has failed to.
         self._timer = None if authentication is None else tasks.call_later(LOGIN_MS_MAX, self._login_overdue)
 
     # From the port
 
     def on_frame(self, frame: bytearray) -> None:
+        if self._login_failed:
+            # Whatever a throttle's end or a pipelining client lets through: this connection waits for its end only.
+            return
         now_ms = self._last_active_ms = self._clock.monotonic_ms()
         authentication = self._authentication
         try:
@@ -188,6 +192,7 @@ class ServerConnection:
     def _fail_login(self, failed: AuthenticationFailed, header: RequestHeader | None) -> None:
         """The answer waits, so that guessing passwords takes time (KIP-306)."""
         self._count_failed_login(str(failed))
+        self._login_failed = True
         self._connection.pause_reading()
         self._waiting.clear()
         # Nothing resumes it.
