@@ -82,9 +82,11 @@ class EngineCluster:
         tiering: bool = False,
         settings: Mapping[str, str] | None = None,
         racks: Mapping[int, str] | None = None,
+        made: ClusterLayout | None = None,
     ) -> None:
+        """A layout that is `made` already is taken as it is."""
         self.folder = folder
-        self.layout = layout(folder, brokers=brokers, tiering=tiering, settings=settings, racks=racks)
+        self.layout = made or layout(folder, brokers=brokers, tiering=tiering, settings=settings, racks=racks)
         self.loop = asyncio.new_event_loop()
         self.cluster = Cluster(self.layout)
         self._thread = threading.Thread(target=self.loop.run_forever, name="engine-cluster", daemon=True)

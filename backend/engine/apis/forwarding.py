@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
-from backend.engine.apis.context import RequestContext
+from backend.engine.apis.context import ListenerKind, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import MetadataImage
@@ -59,7 +59,12 @@ async def carried_out(services: Services, name: str, command: Callable[[Metadata
 
 def image_of(services: Services, context: RequestContext) -> MetadataImage:
     """The image that a listener answers from: the controller's own, or what this broker has loaded."""
-    if context.listener_kind == "controller" and services.controller is not None:
+    return image_of_kind(services, context.listener_kind)
+
+
+def image_of_kind(services: Services, kind: ListenerKind) -> MetadataImage:
+    """The same by the kind of listener."""
+    if kind == "controller" and services.controller is not None:
         return services.controller.image
     return services.metadata.image
 

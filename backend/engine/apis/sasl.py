@@ -1,6 +1,8 @@
-"""SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2, on a listener without SASL: refused.
+"""SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2, where there is nothing to authenticate.
 
-Facts of `KafkaApis.handleSaslHandshakeRequest` and `handleSaslAuthenticateRequest`. Gap: no SASL listener yet.
+Facts of `KafkaApis.handleSaslHandshakeRequest` and `handleSaslAuthenticateRequest`. On a SASL listener the connection
+itself answers both (`net.authentication`); these handlers get them on a listener without SASL, and after success where
+no new authentication is due.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from backend.protocol.errors import ErrorCode
 def sasl_handshake(
     services: Services, context: RequestContext, request: m.SaslHandshakeRequest
 ) -> m.SaslHandshakeResponse:
-    """ILLEGAL_SASL_STATE: this connection needs no authentication."""
+    """ILLEGAL_SASL_STATE: this connection needs no authentication now."""
     return m.SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 

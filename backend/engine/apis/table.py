@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Final
 
 from backend.engine.apis import (
+    acls,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -44,6 +45,7 @@ from backend.engine.apis import (
     produce,
     reassignments,
     sasl,
+    scram_credentials,
     sync_group,
     transactions,
     transactions_admin,
@@ -55,6 +57,7 @@ from backend.engine.apis.context import Api, ListenerKind
 
 # One line per module; each defines APIS: tuple[Api, ...].
 MODULES: Final[tuple[ModuleType, ...]] = (
+    acls,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -92,6 +95,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     produce,
     reassignments,
     sasl,
+    scram_credentials,
     sync_group,
     transactions,
     transactions_admin,

@@ -22,6 +22,7 @@ from backend.engine.config.listeners import (
     inter_broker_listener_name,
     parse_listeners,
 )
+from backend.engine.config.security import controller_security, inter_broker_security
 from backend.engine.controller.image import EMPTY_IMAGE, Endpoint, MetadataImage
 from backend.engine.controller.lifecycle import BrokerLifecycle
 from backend.engine.controller.loader import MetadataLoader
@@ -35,6 +36,7 @@ from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.event_publisher import EVENTS_TOPIC, EventPublisher
 from backend.engine.net.listener import Listener
 from backend.engine.net.peer_client import PeerClient
+from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.net.topic_producer import TopicProducer
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.replica_manager import ReplicaManager
@@ -55,6 +57,8 @@ class BrokerPart:
         self._on_fatal = on_fatal
         self._config = config
         self._listeners = [Listener(ports, config, address, "broker") for address in broker_listeners(config)]
+        self._peer_security = PeerSecurity.of(inter_broker_security(config))
+        self._controller_security = PeerSecurity.of(controller_security(config))
         self._bound: dict[str, int] = {}
         self._channels: list[PeerControllerChannel] = []
         self._clients: list[ClusterClient] = []
@@ -149,7 +153,9 @@ class BrokerPart:
             ports=ports,
             log_manager=services.log_manager,
             controller_channel=self._channel("isr"),
-            connect_to_leader=lambda host, port: PeerClient(ports, host, port, client_id=f"broker-{node_id}-fetcher"),
+            connect_to_leader=lambda host, port: PeerClient(
+                ports, host, port, client_id=f"broker-{node_id}-fetcher", security=self._peer_security
+            ),
             events=services.events,
             metrics=services.metrics,
         )
@@ -203,14 +209,19 @@ class BrokerPart:
     def _channel(self, purpose: str) -> PeerControllerChannel:
         """Requests of one channel wait for each other, so each purpose has its own."""
         made = PeerControllerChannel(
-            self._ports, controller_addresses(self._config), client_id=f"broker-{self._config.id}-{purpose}"
+            self._ports,
+            controller_addresses(self._config),
+            client_id=f"broker-{self._config.id}-{purpose}",
+            security=self._controller_security,
         )
         self._channels.append(made)
         return made
 
     def _client(self, services: Services, listener_name: str, purpose: str) -> ClusterClient:
         client_id = f"broker-{self._config.id}-{purpose}"
-        made = ClusterClient(self._ports, services.metadata, listener_name, client_id=client_id)
+        made = ClusterClient(
+            self._ports, services.metadata, listener_name, client_id=client_id, security=self._peer_security
+        )
         self._clients.append(made)
         return made
 

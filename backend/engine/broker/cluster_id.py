@@ -6,10 +6,12 @@ from typing import Final, cast
 
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import controller_addresses
+from backend.engine.config.security import controller_security
 from backend.engine.log.checkpoints import decode_meta_properties
 from backend.engine.log.errors import LogDirError
 from backend.engine.log.names import META_PROPERTIES_FILE
 from backend.engine.net.controller_channel import PeerControllerChannel
+from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports, tasks
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
@@ -42,7 +44,12 @@ async def cluster_id_of(ports: Ports, config: BrokerConfig) -> str:
 
 
 async def _asked(ports: Ports, config: BrokerConfig) -> str:
-    channel = PeerControllerChannel(ports, controller_addresses(config), client_id=f"broker-{config.id}-cluster-id")
+    channel = PeerControllerChannel(
+        ports,
+        controller_addresses(config),
+        client_id=f"broker-{config.id}-cluster-id",
+        security=PeerSecurity.of(controller_security(config)),
+    )
     deadline_ms = ports.clock.monotonic_ms() + config.initial_broker_registration_timeout_ms
     try:
         while True:

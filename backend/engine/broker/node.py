@@ -21,11 +21,13 @@ from backend.engine.common.event_sink import NullEventSink
 from backend.engine.common.log_context import logging_as_node
 from backend.engine.config import BrokerConfig, set_without_effect
 from backend.engine.config.listeners import check, controller_addresses
+from backend.engine.config.security import check_security, controller_security
 from backend.engine.controller.metadata_cache import MetadataCache
 from backend.engine.log.config import LogManagerConfig
 from backend.engine.log.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics, MetricsServer, serve_metrics
 from backend.engine.net.controller_channel import PeerControllerChannel
+from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.ports import Ports, system_ports, tasks
 
 _log = logging.getLogger(__name__)
@@ -76,6 +78,7 @@ class Broker:
         """Returns once clients are served. Raises StartRefused, or what went wrong; nothing is left half-open."""
         try:
             check(self.config)
+            check_security(self.config)
             with logging_as_node(self.config.id):
                 await self._start()
         except BaseException as error:
@@ -106,7 +109,12 @@ class Broker:
         log_manager = LogManager(ports, LogManagerConfig.of(config), config.data_dirs)
         log_manager.open_dirs(cluster_id, config.id)
         self._log_manager = log_manager
-        self._channel = PeerControllerChannel(ports, controller_addresses(config), client_id=f"broker-{config.id}")
+        self._channel = PeerControllerChannel(
+            ports,
+            controller_addresses(config),
+            client_id=f"broker-{config.id}",
+            security=PeerSecurity.of(controller_security(config)) if "broker" in roles else OPEN,
+        )
         services = self._services = self._new_services(ports, cluster_id, metrics, log_manager)
         if self._controller is not None:
             await self._controller.start(services, cluster_id)

@@ -47,6 +47,10 @@ def _list(default: tuple[str, ...] | None, *, dynamic: bool | Scope = False, doc
     return _setting(Type.LIST, default, dynamic=dynamic, doc=doc, **more)
 
 
+def _password(*, doc: str = "") -> Any:
+    return field(default=None, repr=False, metadata={"type": Type.PASSWORD, "scope": Scope.READ_ONLY, "doc": doc})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """One broker's settings as values. ``originals`` is the text they were read from (source STATIC_BROKER_CONFIG)."""
@@ -81,6 +85,40 @@ class BrokerConfig:
     request_timeout_ms: int = _int(30_000, doc="how long a request to another node may take")
     ebbline_metrics_listener: str | None = _text(
         None, doc="host:port of this broker's Prometheus metrics; none by default"
+    )
+    # Security; each of these, except the inter-broker ones, may stand under listener.name.<name>. for one listener
+    security_inter_broker_protocol: str = _text(
+        "PLAINTEXT",
+        one_of=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        doc="protocol between brokers where inter.broker.listener.name is not set",
+    )
+    ssl_protocol: str = _text("TLSv1.3", one_of=("TLSv1.2", "TLSv1.3"), doc="ssl.enabled.protocols decides")
+    ssl_enabled_protocols: tuple[str, ...] = _list(
+        ("TLSv1.2", "TLSv1.3"), one_of=("TLSv1.2", "TLSv1.3"), doc="TLS versions"
+    )
+    ssl_client_auth: str = _text(
+        "none", one_of=("required", "requested", "none"), doc="whether clients must show a certificate"
+    )
+    ssl_endpoint_identification_algorithm: str = _text(
+        "https", doc="https: a server's certificate must name its host; empty: it need not"
+    )
+    ssl_keystore_type: str = _text("JKS", one_of=("JKS", "PKCS12", "PEM"), doc="format of ssl.keystore.location")
+    ssl_keystore_location: str | None = _text(None, doc="file with the private key and its certificate chain")
+    ssl_keystore_password: str | None = _password(doc="password of a PKCS12 key store")
+    ssl_keystore_key: str | None = _password(doc="private key as PEM text")
+    ssl_keystore_certificate_chain: str | None = _password(doc="certificate chain as PEM text")
+    ssl_key_password: str | None = _password(doc="password of an encrypted private key")
+    ssl_truststore_type: str = _text("JKS", one_of=("JKS", "PKCS12", "PEM"), doc="format of ssl.truststore.location")
+    ssl_truststore_location: str | None = _text(None, doc="file with the certificates that are trusted")
+    ssl_truststore_password: str | None = _password(doc="password of a PKCS12 trust store")
+    ssl_truststore_certificates: str | None = _password(doc="trusted certificates as PEM text")
+    sasl_enabled_mechanisms: tuple[str, ...] = _list(("GSSAPI",), doc="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512")
+    sasl_mechanism_inter_broker_protocol: str = _text("GSSAPI", doc="mechanism between brokers")
+    sasl_mechanism_controller_protocol: str = _text("GSSAPI", doc="mechanism from brokers to the controller")
+    sasl_server_max_receive_size: int = _int(524_288, least=1, doc="largest frame before authentication")
+    connections_max_reauth_ms: int = _long(0, doc="how long an authentication holds (KIP-368); 0: for ever")
+    connection_failed_authentication_delay_ms: int = _int(
+        100, least=0, doc="pause before a failed authentication is told and its connection closed"
     )
     # Quorum, registration
     controller_quorum_append_linger_ms: int = _int(25, least=0)
@@ -284,7 +322,8 @@ class BrokerConfig:
     transaction_state_log_min_isr: int = _int(2, least=1)
     transaction_state_log_segment_bytes: int = _int(100 << 20, least=1)
 
-    originals: Mapping[str, str] = field(default_factory=dict)
+    # Passwords are among them.
+    originals: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> BrokerConfig:
@@ -385,6 +424,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "remote.log.metadata.manager.class.path",
         "remote.log.storage.manager.class.path",
         "remote.partition.remover.task.interval.ms",
+        "ssl.protocol",
     }
 )
 

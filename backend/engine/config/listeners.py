@@ -10,6 +10,7 @@ from backend.engine.config.settings import ConfigError
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 NODE_ID_MAX: Final = 2**31 - 1
 
 
@@ -29,7 +30,7 @@ class ListenerAddress:
 
 def parse_listeners(setting: str, texts: tuple[str, ...], protocols: str) -> tuple[ListenerAddress, ...]:
     """The listeners of a setting such as ``listeners``. Raises ConfigError."""
-    by_name = dict(pair.split(":", 1) for pair in protocols.replace(" ", "").split(",") if ":" in pair)
+    by_name = _protocols(protocols)
     found = []
     for text in texts:
         name, separator, address = text.partition("://")
@@ -42,6 +43,27 @@ def parse_listeners(setting: str, texts: tuple[str, ...], protocols: str) -> tup
     if len(set(names)) < len(names):
         raise ConfigError(f"{setting} names a listener twice: {', '.join(texts)}")
     return tuple(found)
+
+
+def _protocols(text: str) -> dict[str, str]:
+    """listener.security.protocol.map: listener name → protocol. ConfigError."""
+    found = {}
+    for pair in text.replace(" ", "").split(","):
+        name, colon, protocol = pair.partition(":")
+        if not colon:
+            continue
+        if protocol.upper() not in SECURITY_PROTOCOL_IDS:
+            raise ConfigError(
+                f"listener.security.protocol.map gives {name} the protocol {protocol!r}; choose from"
+                f" {', '.join(SECURITY_PROTOCOL_IDS)}"
+            )
+        found[name.upper()] = protocol.upper()
+    return found
+
+
+def security_protocol(config: BrokerConfig, listener_name: str) -> str:
+    """The protocol of a listener, also of another node's. ConfigError."""
+    return _protocols(config.listener_security_protocol_map).get(listener_name.upper(), "PLAINTEXT")
 
 
 def listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
@@ -66,9 +88,11 @@ def controller_listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
 
 
 def inter_broker_listener_name(config: BrokerConfig) -> str:
-    """The listener other brokers use; the first of the broker's own by default."""
+    """The listener other brokers use: by name, else by protocol, else the first of the broker's own."""
     if config.inter_broker_listener_name:
         return config.inter_broker_listener_name.upper()
+    if "security.inter.broker.protocol" in config.originals:
+        return config.security_inter_broker_protocol
     return broker_listeners(config)[0].name
 
 
@@ -103,13 +127,22 @@ def check(config: BrokerConfig) -> None:
     if "broker" in roles:
         _check_broker(config)
     for listener in listeners(config):
-        _check_exposure(listener)
+        _check_exposure(config, listener)
     if config.ebbline_metrics_listener and not _is_address(config.ebbline_metrics_listener):
         raise ConfigError(
             f"ebbline.metrics.listener is {config.ebbline_metrics_listener!r}, which is not of the form host:port"
         )
+    if config.ebbline_metrics_listener and not _is_loopback(config.ebbline_metrics_listener.rpartition(":")[0]):
+        raise ConfigError(
+            f"ebbline.metrics.listener {config.ebbline_metrics_listener} would be open to the network without TLS;"
+            " bind it to 127.0.0.1"
+        )
     if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
         raise ConfigError("broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms")
+
+
+def _is_loopback(host: str) -> bool:
+    return host.strip("[]") in _LOOPBACK or host.startswith("127.")
 
 
 def _is_address(text: str) -> bool:
@@ -126,13 +159,20 @@ def _check_broker(config: BrokerConfig) -> None:
         raise ConfigError(f"inter.broker.listener.name is {wanted}, which is none of the listeners {', '.join(names)}")
 
 
-def _check_exposure(listener: ListenerAddress) -> None:
-    if listener.security_protocol != "PLAINTEXT":
+def _check_exposure(config: BrokerConfig, listener: ListenerAddress) -> None:
+    if _is_loopback(listener.host):
+        return
+    if listener.security_protocol != "SASL_SSL":
         raise ConfigError(
-            f"Listener {listener.text} asks for {listener.security_protocol}, which this version does not serve;"
-            " use PLAINTEXT on a loopback address"
+            f"Listener {listener.text} would be open to the network without TLS and SASL; bind it to 127.0.0.1,"
+            " or make it SASL_SSL"
         )
-    if listener.host not in _LOOPBACK and not listener.host.startswith("127."):
+    advertised = parse_listeners(
+        "advertised.listeners", config.advertised_listeners or (), config.listener_security_protocol_map
+    )
+    told = next((one.host for one in advertised if one.name == listener.name), listener.host)
+    if told in _EVERYWHERE and listener.name not in controller_listener_names(config):
         raise ConfigError(
-            f"Listener {listener.text} would be open to the network without TLS and SASL; bind it to 127.0.0.1"
+            f"Listener {listener.text} listens everywhere, which no client can connect to; name its address in"
+            " advertised.listeners"
         )

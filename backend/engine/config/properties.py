@@ -1,8 +1,13 @@
-"""Java properties text ↔ map, as far as broker files use it: comments, ``=`` or ``:``, continued lines."""
+"""Java properties text ↔ map, as far as broker files use it: comments, ``=`` or ``:``, continued lines, escapes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Final
+
+_ESCAPED: Final = re.compile(r"\\(.)")
+_LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -14,16 +19,22 @@ def parse_properties(text: str) -> dict[str, str]:
         pending = ""
         if not line or line[0] in "#!":
             continue
-        if line.endswith("\\") and not line.endswith("\\\\"):
+        if (len(line) - len(line.rstrip("\\"))) % 2:
             pending = line[:-1]
             continue
         cut = min((position for position in (line.find("="), line.find(":")) if position >= 0), default=len(line))
-        found[line[:cut].strip()] = (
-            line[cut + 1 :].strip().replace("\\\\", "\\").replace("\\:", ":").replace("\\=", "=")
-        )
+        found[line[:cut].strip()] = _ESCAPED.sub(_unescaped, line[cut + 1 :].strip())
     return found
 
 
+def _unescaped(found: re.Match[str]) -> str:
+    return _LETTERS.get(found[1], found[1])
+
+
 def format_properties(values: Mapping[str, str]) -> str:
-    """One ``name=value`` a line, in the map's order."""
-    return "".join(f"{name}={value}\n" for name, value in values.items())
+    """One ``name=value`` a line, in the map's order; `parse_properties` reads it back."""
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in values.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

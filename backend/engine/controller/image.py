@@ -14,6 +14,8 @@ from typing import Final
 
 from immutables import Map
 
+from backend.engine.common.scram import MECHANISM_TYPES, ScramCredential
+
 NO_LEADER: Final = -1
 # Resource types of ConfigResource and ConfigRecord.
 TOPIC_RESOURCE: Final = 2
@@ -147,6 +149,12 @@ class MetadataImage:
     controllers: Map[int, ControllerRegistration] = field(default_factory=Map)
     # Quota values by key (producer_byte_rate …); an entity without any is not there.
     client_quotas: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
+    # (mechanism's type, user) → what proves the user's password.
+    scram: Map[tuple[int, str], ScramCredential] = field(default_factory=Map)
+
+    def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """The user's credential for a mechanism by its name."""
+        return self.scram.get((MECHANISM_TYPES[mechanism], user))
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name as it stands now."""

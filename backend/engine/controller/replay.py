@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from immutables import Map, MapMutation
 
+from backend.engine.common.scram import ScramCredential
 from backend.engine.controller.image import (
     TOPIC_RESOURCE,
     BrokerRegistration,
@@ -92,6 +93,7 @@ class _Draft:
     next_producer_id: int
     controllers: Map[int, ControllerRegistration]
     client_quotas: Map[QuotaEntity, Map[str, float]]
+    scram: Map[tuple[int, str], ScramCredential]
 
     def partitions(self, topic_id: bytes) -> MapMutation[int, PartitionRegistration]:
         """The topic's partitions, open for change until `freeze`."""
@@ -264,6 +266,20 @@ def _set_client_quota(draft: _Draft, record: m.ClientQuotaRecord) -> None:
         draft.client_quotas = draft.client_quotas.delete(entity)
 
 
+def _set_scram_credential(draft: _Draft, record: m.UserScramCredentialRecord) -> None:
+    draft.scram = draft.scram.set(
+        (record.mechanism, record.name),
+        ScramCredential(bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations),
+    )
+
+
+def _remove_scram_credential(draft: _Draft, record: m.RemoveUserScramCredentialRecord) -> None:
+    key = (record.mechanism, record.name)
+    if key not in draft.scram:
+        raise ReplayError(f"a record removes a SCRAM credential of {record.name}, which the image does not hold")
+    draft.scram = draft.scram.delete(key)
+
+
 def _nothing(draft: _Draft, record: object) -> None:
     """Records that change no image by themselves."""
 
@@ -284,6 +300,8 @@ _REPLAY: Final[dict[type, Callable[[_Draft, Any], None]]] = {
     m.ProducerIdsRecord: _set_producer_ids,
     m.RegisterControllerRecord: _register_controller,
     m.ClientQuotaRecord: _set_client_quota,
+    m.UserScramCredentialRecord: _set_scram_credential,
+    m.RemoveUserScramCredentialRecord: _remove_scram_credential,
     m.NoOpRecord: _nothing,
 }
 
@@ -311,6 +329,7 @@ def apply_records(
         next_producer_id=image.next_producer_id,
         controllers=image.controllers,
         client_quotas=image.client_quotas,
+        scram=image.scram,
     )
     topics_touched = False
     for record in records:
@@ -333,6 +352,7 @@ def apply_records(
         next_producer_id=draft.next_producer_id,
         controllers=draft.controllers,
         client_quotas=draft.client_quotas,
+        scram=draft.scram,
     )
 
 

@@ -67,6 +67,10 @@ class BrokerMetrics:
         self.malformed_frames = 0
         self.refused_connections = 0
         self.open_connections = 0
+        # TLS handshakes and SASL together, as Kafka's SocketServer metrics.
+        self.successful_authentications = 0
+        self.failed_authentications = 0
+        self.expired_connections = 0
         self.gauges: list[Pulled] = []
         self.counters: list[Pulled] = []
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from backend.engine.metrics.broker_metrics import TOPIC_METERS, BrokerMetrics, Pulled
+
+# kafka.server:type=socket-server-metrics
+_SOCKETS: Final = "kafka_server_socket_server_metrics"
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +81,17 @@ class BrokerCollector(Collector):
                 metrics.malformed_frames,
             ),
             ("ebbline_refused_connections", "Connections refused at the limit", metrics.refused_connections),
+            (f"{_SOCKETS}_successful_authentication", "SASL authentications", metrics.successful_authentications),
+            (
+                f"{_SOCKETS}_failed_authentication",
+                "TLS handshakes and SASL authentications that failed",
+                metrics.failed_authentications,
+            ),
+            (
+                f"{_SOCKETS}_expired_connections_killed",
+                "Connections closed because their authentication was over",
+                metrics.expired_connections,
+            ),
         ):
             family = CounterMetricFamily(name, doc, labels=("broker",))
             family.add_metric((self._broker,), value)

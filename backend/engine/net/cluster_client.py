@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backend.engine.net.peer_client import PeerClient
+from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.ports import Ports
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
@@ -16,11 +17,20 @@ if TYPE_CHECKING:
 class ClusterClient:
     """One connection to each broker that is needed. A long poll holds it: give fetches a client of their own."""
 
-    def __init__(self, ports: Ports, metadata: MetadataCache, listener_name: str, *, client_id: str) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        metadata: MetadataCache,
+        listener_name: str,
+        *,
+        client_id: str,
+        security: PeerSecurity = OPEN,
+    ) -> None:
         self._ports = ports
         self._metadata = metadata
         self._listener_name = listener_name
         self._client_id = client_id
+        self._security = security
         self._peers: dict[int, PeerClient] = {}
 
     def leader(self, topic: str, partition: int) -> int:
@@ -45,7 +55,7 @@ class ClusterClient:
             return found
         if found is not None:
             found.close()
-        made = PeerClient(self._ports, endpoint.host, endpoint.port, client_id=self._client_id)
+        made = PeerClient(self._ports, endpoint.host, endpoint.port, client_id=self._client_id, security=self._security)
         self._peers[broker_id] = made
         return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from backend.engine.net.peer_client import PeerClient
+from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.ports import Ports
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.messages import Message
@@ -20,8 +21,17 @@ class PeerControllerChannel:
     forwarded admin requests each have a channel of their own.
     """
 
-    def __init__(self, ports: Ports, addresses: tuple[tuple[str, int], ...], *, client_id: str) -> None:
-        self._peers = [PeerClient(ports, host, port, client_id=client_id) for host, port in addresses]
+    def __init__(
+        self,
+        ports: Ports,
+        addresses: tuple[tuple[str, int], ...],
+        *,
+        client_id: str,
+        security: PeerSecurity = OPEN,
+    ) -> None:
+        self._peers = [
+            PeerClient(ports, host, port, client_id=client_id, security=security) for host, port in addresses
+        ]
         self._current = 0
 
     async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:

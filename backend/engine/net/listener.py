@@ -1,4 +1,7 @@
-"""One listening port of a node: accepts connections up to a limit, closes idle ones, stops them all."""
+"""One listening port of a node: accepts connections up to a limit, closes idle ones, stops them all.
+
+What protects the port (TLS, SASL) is made ready before it is bound.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ import logging
 from typing import Final
 
 from backend.engine.apis.context import ListenerKind
+from backend.engine.apis.forwarding import image_of_kind
 from backend.engine.apis.services import Services
-from backend.engine.config import BrokerConfig
+from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listeners import ListenerAddress
+from backend.engine.config.security import has_sasl, has_tls, sasl_server_settings, tls_settings
+from backend.engine.net.authentication import Authentication
 from backend.engine.net.server_connection import ServerConnection
 from backend.engine.ports import Ports, tasks
-from backend.engine.ports.network import Connection, FrameHandler, Server
+from backend.engine.ports.network import Connection, FrameHandler, Server, Transport
+from backend.engine.ports.tls import TlsSettingsError, server_transport
 from backend.protocol.messages import Message
 
 # Beside max.connections: a process may usually hold 1024 file descriptors softly and 4096 or more hard, and a broker
@@ -47,17 +54,46 @@ class Listener:
         self._handlers: set[tasks.Task[Message | None]] = set()
         self._next_id = 0
         self._idle_timer: tasks.TimerHandle | None = None
+        sasl = has_sasl(address.security_protocol)
+        self._sasl = sasl_server_settings(config, address.name) if sasl else None
 
     def bind(self) -> int:
-        """Takes the port, so that peers may connect; returns it. OSError when the address is taken."""
-        address = self.address
+        """Takes the port, so that peers may connect; returns it. OSError when the address is taken, ConfigError when
+        keys or certificates cannot be used.
+        """
+        address, config = self.address, self._config
+        # Whoever has not said who he is sends small requests only.
+        frame_bytes_max = config.socket_request_max_bytes if self._sasl is None else config.sasl_server_max_receive_size
         try:
             self._server = self._ports.network.listen(
-                address.host, address.port, self._accept, frame_bytes_max=self._config.socket_request_max_bytes
+                address.host,
+                address.port,
+                self._accept,
+                frame_bytes_max=frame_bytes_max,
+                transport=self._transport(),
             )
         except OSError as error:
             raise OSError(error.errno, error.strerror, f"{address.host}:{address.port}") from error
         return self._server.port
+
+    def _transport(self) -> Transport | None:
+        address = self.address
+        if not has_tls(address.security_protocol):
+            return None
+        try:
+            return server_transport(tls_settings(self._config, address.name, address.security_protocol))
+        except TlsSettingsError as error:
+            raise ConfigError(str(error)) from error
+
+    def _authentication(self, services: Services) -> Authentication | None:
+        if self._sasl is None:
+            return None
+        return Authentication(
+            self._sasl,
+            lambda mechanism, user: image_of_kind(services, self.kind).scram_credential(mechanism, user),
+            lambda: self._ports.random.uuid().hex(),
+            self._ports.clock.monotonic_ms,
+        )
 
     def start(self, services: Services) -> None:
         """Serves those who connected meanwhile and from now on."""
@@ -85,7 +121,14 @@ class Listener:
             return _Refused()
         self._next_id += 1
         made = ServerConnection(
-            services, connection, self._next_id, self.address.name, self.kind, self._forget, self._handlers
+            services,
+            connection,
+            self._next_id,
+            self.address.name,
+            self.kind,
+            self._forget,
+            self._handlers,
+            self._authentication(services),
         )
         self._connections[made.id] = made
         services.metrics.open_connections += 1

@@ -1,7 +1,8 @@
 """The way to another node: one connection, many requests in flight, answers told apart by correlation id.
 
 Both ends are the same software, so versions are given by the caller and never negotiated. The connection is made when
-first needed and again after it broke, with a pause that grows while the other node cannot be reached.
+first needed and again after it broke, with a pause that grows while the other node cannot be reached. Where the other
+node's listener asks for it the connection is TLS and authenticates first, and anew before its time is over (KIP-368).
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from backend.engine.net.peer_security import OPEN, PeerSecurity
+from backend.engine.net.sasl_client import authenticate
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.network import Connection
 from backend.protocol import frames
@@ -21,6 +24,8 @@ RECONNECT_PAUSE_MS_MAX: Final = 1000.0
 CONNECT_TIMEOUT_MS: Final = 10_000.0
 # Requests without an answer; the next one waits. The other side works them off one by one.
 IN_FLIGHT_MAX: Final = 64
+# Part of an authentication's time after which the next one begins (SaslClientAuthenticator: 85 to 95 %).
+REAUTH_AFTER: Final = (0.85, 0.95)
 
 _log = logging.getLogger(__name__)
 
@@ -39,11 +44,13 @@ class _Pending:
 class PeerClient:
     """Requests to one address. Use from the loop's thread only."""
 
-    def __init__(self, ports: Ports, host: str, port: int, *, client_id: str) -> None:
+    def __init__(self, ports: Ports, host: str, port: int, *, client_id: str, security: PeerSecurity = OPEN) -> None:
         self.host = host
         self.port = port
         self._ports = ports
         self._client_id = client_id
+        self._security = security
+        self._reauth_at_ms: float | None = None
         self._connection: Connection | None = None
         self._connecting = tasks.Lock()
         self._slots = tasks.Semaphore(IN_FLIGHT_MAX)
@@ -73,41 +80,76 @@ class PeerClient:
 
     async def _exchange(self, request: Message, version: int) -> Message:
         async with self._slots:
-            connection = await self._connected()
-            correlation_id = self._next_correlation_id
-            self._next_correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
-            future: tasks.Future[Message] = tasks.future()
-            self._pending[correlation_id] = _Pending(frames.response_class(request.API_KEY), version, future)
-            try:
-                connection.send(frames.encode_request(request, version, correlation_id, self._client_id))
-                return await future
-            finally:
-                self._pending.pop(correlation_id, None)
+            return await self._ask(await self._connected(), request, version)
+
+    async def _ask(self, connection: Connection, request: Message, version: int) -> Message:
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
+        future: tasks.Future[Message] = tasks.future()
+        self._pending[correlation_id] = _Pending(frames.response_class(request.API_KEY), version, future)
+        try:
+            connection.send(frames.encode_request(request, version, correlation_id, self._client_id))
+            return await future
+        finally:
+            self._pending.pop(correlation_id, None)
 
     async def _connected(self) -> Connection:
         async with self._connecting:
             if self._closed:
                 raise self._unreachable("this client is closed")
             if self._connection is not None:
+                if self._reauth_at_ms is not None and self._ports.clock.monotonic_ms() >= self._reauth_at_ms:
+                    await self._authenticate(self._connection)
                 return self._connection
             wait_ms = self._retry_at_ms - self._ports.clock.monotonic_ms()
             if wait_ms > 0:
                 await tasks.sleep_ms(wait_ms)
             try:
                 connection = await self._ports.network.connect(
-                    self.host, self.port, self._handler, timeout_ms=CONNECT_TIMEOUT_MS
+                    self.host,
+                    self.port,
+                    self._handler,
+                    timeout_ms=CONNECT_TIMEOUT_MS,
+                    transport=self._security.transport(self.host),
                 )
             except OSError as error:  # a TimeoutError is one too
-                self._pause_ms = min(max(self._pause_ms * 2, RECONNECT_PAUSE_MS), RECONNECT_PAUSE_MS_MAX)
-                jitter = self._ports.random.uniform(0.8, 1.2)
-                self._retry_at_ms = self._ports.clock.monotonic_ms() + self._pause_ms * jitter
+                self._wait_longer()
                 raise self._unreachable(str(error) or type(error).__name__) from error
-            self._pause_ms = 0.0
             if self._closed:
                 connection.close()
                 raise self._unreachable("this client is closed")
             self._connection = connection
+            if self._security.sasl is not None:
+                await self._authenticate(connection)
+            self._pause_ms = 0.0
             return connection
+
+    def _wait_longer(self) -> None:
+        self._pause_ms = min(max(self._pause_ms * 2, RECONNECT_PAUSE_MS), RECONNECT_PAUSE_MS_MAX)
+        jitter = self._ports.random.uniform(0.8, 1.2)
+        self._retry_at_ms = self._ports.clock.monotonic_ms() + self._pause_ms * jitter
+
+    async def _authenticate(self, connection: Connection) -> None:
+        """Nobody else sends meanwhile: the caller holds the lock. KafkaError NETWORK_EXCEPTION, also when refused."""
+        sasl = self._security.sasl
+        assert sasl is not None
+        try:
+            lifetime_ms = await authenticate(
+                sasl, self._ports.random.uuid().hex(), lambda message, version: self._ask(connection, message, version)
+            )
+        except KafkaError as error:
+            self._wait_longer()
+            self._drop(None)
+            if error.code is ErrorCode.NETWORK_EXCEPTION:
+                raise
+            _log.error("Node at %s does not let %s in: %s", self.address, sasl.username, error.message)
+            raise self._unreachable(f"authentication as {sasl.username} failed: {error.message}") from error
+        except BaseException:
+            # Half an authentication is of no use to whoever asks next.
+            self._drop(None)
+            raise
+        after = self._ports.random.uniform(*REAUTH_AFTER)
+        self._reauth_at_ms = self._ports.clock.monotonic_ms() + lifetime_ms * after if lifetime_ms else None
 
     def _unreachable(self, reason: str) -> KafkaError:
         return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"No connection to {self.address}: {reason}")
@@ -139,6 +181,7 @@ class PeerClient:
 
     def _drop(self, error: BaseException | None) -> None:
         connection, self._connection = self._connection, None
+        self._reauth_at_ms = None
         if connection is not None:
             connection.close()
         waiting = list(self._pending.values())

@@ -3,6 +3,8 @@
 Requests run one after the other, as in Kafka's socket server, except that pipelined ones (see `Api`) may overlap. While
 one has to wait the connection is not read, so a client cannot pile up work. A frame that is no valid request closes
 this connection and nothing else (Kafka: `SocketServer.processCompletedReceives`).
+
+On a SASL listener nothing is a request before the client has authenticated (`net.authentication`).
 """
 
 from __future__ import annotations
@@ -14,11 +16,18 @@ from functools import partial
 from typing import Any, Final
 
 from backend.engine.apis import api_versions
-from backend.engine.apis.context import Api, ListenerKind, NoAnswer, RequestContext
+from backend.engine.apis.context import ANONYMOUS, Api, ListenerKind, NoAnswer, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.net.authentication import (
+    HANDSHAKE_KEY,
+    LOGIN_MS_MAX,
+    Authentication,
+    AuthenticationFailed,
+)
 from backend.engine.net.throttle import charge
 from backend.engine.ports import tasks
-from backend.engine.ports.network import Connection, FrameTooLarge, NoRoom
+from backend.engine.ports.network import Buffer, Connection, FrameTooLarge, NoRoom
+from backend.engine.ports.tls_connection import TlsFailed
 from backend.protocol import codec, frames, messages
 from backend.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader
@@ -64,6 +73,7 @@ class ServerConnection:
         listener_kind: ListenerKind,
         on_gone: Callable[[int], None],
         handlers: set[tasks.Task[Message | None]],
+        authentication: Authentication | None = None,
     ) -> None:
         """`handlers` holds the tasks that work on requests; they may outlive the connection, as in Kafka."""
         self.id = id
@@ -83,12 +93,28 @@ class ServerConnection:
         # Runs while a client that is over its quota is not read from.
         self._muted: tasks.TimerHandle | None = None
         self._last_active_ms = self._clock.monotonic_ms()
+        self._authentication = authentication
+        self._user = ANONYMOUS
+        self._login_failed = False
+        # Runs until the client has authenticated, and once it has failed to.
+        self._timer = None if authentication is None else tasks.call_later(LOGIN_MS_MAX, self._login_overdue)
 
     # From the port
 
     def on_frame(self, frame: bytearray) -> None:
+        if self._login_failed:
+            # Whatever a throttle's end or a pipelining client lets through: this connection waits for its end only.
+            return
         now_ms = self._last_active_ms = self._clock.monotonic_ms()
+        authentication = self._authentication
         try:
+            if authentication is not None:
+                if authentication.user is None:
+                    self._log_in(authentication, frame)
+                    return
+                if authentication.expired and not self._may_follow_expiry(authentication, frame):
+                    self._close_expired()
+                    return
             request = self._decoded(frame, now_ms)
         except DecodeError as error:
             self._refuse_frame(str(error))
@@ -102,6 +128,10 @@ class ServerConnection:
         elif isinstance(error, NoRoom):
             self._services.metrics.refused_connections += 1
             self._tell_closed(str(error))
+        elif isinstance(error, TlsFailed):
+            self._count_failed_login(str(error))
+        if self._timer is not None:
+            self._timer.cancel()
         self._waiting.clear()
         if self._muted is not None:
             self._muted.cancel()
@@ -115,6 +145,92 @@ class ServerConnection:
 
     def close(self) -> None:
         self._connection.close()
+
+    # Authentication
+
+    def _log_in(self, authentication: Authentication, frame: bytearray) -> None:
+        """One frame of a client that has not authenticated yet. DecodeError as any frame."""
+        try:
+            chunks = authentication.on_frame(frame, self._serve_api_versions)
+        except AuthenticationFailed as failed:
+            if failed.illegal_state:
+                request = self._decoded(frame, self._last_active_ms)
+                failed.answer = _illegal_state(request)
+            header = None if failed.answer is None else frames.decode_request_header(frame)[0]
+            self._fail_login(failed, header)
+            return
+        self._connection.send(chunks)
+        if authentication.user is not None:
+            self._logged_in(authentication.user)
+
+    def _serve_api_versions(self, header: RequestHeader, request: Message) -> Message:
+        answer = self._apis[header.api_key].handler(self._services, self._context(header), request)
+        assert isinstance(answer, Message), "ApiVersions is answered at once"
+        return answer
+
+    def _logged_in(self, user: str) -> None:
+        self._user = user
+        self._services.metrics.successful_authentications += 1
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._connection.limit_frames(self._services.config.socket_request_max_bytes)
+
+    def _login_overdue(self) -> None:
+        self._count_failed_login(f"no authentication within {LOGIN_MS_MAX} ms")
+        self._connection.close()
+
+    def _may_follow_expiry(self, authentication: Authentication, frame: bytearray) -> bool:
+        """A new authentication may; while it goes on it judges itself what comes."""
+        return not authentication.done or frames.decode_request_header(frame)[0].api_key == HANDSHAKE_KEY
+
+    def _close_expired(self) -> None:
+        self._services.metrics.expired_connections += 1
+        self._tell_closed("its authentication is over (connections.max.reauth.ms)")
+        self._connection.close()
+
+    def _fail_login(self, failed: AuthenticationFailed, header: RequestHeader | None) -> None:
+        """The answer waits, so that guessing passwords takes time (KIP-306)."""
+        self._count_failed_login(str(failed))
+        self._login_failed = True
+        self._connection.pause_reading()
+        self._waiting.clear()
+        # Nothing resumes it.
+        self._reading_paused = False
+        chunks: list[Buffer] = []
+        if failed.answer is not None and header is not None:
+            chunks = frames.encode_response(failed.answer, header.api_version, header.correlation_id)
+
+        def end() -> None:
+            self._connection.send(chunks)
+            self._connection.close_after_flush()
+
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = tasks.call_later(self._services.config.connection_failed_authentication_delay_ms, end)
+
+    def _count_failed_login(self, reason: str) -> None:
+        self._services.metrics.failed_authentications += 1
+        self._tell_closed(reason)
+
+    def _authenticated_anew(self, request: _Request) -> Message | None:
+        """The answer to a request of a later authentication (KIP-368), None when none is under way."""
+        authentication, message, key = self._authentication, request.message, request.api.key
+        if authentication is None:
+            return None
+        if authentication.done and not (key == HANDSHAKE_KEY and authentication.may_begin_again()):
+            return None
+        if isinstance(message, messages.SaslHandshakeRequest):
+            return authentication.handshake(message, request.header.api_version)
+        if isinstance(message, messages.SaslAuthenticateRequest):
+            answer = authentication.authenticate(message)
+            if authentication.done:
+                self._services.metrics.successful_authentications += 1
+            return answer
+        raise AuthenticationFailed("another request came during the SASL authentication", _illegal_state(request))
+
+    def _context(self, header: RequestHeader) -> RequestContext:
+        return RequestContext(header, self.id, self._client_host, self._listener_name, self._listener_kind, self._user)
 
     # Frames to requests
 
@@ -189,9 +305,15 @@ class ServerConnection:
         limited = self._services.metadata.image.client_quotas
         began_ms = self._clock.monotonic_ms() if limited else 0.0
         try:
+            if self._authentication is not None and (answer := self._authenticated_anew(request)) is not None:
+                self._answered(request, answer)
+                return
             outcome: Any = request.api.handler(self._services, context, request.message)
             if limited:
                 request.spent_ms = self._clock.monotonic_ms() - began_ms
+        except AuthenticationFailed as failed:
+            self._fail_login(failed, request.header)
+            return
         except Exception as error:
             self._failed(request, error)
             return
@@ -206,9 +328,6 @@ class ServerConnection:
             handler.add_done_callback(self._handlers.discard)
             waiting = handler
         waiting.add_done_callback(partial(self._settled, request))
-
-    def _context(self, header: RequestHeader) -> RequestContext:
-        return RequestContext(header, self.id, self._client_host, self._listener_name, self._listener_kind)
 
     def _settled(self, request: _Request, outcome: tasks.Future[Message | None]) -> None:
         if outcome.cancelled():
@@ -293,6 +412,11 @@ class ServerConnection:
         meter.total_time_ms += took_ms
         if took_ms > meter.max_time_ms:
             meter.max_time_ms = took_ms
+
+
+def _illegal_state(request: _Request) -> Message | None:
+    text = f"Unexpected Kafka request of type {_api_name(request.api.key)} during SASL authentication."
+    return error_answer(request.api, request.message, request.header.api_version, ErrorCode.ILLEGAL_SASL_STATE, text)
 
 
 _API_NAMES: Final[dict[int, str]] = {}

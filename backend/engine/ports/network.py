@@ -100,6 +100,10 @@ class Connection(Protocol):
 
     def resume_reading(self) -> None: ...
 
+    def limit_frames(self, bytes_max: int) -> None:
+        """The longest frame that may begin from now on; a longer one closes the connection."""
+        ...
+
     def close(self) -> None:
         """Drops what is queued and closes."""
         ...
@@ -123,10 +127,28 @@ class Server(Protocol):
 Accept = Callable[[Connection], FrameHandler]
 
 
+class Transport(Protocol):
+    """What lies between TCP and the frames: nothing (`SocketConnection` itself), or TLS (`ports.tls`)."""
+
+    def __call__(
+        self, sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int, buffers: FrameBuffers
+    ) -> SocketConnection:
+        """One connection; OSError when its peer is gone."""
+        ...
+
+
 class Network(Protocol):
     """Listening and connecting."""
 
-    def listen(self, host: str, port: int, accept: Accept, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> Server:
+    def listen(
+        self,
+        host: str,
+        port: int,
+        accept: Accept,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        transport: Transport | None = None,
+    ) -> Server:
         """Binds at once (OSError when the port is taken); port 0 picks a free one."""
         ...
 
@@ -138,6 +160,7 @@ class Network(Protocol):
         *,
         timeout_ms: float,
         frame_bytes_max: int = FRAME_BYTES_MAX,
+        transport: Transport | None = None,
     ) -> Connection:
         """An open connection, or OSError / TimeoutError."""
         ...
@@ -178,6 +201,13 @@ class SocketConnection:
         """Begins to deliver frames."""
         self._handler = handler
         self._update_reading()
+
+    async def ready(self) -> None:
+        """Returns once requests may be sent; OSError when that will never be."""
+
+    def limit_frames(self, bytes_max: int) -> None:
+        """Frames that begin from now on may be so long."""
+        self._frame_bytes_max = bytes_max
 
     @property
     def peer(self) -> str:
@@ -224,12 +254,24 @@ class SocketConnection:
         except OSError as error:
             self._finish(error)
 
+    def _receive_into(self, room: memoryview) -> int:
+        """Bytes read, 0 at the end; BlockingIOError when there are none yet."""
+        return self._sock.recv_into(room)
+
+    def _send_some(self) -> int:
+        """Bytes of the output that went out; BlockingIOError when none can now."""
+        output = self._output
+        return self._sock.sendmsg([output[i] for i in range(min(len(output), SEND_CHUNKS_MAX))])
+
+    def _say_goodbye(self) -> None:
+        """What the transport tells its peer before the socket closes."""
+
     def _read_into_frame(self) -> None:
         frame = self._frame
         assert frame is not None
         # The view is let go of at once: a buffer with views does not grow.
         with memoryview(frame) as view, view[self._frame_used :] as rest:
-            count = self._sock.recv_into(rest)
+            count = self._receive_into(rest)
         if count == 0:
             self._finish(None)
             return
@@ -257,7 +299,7 @@ class SocketConnection:
             self._frame = None
 
     def _read_into_scratch(self) -> None:
-        count = self._sock.recv_into(memoryview(self._scratch)[self._scratch_used :])
+        count = self._receive_into(memoryview(self._scratch)[self._scratch_used :])
         if count == 0:
             self._finish(None)
             return
@@ -328,9 +370,7 @@ class SocketConnection:
     def _on_writable(self) -> None:
         try:
             while self._output:
-                batch = [self._output[i] for i in range(min(len(self._output), SEND_CHUNKS_MAX))]
-                sent = self._sock.sendmsg(batch)
-                self._drop_sent(sent)
+                self._drop_sent(self._send_some())
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
@@ -387,6 +427,7 @@ class SocketConnection:
         self._output.clear()
         self._output_bytes = 0
         self._drop_frame()
+        self._say_goodbye()
         self._sock.close()
         if self._handler is not None:
             self._handler.on_closed(error)
@@ -395,9 +436,10 @@ class SocketConnection:
 class SocketServer:
     """A bound TCP socket."""
 
-    def __init__(self, sock: socket.socket, accept: Accept, frame_bytes_max: int) -> None:
+    def __init__(self, sock: socket.socket, accept: Accept, frame_bytes_max: int, transport: Transport) -> None:
         self._sock = sock
         self._accept = accept
+        self._transport = transport
         self._frame_bytes_max = frame_bytes_max
         self._buffers = FrameBuffers()
         self._loop = asyncio.get_running_loop()
@@ -420,7 +462,7 @@ class SocketServer:
                 self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
             return
         try:
-            connection = SocketConnection(sock, self._loop, self._frame_bytes_max, self._buffers)
+            connection = self._transport(sock, self._loop, self._frame_bytes_max, self._buffers)
         except OSError:
             # The peer was gone before we looked.
             sock.close()
@@ -440,7 +482,15 @@ class SocketServer:
 class SocketNetwork:
     """TCP of this machine."""
 
-    def listen(self, host: str, port: int, accept: Accept, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> SocketServer:
+    def listen(
+        self,
+        host: str,
+        port: int,
+        accept: Accept,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        transport: Transport | None = None,
+    ) -> SocketServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -451,7 +501,7 @@ class SocketNetwork:
         except OSError:
             sock.close()
             raise
-        return SocketServer(sock, accept, frame_bytes_max)
+        return SocketServer(sock, accept, frame_bytes_max, transport or SocketConnection)
 
     async def connect(
         self,
@@ -461,16 +511,23 @@ class SocketNetwork:
         *,
         timeout_ms: float,
         frame_bytes_max: int = FRAME_BYTES_MAX,
+        transport: Transport | None = None,
     ) -> SocketConnection:
         loop = asyncio.get_running_loop()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setblocking(False)
         try:
-            await asyncio.wait_for(loop.sock_connect(sock, (host, port)), timeout_ms / 1000.0)
-            connection = SocketConnection(sock, loop, frame_bytes_max, FrameBuffers())
+            async with asyncio.timeout(timeout_ms / 1000.0):
+                await loop.sock_connect(sock, (host, port))
+                connection = (transport or SocketConnection)(sock, loop, frame_bytes_max, FrameBuffers())
+                connection.start(handler(connection))
+                try:
+                    await connection.ready()
+                except BaseException:
+                    connection.close()
+                    raise
         except BaseException:
             sock.close()
             raise
-        connection.start(handler(connection))
         return connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -79,14 +79,18 @@ class Node:
 
 
 @asynccontextmanager
-async def node(*apis: Api, port: int = 0, **settings: str) -> AsyncIterator[Node]:
-    """A broker's listener that serves ApiVersions and the given APIs."""
+async def node(
+    *apis: Api, port: int = 0, protocol: str = "PLAINTEXT", properties: Mapping[str, str] | None = None, **settings: str
+) -> AsyncIterator[Node]:
+    """A broker's listener that serves ApiVersions and the given APIs; it is named as its security protocol."""
     absent: Any = None
     metadata: Any = StandingMetadata(MetadataImage(offset=7))
     services = Services(
         node_id=1,
         cluster_id="test",
-        config=BrokerConfig.parse({name.replace("_", "."): value for name, value in settings.items()}),
+        config=BrokerConfig.parse(
+            {**(properties or {}), **{name.replace("_", "."): value for name, value in settings.items()}}
+        ),
         ports=system_ports(),
         metadata=metadata,
         log_manager=absent,
@@ -102,7 +106,7 @@ async def node(*apis: Api, port: int = 0, **settings: str) -> AsyncIterator[Node
         controller=None,
         apis=ApiTable([*api_versions.APIS, *apis]),
     )
-    address = ListenerAddress("PLAINTEXT", "127.0.0.1", port)
+    address = ListenerAddress(protocol, "127.0.0.1", port, protocol)
     listener = Listener(services.ports, services.config, address, "broker")
     made = Node(services, listener, listener.bind())
     listener.start(services)

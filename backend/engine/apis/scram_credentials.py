@@ -1,0 +1,105 @@
+"""DescribeUserScramCredentials (50) and AlterUserScramCredentials (51), version 0 (KIP-554).
+
+Described from this broker's metadata (`ScramImage.describe`), altered by the controller. Neither ever shows a key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Final
+
+from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
+from backend.engine.apis.forwarding import carried_out, caught_up, forward, image_of
+from backend.engine.apis.services import Services
+from backend.engine.common.scram import MECHANISM_TYPES
+from backend.engine.controller.commands.scram import alter_user_scram_credentials
+from backend.engine.controller.image import MetadataImage
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+
+DESCRIBE_KEY: Final = 50
+ALTER_KEY: Final = 51
+
+
+def describe(
+    services: Services, context: RequestContext, request: m.DescribeUserScramCredentialsRequest
+) -> m.DescribeUserScramCredentialsResponse:
+    """Mechanisms and iterations of the users asked for, or of all."""
+    image = image_of(services, context)
+    asked = Counter(one.name for one in request.users or ()) or Counter({user for _, user in image.scram})
+    return m.DescribeUserScramCredentialsResponse(
+        results=[_described(image, user, times) for user, times in asked.items()]
+    )
+
+
+def _described(image: MetadataImage, user: str, times: int) -> m.DescribeUserScramCredentialsResponse.Results:
+    result = m.DescribeUserScramCredentialsResponse.Results
+    if times > 1:
+        return result(
+            user=user,
+            error_code=ErrorCode.DUPLICATE_RESOURCE,
+            error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        )
+    found = [
+        result.CredentialInfos(mechanism=mechanism, iterations=known.iterations)
+        for mechanism in MECHANISM_TYPES.values()
+        if (known := image.scram.get((mechanism, user))) is not None
+    ]
+    if not found:
+        return result(
+            user=user,
+            error_code=ErrorCode.RESOURCE_NOT_FOUND,
+            error_message=f"Attempt to describe a user credential that does not exist: {user}",
+        )
+    return result(user=user, credential_infos=found)
+
+
+def describe_on_error(
+    request: m.DescribeUserScramCredentialsRequest, version: int, code: int, message: str
+) -> m.DescribeUserScramCredentialsResponse:
+    """The error as a whole."""
+    return m.DescribeUserScramCredentialsResponse(error_code=code, error_message=message)
+
+
+async def alter_on_broker(
+    services: Services, context: RequestContext, request: m.AlterUserScramCredentialsRequest
+) -> m.AlterUserScramCredentialsResponse:
+    """The controller's answer, once this broker lets the users in (or out)."""
+    before = services.metadata.image.scram
+    told = await forward(services, context, request, m.AlterUserScramCredentialsResponse)
+    changed = {one.user for one in told.results if not one.error_code}
+    there = {(one.mechanism, one.name) for one in request.upsertions if one.name in changed}
+    gone = {(one.mechanism, one.name) for one in request.deletions if one.name in changed}
+    await caught_up(
+        services,
+        lambda image: (
+            all(key in image.scram and image.scram[key] is not before.get(key) for key in there)
+            and all(key not in image.scram for key in gone)
+        ),
+    )
+    return told
+
+
+async def alter_on_controller(
+    services: Services, context: RequestContext, request: m.AlterUserScramCredentialsRequest
+) -> m.AlterUserScramCredentialsResponse:
+    """See `controller.commands.scram`."""
+    command = partial(alter_user_scram_credentials, request=request)
+    return await carried_out(services, "alter SCRAM credentials", command)
+
+
+def alter_on_error(
+    request: m.AlterUserScramCredentialsRequest, version: int, code: int, message: str
+) -> m.AlterUserScramCredentialsResponse:
+    """Every user with the error."""
+    response = m.AlterUserScramCredentialsResponse
+    users = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
+    return response(results=[response.Results(user=user, error_code=code, error_message=message) for user in users])
+
+
+APIS: Final = (
+    Api(DESCRIBE_KEY, 0, 0, describe, BROKER, on_error=describe_on_error),
+    Api(ALTER_KEY, 0, 0, alter_on_broker, BROKER, on_error=alter_on_error),
+    Api(ALTER_KEY, 0, 0, alter_on_controller, CONTROLLER, on_error=alter_on_error),
+)

@@ -1,0 +1,289 @@
+"""The server's side of SASL on one connection: SaslHandshake, SaslAuthenticate (KIP-152, KIP-368).
+
+Facts of Kafka's `SaslServerAuthenticator`, `PlainSaslServer` and `ScramSaslServer`: which request may come when, what
+a failure answers, and that nothing tells whether a user exists. Before success only ApiVersions is served beside them.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, Protocol
+
+from backend.engine.apis import api_versions
+from backend.engine.common.scram import ClientFirst, ScramCredential, ScramError, ScramServer
+from backend.engine.config.security import PLAIN, SaslServerSettings
+from backend.engine.ports.network import Buffer
+from backend.protocol import codec, frames
+from backend.protocol import messages as m
+from backend.protocol.errors import DecodeError, ErrorCode
+from backend.protocol.frames import RequestHeader
+from backend.protocol.messages import Message
+
+HANDSHAKE_KEY: Final = 17
+AUTHENTICATE_KEY: Final = 36
+HANDSHAKE_VERSION_MAX: Final = 1
+AUTHENTICATE_VERSION_MAX: Final = 2
+# From the connection's start to success; a peer that is slower holds a descriptor for nothing.
+LOGIN_MS_MAX: Final = 30_000
+# KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS.
+REAUTH_INTERVAL_MS: Final = 1000
+
+Credentials = Callable[[str, str], ScramCredential | None]
+
+
+class AuthenticationFailed(Exception):
+    """The connection must be closed, after a pause, with this answer; the text is for the log."""
+
+    def __init__(self, reason: str, answer: Message | None = None, *, illegal_state: bool = False) -> None:
+        """Where only the caller knows the answer's form, `illegal_state` asks for ILLEGAL_SASL_STATE."""
+        super().__init__(reason)
+        self.answer = answer
+        self.illegal_state = illegal_state
+
+
+class _Refused(Exception):
+    """A mechanism does not accept the client; `told` is what it may know, the exception's text is for the log."""
+
+    def __init__(self, reason: str, told: str | None = None) -> None:
+        super().__init__(reason)
+        self.told = told
+
+
+class _Mechanism(Protocol):
+    """The server's side of one exchange; `user` is set once it is complete."""
+
+    user: str | None
+
+    def evaluate(self, token: bytes) -> bytes:
+        """The next token for the client. _Refused, ScramError."""
+        ...
+
+
+class _State(Enum):
+    REQUEST = 1  # ApiVersions or SaslHandshake
+    HANDSHAKE = 2  # after ApiVersions
+    TOKENS = 3
+    DONE = 4
+
+
+class Authentication:
+    """One connection's authentication, and every later one on it."""
+
+    def __init__(
+        self,
+        settings: SaslServerSettings,
+        credentials: Credentials,
+        nonce: Callable[[], str],
+        now_ms: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._credentials = credentials
+        self._nonce = nonce
+        self._now_ms = now_ms
+        self._state = _State.REQUEST
+        # Version 0 of the handshake: tokens come without Kafka's headers.
+        self._bare_tokens = False
+        self._mechanism_name = ""
+        self._wrong_mechanism: str | None = None
+        self._mechanism: _Mechanism | None = None
+        self._user: str | None = None
+        self._expires_ms: float | None = None
+        self._last_reauth_ms: float | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the client may send any request. Not while it authenticates anew."""
+        return self._state is _State.DONE
+
+    @property
+    def user(self) -> str | None:
+        """Who has authenticated."""
+        return self._user
+
+    @property
+    def expired(self) -> bool:
+        """Whether the client would have had to authenticate anew before its next request."""
+        return self._expires_ms is not None and self._now_ms() > self._expires_ms
+
+    # Before the first success: whole frames
+
+    def on_frame(self, frame: bytearray, serve: Callable[[RequestHeader, Message], Message]) -> list[Buffer]:
+        """What to send. `serve` answers ApiVersions. AuthenticationFailed; DecodeError for what is no request."""
+        if self._state is _State.TOKENS and self._bare_tokens:
+            try:
+                token = self._evaluate(bytes(frame))
+            except AuthenticationFailed as failed:
+                # There is no form in which to tell it.
+                raise AuthenticationFailed(str(failed)) from None
+            return [len(token).to_bytes(4, "big"), token]
+        header, position = frames.decode_request_header(frame)
+        answer = self._answer(header, frame, position, serve)
+        version = 0 if _unsupported_api_versions(header) else header.api_version
+        return list(frames.encode_response(answer, version, header.correlation_id))
+
+    def _answer(
+        self, header: RequestHeader, frame: bytearray, position: int, serve: Callable[[RequestHeader, Message], Message]
+    ) -> Message:
+        if header.api_key == HANDSHAKE_KEY and self._state is not _State.TOKENS:
+            return self.handshake(_request(m.SaslHandshakeRequest, header, HANDSHAKE_VERSION_MAX, frame, position),
+                                  header.api_version)  # fmt: skip
+        if header.api_key == AUTHENTICATE_KEY and self._state is _State.TOKENS:
+            return self.authenticate(
+                _request(m.SaslAuthenticateRequest, header, AUTHENTICATE_VERSION_MAX, frame, position)
+            )
+        if header.api_key == api_versions.API_KEY and self._state is _State.REQUEST:
+            if _unsupported_api_versions(header):
+                return api_versions.unsupported_version()
+            answer = serve(header, _request(m.ApiVersionsRequest, header, header.api_version, frame, position))
+            if isinstance(answer, m.ApiVersionsResponse) and not answer.error_code:
+                self._state = _State.HANDSHAKE
+            return answer
+        exchanging = self._state is _State.TOKENS
+        during = "authentication" if exchanging else "handshake"
+        raise AuthenticationFailed(f"API key {header.api_key} came during the SASL {during}", illegal_state=exchanging)
+
+    # Requests, also of a later authentication
+
+    def may_begin_again(self) -> bool:
+        """Whether a SaslHandshake now begins a new authentication, and that it does (KIP-368)."""
+        now_ms = self._now_ms()
+        if self._expires_ms is None or self._state is not _State.DONE:
+            return False
+        if self._last_reauth_ms is not None and now_ms - self._last_reauth_ms < REAUTH_INTERVAL_MS:
+            return False
+        self._last_reauth_ms = now_ms
+        self._state = _State.HANDSHAKE
+        return True
+
+    def handshake(self, request: m.SaslHandshakeRequest, version: int) -> m.SaslHandshakeResponse:
+        """The mechanism is chosen. AuthenticationFailed for one that is not enabled."""
+        mechanisms = list(self._settings.mechanisms)
+        if request.mechanism not in mechanisms:
+            answer = m.SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
+            # Who authenticates anew is told nothing, as in Kafka.
+            raise AuthenticationFailed(
+                "the client asked for a SASL mechanism that is not enabled", answer if self._user is None else None
+            )
+        # The change of a mechanism is told with the next request, as in Kafka.
+        changed = self._user is not None and request.mechanism != self._mechanism_name
+        self._wrong_mechanism = request.mechanism if changed else None
+        if not changed:
+            self._mechanism_name = request.mechanism
+        self._mechanism = (
+            _Plain(self._settings.plain_users)
+            if request.mechanism == PLAIN
+            else _Scram(request.mechanism, self._credentials, self._nonce())
+        )
+        self._bare_tokens = version == 0
+        self._state = _State.TOKENS
+        return m.SaslHandshakeResponse(mechanisms=mechanisms)
+
+    def authenticate(self, request: m.SaslAuthenticateRequest) -> m.SaslAuthenticateResponse:
+        """One token of the exchange. AuthenticationFailed when the client is not who it says."""
+        token = self._evaluate(bytes(request.auth_bytes))
+        lifetime_ms = self._settings.max_reauth_ms[self._mechanism_name] if self.done else 0
+        return m.SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+
+    def _evaluate(self, token: bytes) -> bytes:
+        mechanism, name = self._mechanism, self._mechanism_name
+        assert mechanism is not None, "tokens follow a handshake"
+        if self._wrong_mechanism is not None:
+            raise AuthenticationFailed(
+                f"the mechanism changed from {name} to {self._wrong_mechanism} with a later authentication"
+            )
+        again = "re-authentication" if self._user is not None else "authentication"
+        generic = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {name}"
+        try:
+            answer = mechanism.evaluate(token)
+            if mechanism.user is not None and self._user not in (None, mechanism.user):
+                told = (
+                    f"Cannot change principals during re-authentication from User.{self._user}: User.{mechanism.user}"
+                )
+                raise _Refused("another user", told)
+        except (_Refused, ScramError) as refused:
+            told = getattr(refused, "told", None) or generic
+            raise AuthenticationFailed(
+                f"{again} with {name} failed: {refused}",
+                m.SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told),
+            ) from None
+        if mechanism.user is not None:
+            self._succeed(mechanism.user)
+        return answer
+
+    def _succeed(self, user: str) -> None:
+        self._user = user
+        self._mechanism = None
+        self._state = _State.DONE
+        lifetime_ms = self._settings.max_reauth_ms[self._mechanism_name]
+        self._expires_ms = self._now_ms() + lifetime_ms if lifetime_ms else None
+
+
+def _unsupported_api_versions(header: RequestHeader) -> bool:
+    return header.api_key == api_versions.API_KEY and header.api_version > api_versions.MAX_VERSION
+
+
+def _request(cls: type[Any], header: RequestHeader, version_max: int, frame: bytearray, position: int) -> Any:
+    if header.api_version > version_max:
+        raise DecodeError(f"{cls.__name__} is served in versions 0 to {version_max}, not {header.api_version}")
+    message, _ = codec.decode(cls, header.api_version, frame, position)
+    return message
+
+
+class _Plain:
+    """PLAIN (RFC 4616): one token with name and password, both checked in constant time."""
+
+    def __init__(self, users: dict[str, str]) -> None:
+        self._users = users
+        self.user: str | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        parts = token.split(b"\0")
+        if len(parts) != 3:
+            told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
+            raise _Refused(f"{len(parts)} parts instead of 3", told)
+        authorization_id, name, password = parts
+        if not name:
+            raise _Refused("no name", "Authentication failed: username not specified")
+        if not password:
+            raise _Refused("no password", "Authentication failed: password not specified")
+        known = self._users.get(name.decode(errors="replace"))
+        # An unknown name takes as long as a wrong password.
+        equal = hmac.compare_digest((known or "").encode(), password)
+        if known is None or not equal:
+            raise _Refused("wrong name or password", "Authentication failed: Invalid username or password")
+        if authorization_id not in (b"", name):
+            raise _Refused("another authorization id", _OTHER_IDENTITY)
+        self.user = name.decode()
+        return b""
+
+
+_OTHER_IDENTITY: Final = "Authentication failed: Client requested an authorization id that is different from username"
+
+
+class _Scram:
+    """SCRAM with a credential of the cluster's metadata."""
+
+    def __init__(self, mechanism: str, credentials: Credentials, nonce: str) -> None:
+        self._mechanism = mechanism
+        self._credentials = credentials
+        self._nonce = nonce
+        self._name = ""
+        self._exchange: ScramServer | None = None
+        self.user: str | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        if self._exchange is None:
+            first = ClientFirst.parse(token)
+            known = self._credentials(self._mechanism, first.username)
+            if known is None:
+                raise _Refused("no such user")
+            if first.authorization_id not in ("", first.username):
+                raise _Refused("another authorization id", _OTHER_IDENTITY)
+            self._name = first.username
+            self._exchange = ScramServer(self._mechanism, first, known, self._nonce)
+            return self._exchange.first_message
+        last = self._exchange.finish(token)
+        self.user = self._name
+        return last

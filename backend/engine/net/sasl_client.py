@@ -1,0 +1,47 @@
+"""How a node tells another who it is: SaslHandshake and SaslAuthenticate as a client (KIP-152, KIP-368)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from backend.engine.common.scram import ScramClient, ScramError
+from backend.engine.config.security import PLAIN, SaslClientSettings
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.messages import Message
+
+HANDSHAKE_VERSION: Final = 1
+AUTHENTICATE_VERSION: Final = 2
+
+# A request of a version to its answer.
+Exchange = Callable[[Message, int], Awaitable[Message]]
+
+
+async def authenticate(settings: SaslClientSettings, nonce: str, exchange: Exchange) -> int:
+    """How long it holds, in ms, 0 for ever. KafkaError SASL_AUTHENTICATION_FAILED or UNSUPPORTED_SASL_MECHANISM."""
+    chosen: Any = await exchange(m.SaslHandshakeRequest(mechanism=settings.mechanism), HANDSHAKE_VERSION)
+    if chosen.error_code:
+        raise KafkaError(
+            ErrorCode(chosen.error_code),
+            f"mechanism {settings.mechanism} was refused; the other side has {', '.join(chosen.mechanisms) or 'none'}",
+        )
+
+    async def send(token: bytes) -> m.SaslAuthenticateResponse:
+        answer: Any = await exchange(m.SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION)
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code), answer.error_message or "the other side gave no reason")
+        found: m.SaslAuthenticateResponse = answer
+        return found
+
+    if settings.mechanism == PLAIN:
+        last = await send(b"\0" + settings.username.encode() + b"\0" + settings.password.encode())
+        return last.session_lifetime_ms
+    scram = ScramClient(settings.mechanism, settings.username, settings.password, nonce)
+    try:
+        first = await send(scram.first_message)
+        last = await send(scram.answer(bytes(first.auth_bytes)))
+        scram.check(bytes(last.auth_bytes))
+    except ScramError as error:
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error
+    return last.session_lifetime_ms

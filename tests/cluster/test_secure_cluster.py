@@ -1,0 +1,86 @@
+"""Three brokers that speak to each other and to the controller through TLS and SASL only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tests.certificates import Authority
+from tests.engine_cluster import EngineCluster
+from tests.secure_cluster import BROKER, BROKER_PASSWORD, PASSWORD, USER, secure_layout
+
+SECURE = {
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,"
+    "CONTROLLER:SASL_SSL",
+    "inter.broker.listener.name": "SASL_SSL",
+    "controller.listener.names": "CONTROLLER",
+    # Seconds, so that connections between nodes authenticate anew during the test.
+    "connections.max.reauth.ms": "3000",
+}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_records_are_replicated_and_groups_work_over_sasl_ssl(tmp_path: Path, mechanism: str) -> None:
+    authority = Authority()
+    settings = SECURE | {"sasl.mechanism.inter.broker.protocol": mechanism}
+    made = secure_layout(tmp_path, authority, brokers=3, settings=settings)
+    ca = str(authority.write(tmp_path / "ca.pem"))
+    with EngineCluster(tmp_path, made=made) as cluster:
+        client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": made.bootstrap("SASL_SSL"),
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": ca,
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+        admin = AdminClient(client)
+        if mechanism != "PLAIN":
+            # Until then no broker lets another in; they keep trying.
+            info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+            upsertion = UserScramCredentialUpsertion(BROKER, info, BROKER_PASSWORD.encode())
+            admin.alter_user_scram_credentials([upsertion])[BROKER].result(30)
+        topic = NewTopic("orders", num_partitions=3, replication_factor=3, config={"min.insync.replicas": "3"})
+        admin.create_topics([topic])["orders"].result(30)
+        producer = Producer({**client, "acks": "all"})
+        values = [f"value {number}".encode() for number in range(300)]
+        failed: list[object] = []
+
+        def reported(error: object, _message: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        def renewals() -> int:
+            return min(cluster.broker(node).services.metrics.successful_authentications for node in (1, 2, 3))
+
+        before = cluster.ask(renewals)
+        for value in values:
+            producer.produce("orders", value, on_delivery=reported)
+        assert producer.flush(60) == 0
+        assert failed == []
+        cluster.wait_until("connections between nodes authenticate anew", lambda: renewals() >= before + 2)
+        consumer = Consumer({**client, "group.id": "readers", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["orders"])
+        found: list[bytes] = []
+        while len(found) < len(values):
+            messages = consumer.consume(len(values) - len(found), 30)
+            assert messages, f"{len(found)} of {len(values)} came"
+            found += [message.value() or b"" for message in messages]
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        assert sorted(found) == sorted(values)
+        assert all(
+            set(partition.isrs) == {1, 2, 3}
+            for partition in admin.list_topics("orders", timeout=30).topics["orders"].partitions.values()
+        )
+        for node in (1, 2, 3):
+            assert cluster.broker(node).services.metrics.expired_connections == 0
