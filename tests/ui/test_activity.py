@@ -117,6 +117,7 @@ def test_stored_findings_are_bars_of_the_timeline(trouble: Database) -> None:
         "opened_ms": now_ms() - 10 * MINUTE_MS,
         "severity": "critical",
         "sentence": "Copy hung: orders-7",
+        "action": "Look at the remote tier of broker 1.",
         "seen_ms": now_ms(),
     }
     trouble.change(t.finding.insert().values(**finding))
