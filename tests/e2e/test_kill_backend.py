@@ -25,7 +25,7 @@ from tests.waiting import wait_until, wait_until_none
 
 TOPIC = "ledger"
 PARTITIONS = 2
-KILLS = effort(2, 15)
+KILLS = effort(1, 15)
 CONFIG = {
     "remote.storage.enable": "true",
     "segment.bytes": str(1 << 20),

@@ -24,7 +24,7 @@ def metadata_rows() -> list[dict[str, Any]]:
 def log_files() -> list[Path]:
     """Segments of local logs and of the remote tier, and snapshots of the metadata log, as producers wrote them.
 
-    Not those of a compacted log: what the cleaner leaves is no batch that anybody sends, and is tested with the cleaner.
+    Not those of a compacted log: what the cleaner leaves is no batch that anybody sends. It is tested with the cleaner.
     """
     logs = (path for path in ROOT.glob("**/*.log") if "compacted" not in path.parts)
     return sorted([*logs, *ROOT.glob("kraft/*.checkpoint")])
