@@ -125,7 +125,10 @@ class Child:
         )
         self._pump.start()
         try:
-            self._pid_path.write_text(f"{self.process.pid}\n")
+            # Whoever reads it meanwhile gets the old one or the new one, whole.
+            written = self._pid_path.with_suffix(".new")
+            written.write_text(f"{self.process.pid}\n")
+            written.replace(self._pid_path)
         except OSError as error:
             # For people and tests only; the process runs.
             _log.warning("%s could not be written: %s", self._pid_path, error)
