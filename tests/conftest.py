@@ -6,6 +6,14 @@ import logging
 import os
 
 import pytest
+from hypothesis import settings
+
+from tests.effort import SOAK
+
+# The same examples every time: `make test` fails for a change, never by luck. `make soak` looks for new ones.
+settings.register_profile("test", derandomize=True)
+if not SOAK:
+    settings.load_profile("test")
 
 # Both clients tell every connection and rebalance; a failing test shows what the brokers logged instead.
 for noisy in ("aiokafka", "kafka"):

@@ -43,11 +43,10 @@ class RecordsRejected(KafkaError):
 
 
 class UnexpectedAppendOffset(KafkaError):
-    """A follower was given records that start below its log end; `first_offset` is where they start."""
+    """A follower was given records that start below its log end."""
 
-    def __init__(self, message: str, first_offset: int) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
-        self.first_offset = first_offset
 
 
 class LogDirError(Exception):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from backend.engine.log.errors import UnexpectedAppendOffset
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_dirs import write_topic_id
 from backend.engine.log.names import dir_name, dir_name_for_future
@@ -71,12 +70,7 @@ class FutureLog:
             log.roll(current.log_end_offset)
             return 0
         log.config = current.config
-        try:
-            log.append_as_follower(memoryview(records), INT32_MAX)
-        except UnexpectedAppendOffset as error:
-            # Log start lies inside the first batch.
-            log.truncate_fully_and_start_at(error.first_offset)
-            log.append_as_follower(memoryview(records), INT32_MAX)
+        log.append_as_follower(memoryview(records), INT32_MAX)
         return len(records)
 
     def finish(self, current: UnifiedLog) -> None:

@@ -340,17 +340,22 @@ class UnifiedLog:
         """Writes batches of the leader as they are; a batch cut off at the end is ignored.
 
         Batches of an epoch above `leader_epoch`, the one known when they were fetched, are left out with all that
-        follow. Raises CORRUPT_MESSAGE, INVALID_RECORD, or `UnexpectedAppendOffset` when they start below the log end.
+        follow. An empty log whose start lies inside the first batch, where DeleteRecords has put the leader's, goes
+        back to that batch's first offset (`Partition.doAppendRecordsToFollowerOrFutureReplica`). Raises
+        CORRUPT_MESSAGE, INVALID_RECORD, or `UnexpectedAppendOffset` when they start below the log end otherwise.
         """
         self._check_online()
         records, batches = validate_fetched(records, leader_epoch)
         if not batches:
             return AppendInfo(-1, -1, -1, -1, self._log_start_offset)
-        first_offset = batches[0][1].base_offset
-        if first_offset < self.log_end_offset:
+        first, end = batches[0][1], self.log_end_offset
+        first_offset = first.base_offset
+        if first_offset < end:
+            if end == self._log_start_offset and end <= first_offset + first.last_offset_delta:
+                self.truncate_fully_and_start_at(first_offset)
+                return self._append_placed(records, batches, now_ms)
             raise UnexpectedAppendOffset(
-                f"Unexpected offset in append to {self}: {first_offset} is below the log end {self.log_end_offset}",
-                first_offset,
+                f"Unexpected offset in append to {self}: {first_offset} is below the log end {end}"
             )
         return self._append_placed(records, batches, now_ms)
 

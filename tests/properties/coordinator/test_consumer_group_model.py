@@ -57,6 +57,8 @@ class Client:
     # Tells everything with its next heartbeat: it has joined, or an answer got lost.
     full: bool = True
     must_sync: bool = False
+    # The topics that a classic client has joined with; it joins again when they change, as the Java consumer does.
+    topics_version: int = -1
 
     def reset(self) -> None:
         self.epoch, self.owned, self.full, self.must_sync = 0, NO_PARTITIONS, True, False
@@ -148,7 +150,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     def beat_classic(self, client: Client, lost: bool) -> None:
         try:
-            if client.epoch == 0:
+            if client.epoch == 0 or client.topics_version != self.topics.version:
                 self.join_classic(client, lost)
             elif client.must_sync:
                 self.sync_classic(client)
@@ -181,6 +183,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         self.take(joined.group)
         if not lost:
             client.member_id, client.epoch, client.must_sync = joined.result.member_id, joined.result.generation, True
+            client.topics_version = self.topics.version
 
     def sync_classic(self, client: Client) -> None:
         event = Sync(0, self.now_ms, client.member_id, client.instance_id, client.epoch, "consumer", "range", {})

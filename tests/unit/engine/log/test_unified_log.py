@@ -124,11 +124,23 @@ def test_offsets_and_epochs_are_given_by_the_leader(tmp_path: Path) -> None:
 def test_a_followers_append_below_the_log_end_is_refused(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
     append(log, 0, 1)
-    with pytest.raises(UnexpectedAppendOffset) as caught:
+    with pytest.raises(UnexpectedAppendOffset, match="1 is below the log end 2"):
         log.append_as_follower(memoryview(batch(1, base_offset=1, leader_epoch=0)), 0)
-    assert caught.value.first_offset == 1
     assert log.append_as_follower(memoryview(batch(2, base_offset=2)[:-3]), 0).last_offset == -1
     assert log.log_end_offset == 2
+
+
+def test_an_empty_log_takes_over_the_batch_that_its_start_lies_inside(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    log.truncate_fully_and_start_at(5)
+    with pytest.raises(UnexpectedAppendOffset):
+        log.append_as_follower(memoryview(batch(0, 5, base_offset=0, leader_epoch=0)), 0)
+    info = log.append_as_follower(memoryview(batch(0, 10, base_offset=0, leader_epoch=0)), 0)
+    assert (info.first_offset, info.last_offset) == (0, 9)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 10)
+    log.maybe_increment_high_watermark(10)
+    log.maybe_increment_log_start_offset(5)
+    assert log.log_start_offset == 5
 
 
 def test_the_metadata_quorum_appends_several_batches_at_once(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from random import Random
 import pytest
 
 from backend.engine.apis.fetch_session import FetchSessions
+from backend.engine.controller.commands.topics import delete_topics
 from backend.engine.replica.replica_manager import REPLICAS_PER_TURN
+from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.tiering.phases import FollowerPhase
 from tests.effort import effort
@@ -255,9 +257,6 @@ def test_requests_made_of_the_wrong_broker_or_epoch_are_refused(tmp_path: Path) 
 
 def test_a_deleted_topic_leaves_and_its_name_can_be_used_again(tmp_path: Path) -> None:
     async def run() -> None:
-        from backend.engine.controller.commands.topics import delete_topics
-        from backend.protocol import messages as m
-
         async with Nodes(tmp_path) as nodes:
             nodes.create("orders", [1, 2])
             await nodes.produce(1, "orders", b"old")
@@ -277,9 +276,6 @@ def test_a_deleted_topic_leaves_and_its_name_can_be_used_again(tmp_path: Path) -
 
 def test_a_topic_deleted_while_a_broker_was_down_is_removed_when_it_returns(tmp_path: Path) -> None:
     async def run() -> None:
-        from backend.engine.controller.commands.topics import delete_topics
-        from backend.protocol import messages as m
-
         async with Nodes(tmp_path) as nodes:
             nodes.create("orders", [1, 2])
             nodes.create("other", [1, 2])
@@ -295,25 +291,41 @@ def test_a_topic_deleted_while_a_broker_was_down_is_removed_when_it_returns(tmp_
     play(run)
 
 
+async def delete_records(
+    nodes: Nodes, topic: str, offset: int, node: int = 1, timeout_ms: int = 5000
+) -> tuple[int, int]:
+    """Error code and low watermark."""
+    topics = m.DeleteRecordsRequest.Topics
+    parts = [topics.Partitions(partition_index=0, offset=offset)]
+    request = m.DeleteRecordsRequest(topics=[topics(name=topic, partitions=parts)], timeout_ms=timeout_ms)
+    row = (await nodes[node].ask(request, 2)).topics[0].partitions[0]
+    return row.error_code, row.low_watermark
+
+
+def test_a_replica_is_added_to_a_partition_whose_log_starts_inside_a_batch(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.create("orders", [1, 2])
+            await nodes.produce(1, "orders", *(b"%d" % number for number in range(8)))
+            assert await delete_records(nodes, "orders", 5) == (0, 5)
+            await nodes.reassign("orders", 1, 3)
+            await nodes.in_sync("orders", 1, 3)
+            await nodes.produce(1, "orders", b"8")
+            await nodes.until("everything on broker 3", lambda: nodes[3].offsets("orders")[2] == 9)
+            assert nodes[3].offsets("orders")[0] == 5
+            assert nodes[3].values("orders") == nodes[1].values("orders")
+
+    play(run)
+
+
 def test_delete_records_raises_log_start_everywhere_before_it_is_answered(tmp_path: Path) -> None:
     async def run() -> None:
-        from backend.protocol import messages as m
-
         async with Nodes(tmp_path, replica_fetch_wait_max_ms="20000") as nodes:
             nodes.create("orders", [1, 2, 3])
             for number in range(4):
                 await nodes.produce(1, "orders", b"%d" % number)
 
-            async def delete(offset: int, node: int = 1, timeout_ms: int = 5000) -> tuple[int, int]:
-                topics = m.DeleteRecordsRequest.Topics
-                parts = [topics.Partitions(partition_index=0, offset=offset)]
-                request = m.DeleteRecordsRequest(
-                    topics=[topics(name="orders", partitions=parts)], timeout_ms=timeout_ms
-                )
-                answer = await nodes[node].ask(request, 2)
-                row = answer.topics[0].partitions[0]
-                return row.error_code, row.low_watermark
-
+            delete = partial(delete_records, nodes, "orders")
             assert await delete(3) == (0, 3)
             assert [nodes[node].offsets("orders")[0] for node in (1, 2, 3)] == [3, 3, 3]
             assert await delete(-1) == (0, 4)
