@@ -37,8 +37,7 @@ from backend.engine.coordinator.group import (
     Takeover,
 )
 from backend.engine.coordinator.group_records import encode_group, encode_group_tombstone
-from backend.engine.coordinator.shard import NEVER, GroupEntry, Shard
-from backend.engine.coordinator.shards import Shards
+from backend.engine.coordinator.group_shard import NEVER, GroupEntry, GroupShard, GroupShards
 from backend.engine.coordinator.topics_view import TopicsView, view_of
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -62,10 +61,10 @@ class ConsumerGroups:
         *,
         config: Callable[[], BrokerConfig],
         ports: Ports,
-        shards: Shards,
-        answer: Callable[[Shard, GroupEntry, Sequence[Effect]], None],
-        take_over: Callable[[Shard, GroupEntry, Takeover], object],
-        schedule: Callable[[Shard, GroupEntry], None],
+        shards: GroupShards,
+        answer: Callable[[GroupShard, GroupEntry, Sequence[Effect]], None],
+        take_over: Callable[[GroupShard, GroupEntry, Takeover], object],
+        schedule: Callable[[GroupShard, GroupEntry], None],
     ) -> None:
         self._config = config
         self._ports = ports
@@ -109,7 +108,7 @@ class ConsumerGroups:
 
     # Members of the consumer protocol
 
-    async def heartbeat(self, shard: Shard, entry: GroupEntry, event: ConsumerHeartbeat) -> HeartbeatResult:
+    async def heartbeat(self, shard: GroupShard, entry: GroupEntry, event: ConsumerHeartbeat) -> HeartbeatResult:
         """Joins, goes on or leaves. Raises KafkaError."""
         if event.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return await self._leave(shard, entry, event)
@@ -150,7 +149,7 @@ class ConsumerGroups:
             text = f"Cannot upgrade the classic group {group_id}: its members' metadata cannot be read ({error})."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text) from error
 
-    async def _leave(self, shard: Shard, entry: GroupEntry, event: ConsumerHeartbeat) -> HeartbeatResult:
+    async def _leave(self, shard: GroupShard, entry: GroupEntry, event: ConsumerHeartbeat) -> HeartbeatResult:
         group = entry.consumer
         if group is None:
             text = f"Group {entry.group.group_id} is not a consumer group."
@@ -165,7 +164,7 @@ class ConsumerGroups:
 
     # Members of the classic protocol
 
-    async def join(self, shard: Shard, entry: GroupEntry, event: Join) -> JoinResult:
+    async def join(self, shard: GroupShard, entry: GroupEntry, event: Join) -> JoinResult:
         """Joins a consumer group with members. Raises KafkaError."""
         group = self._consumer(entry)
         time_ms = self._ports.clock.time_ms()
@@ -179,27 +178,27 @@ class ConsumerGroups:
         await self._change(shard, entry, group, joined.group)
         return joined.result
 
-    async def sync(self, shard: Shard, entry: GroupEntry, event: Sync) -> SyncResult:
+    async def sync(self, shard: GroupShard, entry: GroupEntry, event: Sync) -> SyncResult:
         """What the member may have now. Raises KafkaError."""
         group = self._consumer(entry)
         after, result = classic.sync(group, event, self.topics)
         await self._change(shard, entry, group, after)
         return result
 
-    def classic_heartbeat(self, shard: Shard, entry: GroupEntry, event: Heartbeat) -> ErrorCode:
+    def classic_heartbeat(self, shard: GroupShard, entry: GroupEntry, event: Heartbeat) -> ErrorCode:
         """Keeps a classic member. Raises KafkaError."""
         entry.consumer, error = classic.heartbeat(self._consumer(entry), event)
         self._schedule(shard, entry)
         return error
 
-    async def classic_leave(self, shard: Shard, entry: GroupEntry, event: Leave) -> tuple[ErrorCode, ...]:
+    async def classic_leave(self, shard: GroupShard, entry: GroupEntry, event: Leave) -> tuple[ErrorCode, ...]:
         """One code for each. Raises KafkaError."""
         group = self._consumer(entry)
         gone, errors = classic.leave(group, event)
         await self._remove(shard, entry, group, gone)
         return errors
 
-    async def delete_empty(self, shard: Shard, entry: GroupEntry) -> None:
+    async def delete_empty(self, shard: GroupShard, entry: GroupEntry) -> None:
         """A consumer group without members makes room for a classic one. Raises KafkaError."""
 
         def take() -> None:
@@ -216,7 +215,7 @@ class ConsumerGroups:
 
     # Time
 
-    async def expire(self, shard: Shard, entry: GroupEntry) -> None:
+    async def expire(self, shard: GroupShard, entry: GroupEntry) -> None:
         """Drops members whose time is up."""
         group = entry.consumer
         if group is None:
@@ -234,7 +233,7 @@ class ConsumerGroups:
 
     # Changes
 
-    async def _remove(self, shard: Shard, entry: GroupEntry, group: ConsumerGroup, gone: Collection[str]) -> None:
+    async def _remove(self, shard: GroupShard, entry: GroupEntry, group: ConsumerGroup, gone: Collection[str]) -> None:
         after = state.without(group, gone, self.topics, self._limits)
         if self._turns_classic(group, gone):
             # The generation is the epoch that the members know, so that they are told of a rebalance, not refused.
@@ -259,7 +258,7 @@ class ConsumerGroups:
             return None
 
     async def _downgrade(
-        self, shard: Shard, entry: GroupEntry, group: ConsumerGroup, after: Group, *, rebalance: bool = False
+        self, shard: GroupShard, entry: GroupEntry, group: ConsumerGroup, after: Group, *, rebalance: bool = False
     ) -> None:
         def take() -> None:
             _log.info("Group %s changes from the consumer to the classic protocol with %d members",
@@ -272,14 +271,14 @@ class ConsumerGroups:
         now_ms = self._ports.clock.time_ms()
         await self._write(shard, entry, [*changes(group, None, now_ms), encode_group(after, now_ms)], take)
 
-    async def _change(self, shard: Shard, entry: GroupEntry, before: ConsumerGroup, after: ConsumerGroup) -> None:
+    async def _change(self, shard: GroupShard, entry: GroupEntry, before: ConsumerGroup, after: ConsumerGroup) -> None:
         def take() -> None:
             entry.consumer = after
 
         await self._write(shard, entry, changes(before, after, self._ports.clock.time_ms()), take)
 
     async def _write(
-        self, shard: Shard, entry: GroupEntry, records: Sequence[RecordData], take: Callable[[], None]
+        self, shard: GroupShard, entry: GroupEntry, records: Sequence[RecordData], take: Callable[[], None]
     ) -> None:
         """Takes the change over once its records are in the log, and waits until they are replicated."""
 

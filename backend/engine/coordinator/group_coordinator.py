@@ -44,10 +44,9 @@ from backend.engine.coordinator.group_records import (
     CommittedOffset,
     encode_group,
 )
+from backend.engine.coordinator.group_shard import GROUPS, NEVER, GroupEntry, GroupShard, GroupShards
 from backend.engine.coordinator.group_state import check_commit, check_transactional_commit, step
 from backend.engine.coordinator.offset_store import OffsetStore
-from backend.engine.coordinator.shard import NEVER, GroupEntry, Shard
-from backend.engine.coordinator.shards import Shards
 from backend.engine.coordinator.subscriptions import Subscriptions, subscribed_topics
 from backend.engine.coordinator.topics_view import TopicsView
 from backend.engine.coordinator.transaction_state import Producer
@@ -70,8 +69,12 @@ class GroupCoordinator:
     ) -> None:
         self._ports = ports
         self._replicas = replica_manager
-        self._shards = Shards(
-            config=config, clock=ports.clock, replica_manager=replica_manager, loaded=self._loaded, lost=self._lost
+        self._shards = GroupShards(
+            GROUPS,
+            replica_manager,
+            loaded=self._loaded,
+            lost=self._lost,
+            append_timeout_ms=lambda: config.offsets_commit_timeout_ms,
         )
         self._offsets = OffsetStore(config, ports.clock, self._shards)
         self._transactional_offsets = TransactionalOffsets(replica_manager, self._shards, verifier)
@@ -109,11 +112,12 @@ class GroupCoordinator:
             some = ", ".join(sorted(deleted)[:3])
             self._shards.spawn(self._offsets.forget_topics(deleted), f"offsets of deleted topics {some}")
 
-    def _loaded(self, shard: Shard) -> None:
+    def _loaded(self, shard: GroupShard) -> None:
+        shard.begin(self._ports.clock.monotonic_ms(), self._replicas.config.group_consumer_session_timeout_ms)
         for entry in shard.groups.values():
             self._schedule(shard, entry)
 
-    def _lost(self, shard: Shard) -> None:
+    def _lost(self, shard: GroupShard) -> None:
         for entry in shard.groups.values():
             if entry.timer is not None:
                 entry.timer.cancel()
@@ -123,6 +127,7 @@ class GroupCoordinator:
                     _answer(self._joins.pop(member.join_token, None), result)
                 if member.sync_token is not None:
                     _answer(self._syncs.pop(member.sync_token, None), SyncResult(ErrorCode.NOT_COORDINATOR))
+        shard.groups.clear()
 
     @property
     def _limits(self) -> Limits:
@@ -179,13 +184,13 @@ class GroupCoordinator:
             self._shards.spawn(self._join_consumers(shard, entry, event, done), f"join of group {group_id}")
         return done
 
-    def _join_classic(self, shard: Shard, entry: GroupEntry, event: Join, done: tasks.Future[JoinResult]) -> None:
+    def _join_classic(self, shard: GroupShard, entry: GroupEntry, event: Join, done: tasks.Future[JoinResult]) -> None:
         self._joins[event.token] = done
         self._apply(shard, entry, event)
         self._drop_if_unused(shard, entry)
 
     async def _join_consumers(
-        self, shard: Shard, entry: GroupEntry, event: Join, done: tasks.Future[JoinResult]
+        self, shard: GroupShard, entry: GroupEntry, event: Join, done: tasks.Future[JoinResult]
     ) -> None:
         """A classic member joins a group of the consumer protocol; an empty one gives way (KIP-848)."""
         limits = self._limits
@@ -228,7 +233,7 @@ class GroupCoordinator:
         return done
 
     async def _sync_consumers(
-        self, shard: Shard, entry: GroupEntry, event: Sync, done: tasks.Future[SyncResult]
+        self, shard: GroupShard, entry: GroupEntry, event: Sync, done: tasks.Future[SyncResult]
     ) -> None:
         try:
             _answer(done, await self._consumers.sync(shard, entry, event))
@@ -440,12 +445,12 @@ class GroupCoordinator:
 
     # The state machine
 
-    def _shard_of_members(self, group_id: str) -> Shard:
+    def _shard_of_members(self, group_id: str) -> GroupShard:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group with members has a name")
         return self._shards.of(group_id)
 
-    def _known(self, shard: Shard, group_id: str) -> GroupEntry:
+    def _known(self, shard: GroupShard, group_id: str) -> GroupEntry:
         entry = shard.groups.get(group_id)
         if entry is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
@@ -459,7 +464,7 @@ class GroupCoordinator:
         text = self._ports.random.uuid().hex()
         return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
-    def _apply(self, shard: Shard, entry: GroupEntry, event: Event) -> list[Effect]:
+    def _apply(self, shard: GroupShard, entry: GroupEntry, event: Event) -> list[Effect]:
         before = entry.group
         entry.group, effects = step(before, event, self._limits)
         if entry.group.generation != before.generation:
@@ -473,11 +478,11 @@ class GroupCoordinator:
         self._carry_out(shard, entry, effects)
         return effects
 
-    def _carry_out(self, shard: Shard, entry: GroupEntry, effects: Sequence[Effect]) -> None:
+    def _carry_out(self, shard: GroupShard, entry: GroupEntry, effects: Sequence[Effect]) -> None:
         for effect in effects:
             self._effect(shard, entry, effect)
 
-    def _effect(self, shard: Shard, entry: GroupEntry, effect: Effect) -> None:
+    def _effect(self, shard: GroupShard, entry: GroupEntry, effect: Effect) -> None:
         match effect:
             case ReplyJoin(token, join):
                 _answer(self._joins.pop(token, None), join)
@@ -491,7 +496,7 @@ class GroupCoordinator:
             case _:
                 assert_never(effect)
 
-    async def _store(self, shard: Shard, entry: GroupEntry, effect: Store | StoreStatic) -> None:
+    async def _store(self, shard: GroupShard, entry: GroupEntry, effect: Store | StoreStatic) -> None:
         group = effect.group
         error = ErrorCode.NONE
         try:
@@ -508,7 +513,7 @@ class GroupCoordinator:
         elif effect.report:
             self._apply(shard, entry, Stored(now_ms, group.generation, error))
 
-    def _schedule(self, shard: Shard, entry: GroupEntry) -> None:
+    def _schedule(self, shard: GroupShard, entry: GroupEntry) -> None:
         due_ms = entry.deadline_ms
         if due_ms == entry.timer_due_ms:
             return
@@ -524,7 +529,7 @@ class GroupCoordinator:
             delay_ms = max(1.0, due_ms - self._ports.clock.monotonic_ms())
             entry.timer = tasks.call_later(delay_ms, lambda: self._time_has_come(shard, entry))
 
-    def _time_has_come(self, shard: Shard, entry: GroupEntry) -> None:
+    def _time_has_come(self, shard: GroupShard, entry: GroupEntry) -> None:
         entry.timer = entry.timer_due_ms = None
         if self._shards.holds(shard):
             if entry.consumer is not None:
@@ -533,7 +538,7 @@ class GroupCoordinator:
             self._apply(shard, entry, Tick(self._ports.clock.monotonic_ms()))
             self._drop_if_unused(shard, entry)
 
-    def _drop_if_unused(self, shard: Shard, entry: GroupEntry) -> None:
+    def _drop_if_unused(self, shard: GroupShard, entry: GroupEntry) -> None:
         """A group that never came to be (a refused join, a pending member that stayed away) leaves nothing behind."""
         if entry.group.generation == 0 and entry.consumer is None and entry.is_unused:
             shard.groups.pop(entry.group.group_id, None)

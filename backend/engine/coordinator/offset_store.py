@@ -13,8 +13,7 @@ from backend.engine.coordinator.group_records import (
     encode_group_tombstone,
     encode_offset,
 )
-from backend.engine.coordinator.shard import GroupEntry, Shard
-from backend.engine.coordinator.shards import Shards
+from backend.engine.coordinator.group_shard import GroupEntry, GroupShard, GroupShards
 from backend.engine.ports import Clock, tasks
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
@@ -27,13 +26,13 @@ DELETED_AT_ONCE: Final = 500
 class OffsetStore:
     """What the groups of all shards have committed."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, shards: Shards) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, shards: GroupShards) -> None:
         self._config = config
         self._clock = clock
         self._shards = shards
 
     async def store(
-        self, shard: Shard, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset | None]
+        self, shard: GroupShard, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset | None]
     ) -> ErrorCode:
         """Writes commits and deletions (None); they count once they are replicated."""
         if not offsets:
@@ -48,7 +47,7 @@ class OffsetStore:
             shard.apply_offset(group_id, partition, one, first + at)
         return ErrorCode.NONE
 
-    async def delete(self, shard: Shard, group_id: str, partitions: Sequence[TopicPartition]) -> ErrorCode:
+    async def delete(self, shard: GroupShard, group_id: str, partitions: Sequence[TopicPartition]) -> ErrorCode:
         """Deletes offsets in as many batches as it takes."""
         for at in range(0, len(partitions), DELETED_AT_ONCE):
             error = await self.store(shard, group_id, dict.fromkeys(partitions[at : at + DELETED_AT_ONCE]))
@@ -56,7 +55,7 @@ class OffsetStore:
                 return error
         return ErrorCode.NONE
 
-    async def remove_group(self, shard: Shard, entry: GroupEntry) -> ErrorCode:
+    async def remove_group(self, shard: GroupShard, entry: GroupEntry) -> ErrorCode:
         """Deletes a group without members and its offsets."""
         group_id = entry.group.group_id
         error = await self.delete(shard, group_id, list(entry.all_partitions))

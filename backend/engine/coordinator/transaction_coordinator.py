@@ -23,7 +23,12 @@ from backend.engine.coordinator.transaction_records import (
     encode_tombstone,
     encode_transaction,
 )
-from backend.engine.coordinator.transaction_shards import TransactionEntry, TransactionShard, TransactionShards
+from backend.engine.coordinator.transaction_shard import (
+    TRANSACTIONAL_IDS,
+    TransactionEntry,
+    TransactionShard,
+    TransactionShards,
+)
 from backend.engine.coordinator.transaction_state import Producer
 from backend.engine.ports import Clock, tasks
 from backend.engine.replica.replica_manager import ReplicaManager
@@ -54,7 +59,13 @@ class TransactionCoordinator:
         self._clock = clock
         self._replicas = replica_manager
         self._producer_ids = producer_ids
-        self._shards = TransactionShards(replica_manager=replica_manager, loaded=self._loaded)
+        self._shards = TransactionShards(
+            TRANSACTIONAL_IDS,
+            replica_manager,
+            loaded=self._loaded,
+            lost=lambda shard: None,
+            append_timeout_ms=lambda: OWN_STORE_TIMEOUT_MS,
+        )
         self._markers = TransactionMarkers(send_to_broker, lambda: replica_manager.image)
 
     # Life
@@ -295,7 +306,7 @@ class TransactionCoordinator:
             entry.storing = True
         now_ms = self._clock.time_ms()
         try:
-            await self._shards.append(shard, [encode_tombstone(name, now_ms) for name in names], OWN_STORE_TIMEOUT_MS)
+            await self._shards.append(shard, [encode_tombstone(name, now_ms) for name in names])
         except KafkaError as error:
             _log.info("%d expired transactional ids of %s could not be forgotten: %s", len(names), shard, error)
             return

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC, CommittedOffset, OffsetRecord, encode_offset
-from backend.engine.coordinator.shard import Shard
-from backend.engine.coordinator.shards import Shards
+from backend.engine.coordinator.group_shard import GroupShard, GroupShards
 from backend.engine.coordinator.transaction_state import Producer
 from backend.engine.coordinator.transaction_verifier import Question, TransactionVerifier
 from backend.engine.log.verification import Verification
@@ -35,7 +34,7 @@ class TransactionalCommit(NamedTuple):
 class TransactionalOffsets:
     """Writes pending offsets and the markers that end them."""
 
-    def __init__(self, replicas: ReplicaManager, shards: Shards, verifier: TransactionVerifier) -> None:
+    def __init__(self, replicas: ReplicaManager, shards: GroupShards, verifier: TransactionVerifier) -> None:
         self._replicas = replicas
         self._clock = replicas.clock
         self._shards = shards
@@ -43,7 +42,7 @@ class TransactionalOffsets:
 
     async def store(
         self,
-        shard: Shard,
+        shard: GroupShard,
         group_id: str,
         commit: TransactionalCommit,
         offsets: Mapping[TopicPartition, CommittedOffset],
@@ -70,7 +69,7 @@ class TransactionalOffsets:
             shard.apply_pending(producer.producer_id, group_id, partition, one, first + at)
         return ErrorCode.NONE
 
-    async def _confirm(self, shard: Shard, commit: TransactionalCommit, header: BatchHeader) -> None:
+    async def _confirm(self, shard: GroupShard, commit: TransactionalCommit, header: BatchHeader) -> None:
         producers = shard.partition.log.producer_state
         producer = commit.producer
         if not self._replicas.config.transaction_partition_verification_enable or producers.has_open_transaction(
@@ -89,13 +88,13 @@ class TransactionalOffsets:
             raise KafkaError(_as_known(code, commit), f"the coordinator of the transaction refuses {partition}")
         self._check_unended(shard, header, verification)
 
-    def _check_unended(self, shard: Shard, header: BatchHeader, verification: Verification) -> None:
+    def _check_unended(self, shard: GroupShard, header: BatchHeader, verification: Verification) -> None:
         producers = shard.partition.log.producer_state
         if not producers.has_open_transaction(header.producer_id, header.producer_epoch):
             producers.verifications.check(header, verification, knows_producer=True)
 
     async def end(
-        self, shard: Shard, producer: Producer, *, commit: bool, coordinator_epoch: int, timeout_ms: float
+        self, shard: GroupShard, producer: Producer, *, commit: bool, coordinator_epoch: int, timeout_ms: float
     ) -> None:
         """Writes a marker; what was pending counts, or is dropped, once the marker is replicated. Raises KafkaError."""
         marker = end_txn_marker(

@@ -1,4 +1,7 @@
-"""One partition of `__consumer_offsets` that this broker leads: groups and offsets, read back from the log."""
+"""One partition of `__consumer_offsets` that this broker leads: groups and offsets, read back from the log.
+
+A new leader epoch changes nothing: groups keep their state while this broker stays their coordinator.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from backend.engine.coordinator.consumer_group_records import ConsumerGroupRecor
 from backend.engine.coordinator.consumer_group_state import resumed
 from backend.engine.coordinator.group import Group, GroupState
 from backend.engine.coordinator.group_records import (
+    OFFSETS_TOPIC,
     CommittedOffset,
     GroupRecord,
     OffsetRecord,
@@ -18,9 +22,11 @@ from backend.engine.coordinator.group_records import (
 )
 from backend.engine.coordinator.log_reader import LoadedBatch, batches_of
 from backend.engine.coordinator.subscriptions import subscribed_topics
+from backend.engine.coordinator.topic_shards import Kind, TopicShard, TopicShards
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
 from backend.protocol.control_records import ControlType, control_type
+from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import TopicPartition
 
 NEVER: Final = -1
@@ -108,18 +114,25 @@ class GroupEntry:
         ]
 
 
-class Shard:
-    """Groups by id. `loading` until the log has been read, and for good when that `failed`."""
+class GroupShard(TopicShard):
+    """Groups by id."""
+
+    topic = OFFSETS_TOPIC
 
     def __init__(self, index: int, partition: Partition) -> None:
-        self.index = index
-        self.partition = partition
-        self.leader_epoch = partition.leader_epoch
-        self.loading = True
-        self.failed = False
+        super().__init__(index, partition)
         self.groups: dict[str, GroupEntry] = {}
         # Groups with pending offsets, by producer id.
         self.pending_groups: dict[int, set[str]] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self.groups)
+
+    @property
+    def is_outdated(self) -> bool:
+        # A leader that stays one keeps what it knows, whatever the epoch; what it could not read it tries again.
+        return self.failed and self.leader_epoch_changed
 
     def entry(self, group_id: str) -> GroupEntry:
         """The group's entry, made when there is none."""
@@ -129,7 +142,6 @@ class Shard:
         return found
 
     async def load(self) -> int:
-        """Reads the whole log; how many records. Raises KafkaError or DecodeError."""
         count = 0
         async for batch in batches_of(self.partition.log):
             self._replay_batch(batch)
@@ -154,7 +166,6 @@ class Shard:
 
     def begin(self, now_ms: float, consumer_session_ms: int) -> None:
         """The log has been read; the sessions of its members begin now."""
-        self.loading = False
         for entry in self.groups.values():
             if entry.consumer is not None:
                 entry.consumer = resumed(entry.consumer, now_ms, consumer_session_ms)
@@ -222,3 +233,7 @@ class Shard:
             fresh = entry.group == Group(group_id) and entry.consumer is None
             if fresh and not entry.all_partitions:
                 del self.groups[group_id]
+
+
+GroupShards = TopicShards[GroupShard]
+GROUPS: Final = Kind("group", GroupShard, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)

@@ -1,0 +1,70 @@
+"""One partition of `__transaction_state` that this broker leads: transactional ids, read back from the log.
+
+A new leader epoch is a new coordinator epoch, so the partition is read anew (`TransactionStateManager` of Kafka).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from backend.engine.coordinator.log_reader import batches_of
+from backend.engine.coordinator.topic_shards import Kind, TopicShard, TopicShards
+from backend.engine.coordinator.transaction import Transaction
+from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC, decode_transaction
+from backend.engine.replica.partition import Partition
+from backend.protocol.errors import ErrorCode
+
+
+@dataclass(slots=True)
+class TransactionEntry:
+    """A transactional id. While `storing`, a change of it is on its way into the log and others must wait."""
+
+    transaction: Transaction
+    storing: bool = False
+
+
+class TransactionShard(TopicShard):
+    """Transactions by transactional id."""
+
+    topic = TRANSACTIONS_TOPIC
+
+    def __init__(self, index: int, partition: Partition) -> None:
+        super().__init__(index, partition)
+        self.entries: dict[str, TransactionEntry] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self.entries)
+
+    @property
+    def is_outdated(self) -> bool:
+        return self.leader_epoch_changed
+
+    @property
+    def coordinator_epoch(self) -> int:
+        """What brokers that write its markers know it by."""
+        return self.leader_epoch
+
+    async def load(self) -> int:
+        count = 0
+        async for batch in batches_of(self.partition.log):
+            if batch.header.is_control:
+                continue
+            for record in batch.records:
+                self._replay(decode_transaction(record.key, record.value))
+            count += len(batch.records)
+        return count
+
+    def _replay(self, record: tuple[str, Transaction | None] | None) -> None:
+        if record is None:
+            return
+        transactional_id, transaction = record
+        if transaction is None:
+            self.entries.pop(transactional_id, None)
+        else:
+            self.entries[transactional_id] = TransactionEntry(transaction)
+
+
+TransactionShards = TopicShards[TransactionShard]
+TRANSACTIONAL_IDS: Final = Kind("transactional id", TransactionShard, ErrorCode.UNKNOWN_SERVER_ERROR)
