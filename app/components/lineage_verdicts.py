@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from backend.store.queries.partition_detail import Chain, LineageSegment
+from backend.store.queries.lineage import Chain, FinishedSegment
 from backend.store.queries.partitions import ReplicaRow, SegmentRow
 from backend.tiering.lineage import EpochEntry, Reason, segment_lineage
 from backend.tiering.segment_state import SegmentState
@@ -107,7 +107,7 @@ def counts(judged: Iterable[Judged]) -> Counter[Standing]:
 
 
 def outside_by_partition(
-    segments: Iterable[LineageSegment], chains: Mapping[tuple[str, int], tuple[Chain, int]]
+    segments: Iterable[FinishedSegment], chains: Mapping[tuple[str, int], tuple[Chain, int]]
 ) -> Counter[tuple[str, int]]:
     """How many segments of each partition are outside its leader's chain; partitions without a chain are not judged."""
     found: Counter[tuple[str, int]] = Counter()

@@ -35,8 +35,8 @@ from app.components.partition_filter import (
 from app.state import View
 from app.theme import CONFIG
 from backend.store.queries import config as config_queries
+from backend.store.queries import lineage as lineage_queries
 from backend.store.queries import overview as overview_queries
-from backend.store.queries import partition_detail as detail_queries
 from backend.store.queries import partitions as queries
 from backend.store.queries.config import TopicRow
 from backend.store.queries.partitions import PartitionRow
@@ -87,8 +87,8 @@ def read(page: Page, chosen: Filter) -> Reading:
     topics = state.read_cached(config_queries.topics, page.cluster_id, version=view.version)
     outside: Counter[Key] | None = Counter()
     if chosen.state == GAP_OR_OUTSIDE:
-        segments = state.read_cached(detail_queries.lineage_segments, page.cluster_id, version=view.version)
-        chains = state.read_cached(detail_queries.leader_chains, page.cluster_id, version=view.version)
+        segments = state.read_cached(lineage_queries.finished_segments, page.cluster_id, version=view.version)
+        chains = state.read_cached(lineage_queries.leader_chains, page.cluster_id, version=view.version)
         outside = None if segments is None else lineage_verdicts.outside_by_partition(segments, chains)
     return Reading(view, _rows(page, view), {topic.topic: topic for topic in topics}, outside)
 

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from backend.store import tables as t
 from backend.store.engine import writing
-from backend.store.queries.partition_detail import LINEAGE_SEGMENTS_MAX
+from backend.store.queries.lineage import FINISHED_MAX
 from tests.ui.conftest import Database, now_ms, open_page, text_of
 from tests.ui.seed import CLUSTER_ID, uuid_text
 
@@ -177,7 +177,7 @@ def test_ledger_too_large_to_judge_is_said(trouble: Database) -> None:
         "last_event_offset": 0,
         "last_event_ms": 0,
     }
-    many = [{**segment, "segment_id": f"many-{number}"} for number in range(LINEAGE_SEGMENTS_MAX)]
+    many = [{**segment, "segment_id": f"many-{number}"} for number in range(FINISHED_MAX)]
     with writing(trouble.engine) as connection:
         connection.execute(SEGMENT.insert(), many)
     shown = text_of(open_page("partitions", state="Gap or outside lineage"))

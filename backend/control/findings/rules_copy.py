@@ -19,7 +19,8 @@ from backend.control.findings.sight import (
 )
 from backend.control.observer.totals import pending_bytes
 from backend.control.words import in_bytes, in_time
-from backend.store.queries.findings import CopyEvent, FinishedSegment
+from backend.store.queries.findings import CopyEvent
+from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.partitions import SegmentRow
 from backend.store.samples import ReplicaSample
 from backend.tiering.lineage import segment_lineage

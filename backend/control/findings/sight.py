@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from backend.store.queries.config import TopicRow
-from backend.store.queries.findings import CopyEvent, FinishedSegment
+from backend.store.queries.findings import CopyEvent
+from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
 from backend.store.samples import PartitionSample, ReplicaSample

@@ -28,6 +28,7 @@ from backend.store.engine import reading, writing
 from backend.store.queries import findings as queries
 from backend.store.queries import health, overview, partitions
 from backend.store.queries.config import TopicRow
+from backend.store.queries.lineage import FinishedSegment, finished_segments
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
 from backend.tiering.segment_state import SegmentState
@@ -71,7 +72,7 @@ class FindingWatch:
         self._waiting: Mapping[Key, int] = {}
         self._disks: History = {}
         self._lineage_ms = 0
-        self._finished: list[queries.FinishedSegment] | None = None
+        self._finished: list[FinishedSegment] | None = None
         self._pruned_ms = 0
         self.rounds = 0
 
@@ -164,7 +165,7 @@ class FindingWatch:
         self._disks = remember(self._disks, brokers, at_ms)
         open_segments = partitions.open_segments(connection, cluster_id)
         if at_ms - self._lineage_ms >= LINEAGE_INTERVAL_MS:
-            self._finished = queries.finished_segments(connection, cluster_id)
+            self._finished = finished_segments(connection, cluster_id)
             self._lineage_ms = at_ms
         copying = {(s.topic, s.partition) for s in open_segments if s.state is SegmentState.COPY_SEGMENT_STARTED}
         return Sight(

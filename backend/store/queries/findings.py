@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, select
 
 from backend.store import tables as t
-from backend.tiering.segment_state import SegmentState
 
 ROWS_MAX: Final = 1_001  # a page of the API, and one more that tells of the next page
 # One finding per rule and object at most; rules give 500 objects at most (`backend.control.findings`), 20 rules.
@@ -113,21 +112,6 @@ class CopyEvent:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedSegment:
-    """As much of a finished segment as its lineage needs; `end_offset` inclusive."""
-
-    topic: str
-    partition: int
-    segment_id: str
-    start_offset: int
-    end_offset: int
-    leader_epochs: list[list[int]]
-    segment_size_bytes: int
-    copy_finished_ms: int | None
-
-
-FINISHED_MAX: Final = 20_000
 # The newest are enough: a copy that fails is tried again every task interval (30 s).
 COPY_EVENTS_MAX: Final = 500
 
@@ -145,25 +129,3 @@ def copy_events(connection: Connection, cluster_id: str, since_ms: int) -> list[
         CopyEvent(row.topic, row.partition, row.broker_id, row.at_ms, str(row.body["outcome"]), row.body.get("error"))
         for row in rows
     ]
-
-
-def finished_segments(
-    connection: Connection, cluster_id: str, limit: int = FINISHED_MAX
-) -> list[FinishedSegment] | None:
-    """Finished segments of present partitions by start offset; None when there are more than ``limit``."""
-    table, current = t.segment, t.partition_current
-    same = and_(
-        current.c.cluster_id == table.c.cluster_id,
-        current.c.topic == table.c.topic,
-        current.c.partition == table.c.partition,
-        current.c.topic_id == table.c.topic_id,
-    )
-    query = (
-        select(*(table.c[name] for name in FinishedSegment.__slots__))
-        .select_from(table.join(current, same))
-        .where(table.c.cluster_id == cluster_id, table.c.state == int(SegmentState.COPY_SEGMENT_FINISHED))
-        .order_by(table.c.start_offset)
-        .limit(limit + 1)
-    )
-    found = [FinishedSegment(**row._mapping) for row in connection.execute(query)]
-    return None if len(found) > limit else found

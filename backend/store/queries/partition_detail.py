@@ -1,20 +1,15 @@
-"""Reads of one partition's page, and of the lineage of many: chains, events, what is left of a deleted one."""
+"""Reads of one partition's page: events, and what is left of a deleted one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, func, select
 
 from backend.store import tables as t
-from backend.tiering.segment_state import SegmentState
 
 EVENTS_MAX: Final = 200
-LINEAGE_SEGMENTS_MAX: Final = 20_000
-
-Chain = list[list[int]]
-"""[epoch, its first offset], ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +67,6 @@ class Remains:
         return self.last_sampled_ms is not None or bool(self.ledgers)
 
 
-@dataclass(frozen=True, slots=True)
-class LineageSegment:
-    """As much of a finished segment as its lineage needs; ``end_offset`` inclusive."""
-
-    topic: str
-    partition: int
-    end_offset: int
-    leader_epochs: Chain
-
-
 def engine_events(
     connection: Connection, cluster_id: str, topic: str, partition: int, limit: int = EVENTS_MAX
 ) -> list[EngineEventRow]:
@@ -133,39 +118,3 @@ def remains(connection: Connection, cluster_id: str, topic: str, partition: int)
         )
     )
     return Remains(count, last_ms, ledgers(connection, cluster_id, topic, partition))
-
-
-def leader_chains(connection: Connection, cluster_id: str) -> dict[tuple[str, int], tuple[Chain, int]]:
-    """(epoch chain, log end) of each leader that told both in full."""
-    table = t.replica_current
-    rows = connection.execute(
-        select(table.c.topic, table.c.partition, table.c.leader_epochs, table.c.log_end_offset, table.c.evidence).where(
-            table.c.cluster_id == cluster_id, table.c.role == "leader"
-        )
-    )
-    return {
-        (row.topic, row.partition): (row.leader_epochs, row.log_end_offset)
-        for row in rows
-        if row.leader_epochs and row.log_end_offset is not None and not (row.evidence or {}).get("epochs_cut")
-    }
-
-
-def lineage_segments(
-    connection: Connection, cluster_id: str, limit: int = LINEAGE_SEGMENTS_MAX
-) -> list[LineageSegment] | None:
-    """All finished segments of present partitions; None when there are more than ``limit``: then open one partition."""
-    table, current = t.segment, t.partition_current
-    same = and_(
-        current.c.cluster_id == table.c.cluster_id,
-        current.c.topic == table.c.topic,
-        current.c.partition == table.c.partition,
-        current.c.topic_id == table.c.topic_id,
-    )
-    query = (
-        select(*(table.c[name] for name in LineageSegment.__slots__))
-        .select_from(table.join(current, same))
-        .where(table.c.cluster_id == cluster_id, table.c.state == int(SegmentState.COPY_SEGMENT_FINISHED))
-        .limit(limit + 1)
-    )
-    found = [LineageSegment(**row._mapping) for row in connection.execute(query)]
-    return None if len(found) > limit else found

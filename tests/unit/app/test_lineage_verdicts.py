@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.components import epoch_chain
 from app.components.epoch_chain import EpochBlock, diverges_at, spans
 from app.components.lineage_verdicts import LeaderChain, Standing, judge, leader_chain, outside_by_partition
-from backend.store.queries.partition_detail import LineageSegment
+from backend.store.queries.lineage import FinishedSegment
 from backend.tiering.segment_state import SegmentState
 from tests.unit.app.partition_rows import replica_row, segment_row
 
@@ -71,13 +71,17 @@ def test_chain_comes_from_a_leader_that_told_it() -> None:
     assert cut.cut
 
 
+def segment(topic: str, partition: int, start: int, end: int, epoch: int) -> FinishedSegment:
+    return FinishedSegment(topic, partition, f"{topic}-{start}", start, end, [[epoch, start]], 1000, None)
+
+
 def test_outside_segments_are_counted_by_partition() -> None:
     chains = {("orders", 7): ([[3, 0], [5, 400]], 1000), ("audit", 0): ([[5, 400]], 1000)}
     segments = [
-        LineageSegment("orders", 7, 449, [[4, 350]]),
-        LineageSegment("orders", 7, 299, [[3, 0]]),
-        LineageSegment("audit", 0, 299, [[3, 0]]),  # below its log start
-        LineageSegment("unknown", 0, 10, [[9, 0]]),
+        segment("orders", 7, 350, 449, 4),
+        segment("orders", 7, 0, 299, 3),
+        segment("audit", 0, 0, 299, 3),  # below its log start
+        segment("unknown", 0, 0, 10, 9),
     ]
     assert dict(outside_by_partition(segments, chains)) == {("orders", 7): 1}
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from backend.control.findings.sight import Candidate, Sight
 from backend.store.queries.config import TopicRow
-from backend.store.queries.findings import CopyEvent, Finding, FinishedSegment
+from backend.store.queries.findings import CopyEvent, Finding
+from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
 from backend.store.samples import PartitionSample, ReplicaSample
