@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +145,38 @@ def test_the_flag_is_switched_on_and_off_and_stands_in_the_audit(site: ControlSi
     text = run(site, "audit", "--action", "execute toggle_bootstrap").stdout
     assert "verified" in text
     assert "plan toggle_bootstrap" not in text
+
+
+def in_terminal(site: ControlSite, *arguments: str, answers: tuple[str, ...]) -> tuple[int, str]:
+    """Runs the command with a terminal; exit code and everything that the screen showed. Answers whatever asks."""
+    ours, theirs = pty.openpty()
+    place = ["--api", f"http://127.0.0.1:{site.plane.port}", "--data", str(site.folder)]
+    command = [sys.executable, "-m", "backend.cli.main", *arguments, *place]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+        os.close(theirs)
+        screen, left = "", list(answers)
+        while True:
+            try:
+                screen += os.read(ours, 4096).decode()
+            except OSError:  # the other end is closed
+                break
+            if left and screen.endswith(("to confirm: ", "Reason: ")):
+                os.write(ours, f"{left.pop(0)}\n".encode())
+    os.close(ours)
+    return process.returncode, screen
+
+
+def test_an_operator_types_the_clusters_name_and_a_reason(site: ControlSite) -> None:
+    code, screen = in_terminal(site, "toggle", "on", "--broker", "3", answers=("another-cluster",))
+    assert (code, "nothing was changed" in screen) == (Exit.REFUSED, True), screen
+    code, screen = in_terminal(site, "toggle", "on", "--broker", "3", answers=(CLUSTER_NAME, ""))
+    assert (code, "Without a reason nothing was changed" in screen) == (Exit.REFUSED, True), screen
+    assert _flags(site).get("3") != "true"
+    code, screen = in_terminal(site, "toggle", "on", "--broker", "3", answers=(CLUSTER_NAME, "to try it"))
+    assert (code, "is verified" in screen) == (0, True), screen
+    site.wait_until("it is seen", lambda: _flags(site).get("3") == "true")
+    assert shown(site, "audit", "--limit", "1")["items"][0]["reason"] == "to try it"
+    assert run(site, "toggle", "off", "--broker", "3", "--yes", "--reason", "back").exit_code == 0
 
 
 def _flags(site: ControlSite) -> dict[str, str]:
