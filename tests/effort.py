@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, TypeVar
 
+T = TypeVar("T")
 SOAK: Final = os.environ.get("EBBLINE_SOAK") == "1"
 
 
-def effort(short: int, soak: int) -> int:
-    """Rounds, seeds or examples of this run."""
+def effort(short: T, soak: T) -> T:
+    """Rounds, seeds or examples of this run, or which of them."""
     return soak if SOAK else short

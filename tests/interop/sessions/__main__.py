@@ -1,0 +1,15 @@
+"""Runs every session against a fresh cluster and prints what it told, as the fixture has it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tests.interop.sessions import aio, confluent, java, python
+
+if __name__ == "__main__":
+    told = {}
+    for session in (confluent, python, aio, java):
+        transcript = session.run(sys.argv[1])
+        told[transcript.client] = transcript.lines
+    json.dump(told, sys.stdout, indent=1)

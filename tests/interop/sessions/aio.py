@@ -1,0 +1,136 @@
+"""A session of aiokafka: records, a group that rebalances, transactions, administration."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from tests.interop.sessions.transcript import Transcript, told
+
+WAIT_S: Final = 60
+T0_MS: Final = 700_000_000_000
+
+
+def run(bootstrap: str) -> Transcript:
+    """The whole session."""
+    session = Session(bootstrap)
+    asyncio.run(session.run())
+    return session.transcript
+
+
+class Session:
+    """Topics and groups begin with `aio-`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.transcript = Transcript("aiokafka", bootstrap)
+        self.tell = self.transcript.tell
+
+    async def run(self) -> None:
+        admin: Any = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        await admin.start()
+        for new in (
+            NewTopic("aio-a", 3, 3, topic_configs={"retention.ms": "-1"}),
+            NewTopic("aio-tx", 1, 3),
+            NewTopic("aio-a", 3, 3),
+            NewTopic("aio/bad", 1, 1),
+        ):
+            answer = await admin.create_topics([new])
+            self.tell(f"create {new.name}", answer.topic_errors)
+        self.tell("delete unknown", (await admin.delete_topics(["aio-no"])).topic_error_codes)
+        await self.records()
+        await self.group(admin)
+        await self.transactions()
+        listed = await admin.list_consumer_groups()
+        self.tell("groups", sorted(one for one in listed if one[0].startswith("aio-")))
+        await admin.close()
+
+    async def records(self) -> None:
+        for codec in (None, "gzip"):
+            producer: Any = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap, compression_type=codec, enable_idempotence=True
+            )
+            await producer.start()
+            rows = []
+            for n in range(12):
+                sent = await producer.send_and_wait(
+                    "aio-a", f"{codec}-{n}".encode() * 9, b"k%d" % n, n % 3, T0_MS + n, [("h", b"\x00")]
+                )
+                rows.append((sent.partition, sent.offset, sent.log_start_offset))
+            self.tell(f"written {codec}", rows)
+            await producer.stop()
+        consumer: Any = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="none")
+        partitions = [TopicPartition("aio-a", index) for index in range(3)]
+        await consumer.start()
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning()
+        found = await self.read(consumer, 24)
+        self.tell("records", sorted((r.partition, r.offset, r.timestamp, r.key, r.value[:8], r.headers) for r in found))
+        self.tell("end", sorted((await consumer.end_offsets(partitions)).items()))
+        for at in (T0_MS + 7, T0_MS + 1000):
+            self.tell(f"offsets for time +{at - T0_MS}",
+                      sorted((await consumer.offsets_for_times(dict.fromkeys(partitions, at))).items()))  # fmt: skip
+        consumer.seek(partitions[0], 10_000)
+        try:
+            await asyncio.wait_for(consumer.getone(partitions[0]), WAIT_S)
+        except Exception as error:  # whatever the client makes of it
+            self.tell("past the end", told(error))
+        await consumer.stop()
+
+    async def read(self, consumer: Any, count: int) -> list[Any]:
+        found: list[Any] = []
+        async with asyncio.timeout(WAIT_S):
+            while len(found) < count:
+                for records in (await consumer.getmany(timeout_ms=1000)).values():
+                    found += records
+        return found
+
+    async def group(self, admin: Any) -> None:
+        def member() -> Any:
+            return AIOKafkaConsumer(
+                "aio-a", bootstrap_servers=self.bootstrap, group_id="aio-group", auto_offset_reset="earliest",
+                enable_auto_commit=False, heartbeat_interval_ms=500,
+            )  # fmt: skip
+
+        one = member()
+        await one.start()
+        self.tell("read by one", len(await self.read(one, 24)))
+        await one.commit()
+        self.tell("committed", [await one.committed(TopicPartition("aio-a", index)) for index in range(3)])
+        two = member()
+        await two.start()
+        async with asyncio.timeout(WAIT_S):
+            while not (len(one.assignment()) in (1, 2) and len(one.assignment()) + len(two.assignment()) == 3):
+                await one.getmany(timeout_ms=200)
+                await two.getmany(timeout_ms=200)
+        self.tell("shared", sorted(len(each.assignment()) for each in (one, two)))
+        await two.stop()
+        await one.stop()
+        offsets = await admin.list_consumer_group_offsets("aio-group")
+        self.tell("offsets", sorted((key, value.offset) for key, value in offsets.items()))
+
+    async def transactions(self) -> None:
+        producer: Any = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id="aio-tx")
+        await producer.start()
+        for number, commit in enumerate((True, False, True)):
+            await producer.begin_transaction()
+            for part in range(3):
+                await producer.send_and_wait("aio-tx", b"%d-%d" % (number, part), partition=0)
+            if commit:
+                await producer.send_offsets_to_transaction({TopicPartition("aio-a", 0): number}, "aio-tx-group")
+            await (producer.commit_transaction() if commit else producer.abort_transaction())
+        await producer.stop()
+        for isolation, count in (("read_committed", 6), ("read_uncommitted", 9)):
+            consumer: Any = AIOKafkaConsumer(
+                bootstrap_servers=self.bootstrap, isolation_level=isolation, group_id="aio-tx-group",
+                enable_auto_commit=False,
+            )  # fmt: skip
+            await consumer.start()
+            consumer.assign([TopicPartition("aio-tx", 0)])
+            await consumer.seek_to_beginning()
+            self.tell(isolation, [(r.offset, r.value) for r in await self.read(consumer, count)])
+            self.tell("committed with it", await consumer.committed(TopicPartition("aio-a", 0)))
+            await consumer.stop()
