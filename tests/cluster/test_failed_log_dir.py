@@ -6,20 +6,28 @@ from dataclasses import replace
 from pathlib import Path
 
 import confluent_kafka
+from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from backend.engine.cluster import Cluster
-from tests.engine_cluster import EngineCluster
+from backend.engine.controller.image import DIRECTORY_UNASSIGNED
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+from tests.engine_cluster import EngineCluster, layout
+from tests.waiting import wait_until
+from tests.wire import ask
 
 PARTITIONS = 4
 
 
+def two_dirs(folder: Path) -> EngineCluster:
+    """Two brokers, the second with two directories."""
+    made = layout(folder, brokers=2)
+    dirs = {1: f"{folder}/one", 2: f"{folder}/two-a,{folder}/two-b"}
+    return EngineCluster(folder, made=replace(made, log_dirs=dirs))
+
+
 def test_partitions_of_a_directory_that_fails_get_another_leader_and_the_others_keep_theirs(tmp_path: Path) -> None:
-    cluster = EngineCluster(tmp_path, brokers=2)
-    dirs = {1: f"{tmp_path}/one", 2: f"{tmp_path}/two-a,{tmp_path}/two-b"}
-    cluster.layout = replace(cluster.layout, log_dirs=dirs)
-    cluster.cluster = Cluster(cluster.layout)
-    with cluster:
+    with two_dirs(tmp_path) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topic = NewTopic("spread", PARTITIONS, replica_assignment=[[2, 1]] * PARTITIONS)
         admin.create_topics([topic])["spread"].result(30)
@@ -46,11 +54,64 @@ def test_partitions_of_a_directory_that_fails_get_another_leader_and_the_others_
         cluster.wait_until("the registration shows it", lambda: len(registered_dirs(cluster)) == 1)
 
 
+def test_a_directory_that_is_gone_at_the_start_is_left_out_and_taken_back_when_repaired(tmp_path: Path) -> None:
+    with two_dirs(tmp_path) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("spread", PARTITIONS, replica_assignment=[[2, 1]] * PARTITIONS)])[
+            "spread"
+        ].result(30)
+        write(cluster)
+        failing = tmp_path / "two-b"
+        lost = {int(folder.name.rpartition("-")[2]) for folder in failing.glob("spread-*")}
+        assert len(lost) == PARTITIONS // 2
+        cluster.wait_until("the controller knows the directories", lambda: len(directories(cluster)) == 2)
+        cluster.stop_broker(2)
+        failing.rename(tmp_path / "elsewhere")
+        failing.write_bytes(b"not a folder")
+        cluster.start_broker(2)
+        wait_until("broker 2 leads what it has", lambda: elect(admin, cluster) == set(range(PARTITIONS)) - lost)
+        write(cluster)
+        # What lay there is not begun anew in the directory that is left.
+        assert not {f"spread-{number}" for number in lost} & {folder.name for folder in (tmp_path / "two-a").iterdir()}
+        described = log_dirs(cluster)
+        assert described == {str(tmp_path / "two-a"): ErrorCode.NONE, str(failing): ErrorCode.KAFKA_STORAGE_ERROR}
+        cluster.stop_broker(2)
+        failing.unlink()
+        (tmp_path / "elsewhere").rename(failing)
+        cluster.start_broker(2)
+        cluster.wait_until("everything is in sync again", lambda: in_sync(cluster) == set(range(PARTITIONS)))
+
+
 def led(cluster: EngineCluster) -> set[int]:
     """Partitions that broker 2 leads as far as broker 1 knows."""
     image = cluster.broker(1).services.metadata.image
     found = ((number, image.partition("spread", number)) for number in range(PARTITIONS))
     return {number for number, one in found if one is not None and one.leader == 2}
+
+
+def in_sync(cluster: EngineCluster) -> set[int]:
+    image = cluster.broker(1).services.metadata.image
+    found = ((number, image.partition("spread", number)) for number in range(PARTITIONS))
+    return {number for number, one in found if one is not None and set(one.isr) == {1, 2}}
+
+
+def directories(cluster: EngineCluster) -> set[bytes]:
+    """Where the controller knows broker 2's replicas to lie."""
+    image = cluster.broker(1).services.metadata.image
+    found = (image.partition("spread", number) for number in range(PARTITIONS))
+    return {one.directory_of(2) for one in found if one is not None} - {DIRECTORY_UNASSIGNED}
+
+
+def elect(admin: AdminClient, cluster: EngineCluster) -> set[int]:
+    """Asks for the preferred leaders, as far as they are in sync; what broker 2 leads then."""
+    partitions = [TopicPartition("spread", number) for number in range(PARTITIONS)]
+    admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30)
+    return cluster.ask(lambda: led(cluster))
+
+
+def log_dirs(cluster: EngineCluster) -> dict[str, ErrorCode]:
+    answer = ask(cluster.layout.ports[2], m.DescribeLogDirsRequest(topics=None), 4, m.DescribeLogDirsResponse)
+    return {one.log_dir: ErrorCode(one.error_code) for one in answer.results}
 
 
 def registered_dirs(cluster: EngineCluster) -> tuple[bytes, ...]:

@@ -34,9 +34,9 @@ def describe_log_dirs(
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return m.DescribeLogDirsResponse(
-        results=[_result(services, log_dir, wanted) for log_dir in services.log_manager.dirs]
-    )
+    manager = services.log_manager
+    results = [_result(services, log_dir, wanted) for log_dir in manager.dirs]
+    return m.DescribeLogDirsResponse(results=results + [_failed(path) for path in manager.left_out])
 
 
 def _result(services: Services, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> _Result:
@@ -44,9 +44,9 @@ def _result(services: Services, log_dir: LogDir, wanted: set[tuple[str, int]] | 
     try:
         total_bytes, usable_bytes = disk.total_bytes(log_dir.path), disk.free_bytes(log_dir.path)
     except OSError:
-        return _Result(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir.path)
+        return _failed(log_dir.path)
     if log_dir.path in manager.failed_dirs:
-        return _Result(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir.path)
+        return _failed(log_dir.path)
     rows = {log.topic_id_partition.topic_partition: _row(log) for log in manager.logs_in(log_dir)}
     for partition, folder in manager.offline_in(log_dir).items():
         # What cannot be used still takes its room; nobody knows where it ends.
@@ -65,6 +65,10 @@ def _result(services: Services, log_dir: LogDir, wanted: set[tuple[str, int]] | 
     return _Result(
         log_dir=log_dir.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes
     )
+
+
+def _failed(path: str) -> _Result:
+    return _Result(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
 
 
 def _row(log: UnifiedLog) -> _Partition:

@@ -115,9 +115,13 @@ class PartitionRegistration:
     def preferred_leader(self) -> int:
         return self.replicas[0] if self.replicas else NO_LEADER
 
+    def directory_of(self, replica: int) -> bytes:
+        """Id of the directory that the broker's log lies in, or a reserved one (KIP-858)."""
+        return dict(zip(self.replicas, self.directories, strict=False)).get(replica, DIRECTORY_UNASSIGNED)
+
     def is_lost(self, replica: int) -> bool:
         """Whether the broker has said that it cannot use its log of the partition."""
-        return dict(zip(self.replicas, self.directories, strict=False)).get(replica) == DIRECTORY_LOST
+        return self.directory_of(replica) == DIRECTORY_LOST
 
     @property
     def reassigning(self) -> bool:

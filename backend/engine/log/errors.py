@@ -51,3 +51,7 @@ class UnexpectedAppendOffset(KafkaError):
 
 class LogDirError(Exception):
     """A log directory that must not be used: foreign, newer, locked or unreadable. One sentence for the operator."""
+
+
+class LogDirUnusable(LogDirError):
+    """The operating system does not let the directory be read or written: a disk that failed or is not mounted."""

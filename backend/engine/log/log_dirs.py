@@ -18,7 +18,7 @@ from backend.engine.log.checkpoints import (
     encode_partition_metadata,
     ensure_meta_properties,
 )
-from backend.engine.log.errors import CorruptLog, LogDirError
+from backend.engine.log.errors import CorruptLog, LogDirError, LogDirUnusable
 from backend.engine.log.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_FILE,
@@ -76,7 +76,7 @@ class LogDir:
     def open(disk: Disk, path: str, *, cluster_id: str, node_id: int, random: Random) -> LogDir:
         """Creates the directory when missing, locks it and checks whose it is.
 
-        Raises `LogDirError`, one sentence for the operator.
+        Raises `LogDirError`, one sentence for the operator; `LogDirUnusable` when others may do without it.
         """
         try:
             disk.make_dirs(path)
@@ -84,14 +84,14 @@ class LogDir:
         except BlockingIOError:
             raise LogDirError(f"{path} is in use by another process; stop it or choose another folder") from None
         except OSError as error:
-            raise LogDirError(
+            raise LogDirUnusable(
                 f"{path} cannot be written ({error.strerror}); fix its permissions or choose another folder"
             ) from None
         try:
             return LogDir(disk, path, lock, ensure_meta_properties(disk, path, cluster_id, node_id, random))
         except OSError as error:
             lock.close()
-            raise LogDirError(f"{path} cannot be used ({error}); fix it or choose another folder") from None
+            raise LogDirUnusable(f"{path} cannot be used ({error}); fix it or choose another folder") from None
         except LogDirError:
             lock.close()
             raise

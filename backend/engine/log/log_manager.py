@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from backend.engine.log.config import INT64_MAX, LogConfig, LogManagerConfig
-from backend.engine.log.errors import CorruptLog, LogDirError
+from backend.engine.log.errors import CorruptLog, LogDirError, LogDirUnusable
 from backend.engine.log.future_logs import FutureLog, chosen_folder, forget_move
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_cleaner import LogCleaner
@@ -79,14 +79,21 @@ class LogManager:
     # --- opening
 
     def open_dirs(self, cluster_id: str, node_id: int) -> None:
-        """Locks and checks the directories. Raises `LogDirError`, after releasing what was locked."""
+        """Locks and checks the directories; goes on without one that the system refuses, as when a disk is gone.
+
+        Raises `LogDirError`, after releasing what was locked, also when the first one is refused: it has the cluster's
+        metadata.
+        """
+        disk, random = self._ports.disk, self._ports.random
         try:
             for path in self._paths:
-                self._dirs.append(
-                    LogDir.open(
-                        self._ports.disk, path, cluster_id=cluster_id, node_id=node_id, random=self._ports.random
-                    )
-                )
+                try:
+                    self._dirs.append(LogDir.open(disk, path, cluster_id=cluster_id, node_id=node_id, random=random))
+                except LogDirUnusable as error:
+                    if not self._dirs:
+                        raise
+                    self.failed_dirs[path] = str(error)
+                    _log.error("Log directory %s is left out, its partitions are offline: %s", path, error)
         except LogDirError:
             self._unlock()
             raise
@@ -103,8 +110,13 @@ class LogManager:
 
     @property
     def failed_directory_ids(self) -> list[bytes]:
-        """Ids of directories that failed since the start (KIP-858)."""
+        """Ids of directories that failed since the start (KIP-858); nobody knows those of the ones left out."""
         return [log_dir.meta.directory_id for log_dir in self._dirs if log_dir.path in self.failed_dirs]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Paths that were refused at the start: what lies there is not known."""
+        return [path for path in self._paths if path in self.failed_dirs and path not in self.directory_ids]
 
     @property
     def directory_ids(self) -> dict[str, bytes]:
@@ -114,6 +126,8 @@ class LogManager:
     @property
     def previous_broker_epoch(self) -> int:
         """Epoch of the last run when it stopped cleanly in every directory, else -1 (KIP-966)."""
+        if self.left_out:
+            return -1
         return min((log_dir.previous_broker_epoch for log_dir in self._dirs), default=-1)
 
     async def load_all(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
@@ -160,10 +174,10 @@ class LogManager:
 
     def dir_at(self, path: str) -> LogDir:
         """The directory of a path. Raises LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when it has failed."""
+        if path.rstrip("/") in self.failed_dirs:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
         for log_dir in self._dirs:
             if log_dir.path == path.rstrip("/"):
-                if log_dir.path in self.failed_dirs:
-                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
                 return log_dir
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of the log directories of this broker")
 

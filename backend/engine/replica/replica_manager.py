@@ -20,6 +20,8 @@ from backend.engine.controller.image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
     DIRECTORY_LOST,
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
     EMPTY_IMAGE,
     MetadataImage,
 )
@@ -425,6 +427,9 @@ class ReplicaManager:
             if log is not None and log.topic_id_partition.topic_id not in (tip.topic_id, bytes(16)):
                 _log.warning("%s belongs to a deleted topic of the same name and is removed", log.dir)
                 self.log_manager.async_delete(tip.topic_partition)
+                log = None
+            if log is None:
+                self._check_place(assigned)
             log = self.log_manager.get_or_create(tip, self.topic_config(tip.topic))
         except KafkaError as error:
             _log.error("Broker %d cannot host %s: %s", self.node_id, tip, error.message)
@@ -444,12 +449,21 @@ class ReplicaManager:
         self.log_dir_moves.resume(partition)
         return partition
 
+    def _check_place(self, assigned: Assigned) -> None:
+        """A replica that lies in a directory left out at the start must not begin anew, empty, in another one.
+
+        Raises KAFKA_STORAGE_ERROR (`LogManager.getOrCreateLog` of Kafka).
+        """
+        manager, known = self.log_manager, assigned.registration.directory_of(self.node_id)
+        here = {DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING, *manager.directory_ids.values()}
+        if manager.left_out and known not in here:
+            where = ", ".join(manager.left_out)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"its log is not here, and {where} cannot be read")
+
     def _tell_directory(self, assigned: Assigned, log: UnifiedLog) -> None:
         """Where there are several the controller cannot know which one a replica lies in (KIP-858)."""
-        registration = assigned.registration
-        known = dict(zip(registration.replicas, registration.directories, strict=False)).get(self.node_id)
         directory = self.log_manager.directory_id(log)
-        if known != directory:
+        if assigned.registration.directory_of(self.node_id) != directory:
             self._directories.submit(assigned.tip, directory)
 
     def _lead(self, partition: Partition, assigned: Assigned) -> bool:

@@ -82,7 +82,8 @@ class ReplicaPlacer:
         if replication_factor > self._broker_count:
             raise _invalid(
                 f"The target replication factor of {replication_factor} cannot be reached because only"
-                f" {self._broker_count} broker(s) are registered or some brokers have all their log directories cordoned."
+                f" {self._broker_count} broker(s) are registered or some brokers have all their log"
+                " directories cordoned."
             )
         return [self._place_one(replication_factor) for _ in range(partitions)]
 

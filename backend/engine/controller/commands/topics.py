@@ -134,9 +134,7 @@ def _placed_partitions(
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if topic.num_partitions < USE_DEFAULT or topic.num_partitions == 0:
-        raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
-        )
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     count = config.num_partitions if topic.num_partitions == USE_DEFAULT else topic.num_partitions
     factor = config.default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
     try:

@@ -357,6 +357,24 @@ def test_directories_of_others_are_refused_with_one_sentence(tmp_path: Path) -> 
     run(play)
 
 
+def test_a_directory_that_the_system_refuses_is_left_out_unless_it_is_the_first(tmp_path: Path) -> None:
+    async def play() -> None:
+        (tmp_path / "log1").write_bytes(b"")
+        manager = await start(tmp_path, dirs=2)
+        assert manager.left_out == [str(tmp_path / "log1")]
+        assert [one.path for one in manager.usable_dirs] == [str(tmp_path / "log0")]
+        with pytest.raises(KafkaError, match="is offline") as refused:
+            manager.dir_at(str(tmp_path / "log1"))
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert manager.get_or_create(tip(), CONFIG).dir.startswith(str(tmp_path / "log0"))
+        await manager.shutdown(7)
+        again = LogManager(system_ports(), LogManagerConfig(), [str(tmp_path / "log1"), str(tmp_path / "log0")])
+        with pytest.raises(LogDirError, match="log1 cannot be written"):
+            again.open_dirs(CLUSTER, 1)
+
+    run(play)
+
+
 def test_a_partition_in_two_directories_stops_the_start(tmp_path: Path) -> None:
     async def play() -> None:
         manager = await start(tmp_path, dirs=2)
