@@ -21,9 +21,9 @@ from backend.engine.ports.network import Connection, FrameHandler, Server, Trans
 from backend.engine.ports.tls import TlsSettingsError, server_transport
 from backend.protocol.messages import Message
 
-# Beside max.connections: a process may usually hold 1024 file descriptors softly and 4096 or more hard, and a broker
-# needs three per segment; a loopback cluster of 9 nodes with 1000 clients each stays within that.
-CONNECTIONS_MAX: Final = 1000
+# Beside max.connections, and what the port leaves of the process's descriptors: an idle connection takes about 4 KB, so
+# this many take 80 MB.
+CONNECTIONS_MAX: Final = 20_000
 # Idle connections are looked for this many times within their time.
 _IDLE_CHECKS: Final = 10
 

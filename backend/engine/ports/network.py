@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from backend.engine.ports.program import file_limit
+
 Buffer = bytes | bytearray | memoryview
 
 # socket.request.max.bytes of Kafka.
@@ -26,6 +28,8 @@ OUTPUT_LOW_BYTES = OUTPUT_HIGH_BYTES // 4
 SEND_CHUNKS_MAX = 512
 # Small frames arrive many at once: one read of this size takes them all.
 SCRATCH_BYTES = 64 * 1024
+# Those that no connection needs now are kept: 1 MB in all.
+SPARE_SCRATCHES_MAX = 16
 # Answers of this size together go out at once, also while further requests of the same read wait.
 CORK_BYTES_MAX = 64 * 1024
 # A frame is believed to be as long as it says only as far as its bytes come: its buffer starts with this much and is
@@ -36,8 +40,13 @@ UNFINISHED_BYTES_MAX = 512 * 1024 * 1024
 ACCEPT_BACKLOG = 512
 # Without free file descriptors accept fails at once and again: a pause leaves time for other connections to end.
 ACCEPT_PAUSE_S = 0.1
+# The system gives a new descriptor the lowest free number, so its number says how many are open. Above this
+# share of the limit no connection is accepted: the rest is for the files of logs, which must open.
+CONNECTIONS_SHARE = 0.75
 
 _LENGTH = struct.Struct(">i")
+# Of all connections of the process; taking from a list and adding to it are atomic.
+_spare_scratches: list[bytearray] = []
 _log = logging.getLogger(__name__)
 
 
@@ -181,7 +190,8 @@ class SocketConnection:
         self._buffers = buffers
         host, port = sock.getpeername()[:2]
         self._peer = f"{host}:{port}"
-        self._scratch = bytearray(SCRATCH_BYTES)
+        # Only while it has something: thousands of idle connections share a few.
+        self._scratch: bytearray | None = None
         self._scratch_used = 0
         self._frame: bytearray | None = None
         self._frame_bytes = 0
@@ -299,7 +309,13 @@ class SocketConnection:
             self._frame = None
 
     def _read_into_scratch(self) -> None:
-        count = self._receive_into(memoryview(self._scratch)[self._scratch_used :])
+        if self._scratch is None:
+            self._scratch = _spare_scratches.pop() if _spare_scratches else bytearray(SCRATCH_BYTES)
+        try:
+            count = self._receive_into(memoryview(self._scratch)[self._scratch_used :])
+        except BaseException:
+            self._release_scratch()
+            raise
         if count == 0:
             self._finish(None)
             return
@@ -313,13 +329,22 @@ class SocketConnection:
             self._deliver_scratch()
         finally:
             self._corked = False
+            self._release_scratch()
             if self._output and not self._writing:
                 self._on_writable()
+
+    def _release_scratch(self) -> None:
+        if self._scratch is not None and not self._scratch_used:
+            if len(_spare_scratches) < SPARE_SCRATCHES_MAX:
+                _spare_scratches.append(self._scratch)
+            self._scratch = None
 
     def _deliver_scratch(self) -> None:
         position = 0
         used = self._scratch_used
         scratch = self._scratch
+        if scratch is None:
+            return
         # What is left when the output is full waits here until the peer has read: see `_after_write`.
         while used - position >= 4 and not (self._closed or self._paused_by_owner or self._paused_by_output):
             (size,) = _LENGTH.unpack_from(scratch, position)
@@ -444,6 +469,7 @@ class SocketServer:
         self._buffers = FrameBuffers()
         self._loop = asyncio.get_running_loop()
         self._port = int(sock.getsockname()[1])
+        self._descriptors_max = int(file_limit() * CONNECTIONS_SHARE)
 
     @property
     def port(self) -> int:
@@ -460,6 +486,14 @@ class SocketServer:
                 _log.warning("Listener on port %d could not accept a connection: %s", self._port, error)
                 self._loop.remove_reader(self._sock.fileno())
                 self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
+            return
+        if sock.fileno() >= self._descriptors_max:
+            _log.warning(
+                "Listener on port %d refused a connection: the process has %d files and connections open, of %d at most"
+                " while it takes more; raise its limit of open files",
+                self._port, sock.fileno(), self._descriptors_max,
+            )  # fmt: skip
+            sock.close()
             return
         try:
             connection = self._transport(sock, self._loop, self._frame_bytes_max, self._buffers)

@@ -11,6 +11,11 @@ from collections.abc import Awaitable, Callable
 _log = logging.getLogger(__name__)
 
 
+def file_limit() -> int:
+    """How many files this process may have open."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def raise_file_limit() -> int:
     """Lets this process open as many files as it may (a partition needs three or more); returns how many that is."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
