@@ -23,6 +23,7 @@ from backend.control.observer.cluster_rows import Watched, broker_row, cluster_r
 from backend.control.observer.events import EventFollower
 from backend.control.observer.facts import ClusterFacts, Ledger
 from backend.control.observer.finding_watch import FindingWatch, Seen
+from backend.control.observer.pace import round_interval_ms
 from backend.control.observer.phases import STALL_MS_MIN
 from backend.control.observer.recall import read_ledger, recall
 from backend.control.observer.recorder import Entry, Heartbeat, Recorder, Settings
@@ -59,11 +60,12 @@ class Observer:
     """Samples one cluster until stopped. Belongs to one event loop."""
 
     def __init__(self, watched: Watched, gateway: Gateway, database: Database, *, pid: int, started_ms: int) -> None:
-        self._watched = watched
+        # Its interval is the one in force: longer than what is set on a large cluster.
+        self._watched, self._wanted_ms = watched, watched.interval_ms
         self._database = database
         self._sampler = Sampler(gateway)
         self.recorder = Recorder(
-            database, watched.cluster_id, pid=pid, started_ms=started_ms, interval_ms=watched.interval_ms
+            database, watched.cluster_id, pid=pid, started_ms=started_ms, interval_ms=lambda: self._watched.interval_ms
         )
         self.events = EventFollower(gateway, database, watched.cluster_id, now_ms)
         self.findings = FindingWatch(database, watched.cluster_id, attached=watched.kind == "attached")
@@ -134,8 +136,15 @@ class Observer:
         duration_ms = round((time.monotonic() - began_s) * 1000)
         self.state = ObserverState(self.state.rounds + 1, at_ms, duration_ms)
 
+    def _keep_pace(self, replicas: int) -> None:
+        interval_ms = round_interval_ms(self._wanted_ms, replicas)
+        if interval_ms != self._watched.interval_ms:
+            self._watched = replace(self._watched, interval_ms=interval_ms)
+            self._context = replace(self._context, stall_ms=max(STALL_MS_MIN, 3 * interval_ms))
+
     def _conclude(self, facts: ClusterFacts) -> None:
         flags = self._sampler.settings.flags(FLAG)
+        self._keep_pace(sum(len(p.view.replicas) for p in facts.partitions))
         self._context = replace(self._context, ledger=self._ledger, flags=flags, exact=self.events.phases)
         round_ = assemble(facts, self._context)
         self._context = round_.next_context(self._context)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -80,7 +80,9 @@ class _Stored:
 class Recorder:
     """Belongs to one event loop; `run` is its only writer."""
 
-    def __init__(self, database: Database, cluster_id: str, *, pid: int, started_ms: int, interval_ms: int) -> None:
+    def __init__(
+        self, database: Database, cluster_id: str, *, pid: int, started_ms: int, interval_ms: Callable[[], int]
+    ) -> None:
         self._database = database
         self._cluster_id = cluster_id
         self._pid, self._started_ms, self._interval_ms = pid, started_ms, interval_ms
@@ -184,7 +186,7 @@ class Recorder:
             pid=self._pid,
             started_ms=self._started_ms,
             now_ms=heartbeat.at_ms,
-            interval_ms=self._interval_ms,
+            interval_ms=self._interval_ms(),
             state=heartbeat.state,
             message=heartbeat.message,
             detail=heartbeat.detail,

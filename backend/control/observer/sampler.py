@@ -1,8 +1,8 @@
 """Asks a cluster everything one round needs and puts it together as facts.
 
-Every round: Metadata, moves in progress, and each broker's replicas (`broker_sample`). Every SETTINGS_INTERVAL_MS also
-settings, fenced brokers, features and the active controller. Epoch chains are asked when a partition is new, its leader
-epoch has changed, or its chain was not complete: in a quiet cluster that is never.
+Every round: Metadata, moves in progress, and each broker's replicas (`broker_sample`). Less often (`pace`) also
+settings, fenced brokers, features and the active controller. Epoch chains are asked when a partition is new, its leader epoch has
+changed, or its chain was not complete: in a quiet cluster that is never.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.epochs import EpochChain, EpochQuestion, fetch_chains, from_log_start
@@ -31,6 +30,7 @@ from backend.control.gateway.quorum import fetch_controller_id
 from backend.control.gateway.reassignments import Move, list_reassignments
 from backend.control.observer.broker_sample import BrokerSample, sample_broker
 from backend.control.observer.facts import BrokerFacts, ClusterFacts, PartitionFacts, ReplicaFacts, TopicFacts
+from backend.control.observer.pace import settings_interval_ms
 from backend.control.observer.settings_sample import (
     SettingsSample,
     sample_settings,
@@ -40,7 +40,6 @@ from backend.control.observer.settings_sample import (
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
-SETTINGS_INTERVAL_MS: Final = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -81,7 +80,7 @@ class Sampler:
     async def round(self, now_ms: int) -> ClusterFacts:
         """Everything about the cluster now. Raises GatewayError when no broker answers."""
         view = await fetch_cluster(self._gateway)
-        if self._settings_ms is None or now_ms - self._settings_ms >= SETTINGS_INTERVAL_MS:
+        if self._settings_ms is None or now_ms - self._settings_ms >= settings_interval_ms(len(view.topics)):
             await self._refresh(view, now_ms)
         else:
             await self._describe_new_topics(view)
