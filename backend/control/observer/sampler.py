@@ -1,8 +1,8 @@
 """Asks a cluster everything one round needs and puts it together as facts.
 
 Every round: Metadata, moves in progress, and each broker's replicas (`broker_sample`). Less often (`pace`) also
-settings, fenced brokers, features and the active controller. Epoch chains are asked when a partition is new, its leader epoch has
-changed, or its chain was not complete: in a quiet cluster that is never.
+settings, fenced brokers, features and the active controller. Epoch chains are asked when a partition is new, its leader
+epoch has changed, or its chain was not complete: in a quiet cluster that is never.
 """
 
 from __future__ import annotations
