@@ -1,7 +1,9 @@
 """ListOffsets (2), versions 1-11: offsets by name (-1 … -6) and by timestamp (KIP-79, 405, 734, 1005, 1023).
 
 A timestamp on a tiered partition is looked for in the remote tier without holding anything else up (KIP-1075): the
-response waits for all partitions, at most for the request's TimeoutMs or `remote.list.offsets.request.timeout.ms`.
+response waits for all partitions, at most for the request's TimeoutMs (version 10) or, when that is not above 0,
+`remote.list.offsets.request.timeout.ms`. The other names never need the tier, not even -3: the largest timestamp is
+that of local records only, and unknown when everything is tiered.
 """
 
 from __future__ import annotations
@@ -12,11 +14,9 @@ from typing import Final
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.ports import tasks
-from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.replica import offset_lookup
 from backend.engine.replica.offset_lookup import FoundOffset, Query
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.remote_logs import RemoteLogs
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -29,18 +29,20 @@ ISOLATION_LEVEL_MAX: Final = 1
 
 _Row = m.ListOffsetsResponse.Topics.Partitions
 _Asked = m.ListOffsetsRequest.Topics.Partitions
+# A row that waits for a search of the remote tier.
+_Search = tuple[_Row, Partition, Query]
 
 
 def list_offsets(
     services: Services, context: RequestContext, request: m.ListOffsetsRequest
-) -> m.ListOffsetsResponse | tasks.Task[m.ListOffsetsResponse]:
+) -> m.ListOffsetsResponse | tasks.Future[m.ListOffsetsResponse]:
     """Answers at once unless a partition has to be searched in the remote tier."""
     if not 0 <= request.isolation_level <= ISOLATION_LEVEL_MAX:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {request.isolation_level}; use 0 or 1"
         )
     response = m.ListOffsetsResponse()
-    searches: list[tasks.Task[None]] = []
+    searches: list[_Search] = []
     for topic in request.topics:
         answers = m.ListOffsetsResponse.Topics(name=topic.name)
         response.topics.append(answers)
@@ -57,7 +59,21 @@ def list_offsets(
                     searches.append(search)
     if not searches:
         return response
-    return tasks.start(_when_found(services, request, response, searches), name="ListOffsets in the remote tier")
+    answered: tasks.Future[m.ListOffsetsResponse] = tasks.future()
+
+    def answer(outcomes: list[FoundOffset | KafkaError]) -> None:
+        for (row, _, _), outcome in zip(searches, outcomes, strict=True):
+            if isinstance(outcome, KafkaError):
+                _refuse(row, outcome, context.api_version)
+            else:
+                _fill(row, outcome)
+        if not answered.done():
+            answered.set_result(response)
+
+    timeout_ms = request.timeout_ms if request.timeout_ms > 0 else None
+    asked = [(partition, query) for _, partition, query in searches]
+    services.replica_manager.search_offsets(asked, timeout_ms, answer)
+    return answered
 
 
 def _answer(
@@ -67,8 +83,8 @@ def _answer(
     topic: str,
     part: _Asked,
     row: _Row,
-) -> tasks.Task[None] | None:
-    """Fills the row, or starts the search that will."""
+) -> _Search | None:
+    """Fills the row, or says what has to be searched for it."""
     version = context.api_version
     replicas = services.replica_manager
     if not offset_lookup.is_known(part.timestamp, version):
@@ -83,47 +99,13 @@ def _answer(
     )
     try:
         partition = replicas.partition(topic, part.partition_index)
-        remote = replicas.remote_logs
-        if remote is not None and offset_lookup.needs_remote(partition, query):
+        if replicas.remote_logs is not None and offset_lookup.needs_remote(partition, query):
             offset_lookup.check(partition, query)
-            row.error_code = ErrorCode.REQUEST_TIMED_OUT
-            return tasks.start(_search(remote, partition, query, version, row), name=f"offset by time of {partition}")
+            return row, partition, query
         _fill(row, offset_lookup.look_up(partition, query))
     except KafkaError as error:
         _refuse(row, error, version)
     return None
-
-
-async def _search(remote: RemoteLogs, partition: Partition, query: Query, version: int, row: _Row) -> None:
-    epoch = partition.leader_epoch
-    try:
-        record = await remote.offset_for_timestamp(partition.log, query.timestamp)
-        if partition.leader_epoch != epoch:
-            offset_lookup.check(partition, query)
-        _fill(row, offset_lookup.visible(partition, query, offset_lookup.found_by_timestamp(record)))
-    except KafkaError as error:
-        _refuse(row, error, version)
-    except RemoteStorageError:
-        # The remote log manager has logged which object could not be read and why.
-        row.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-async def _when_found(
-    services: Services,
-    request: m.ListOffsetsRequest,
-    response: m.ListOffsetsResponse,
-    searches: list[tasks.Task[None]],
-) -> m.ListOffsetsResponse:
-    timeout_ms = request.timeout_ms
-    if timeout_ms <= 0:
-        timeout_ms = services.replica_manager.config.remote_list_offsets_request_timeout_ms
-    try:
-        await tasks.wait_for(tasks.gather_settled(searches), timeout_ms)
-    except tasks.Timeout:
-        # What has not been found keeps REQUEST_TIMED_OUT.
-        for search in searches:
-            search.cancel()
-    return response
 
 
 def _fill(row: _Row, found: FoundOffset) -> None:

@@ -252,7 +252,7 @@ class BrokerConfig:
         "kip", one_of=("kip", "kafka"), doc="kafka: a replaced segment hides what only it holds, as 4.3.1 does"
     )
     remote_log_index_file_cache_total_size_bytes: int = _long(1 << 30, least=1, dynamic=True)
-    remote_log_index_file_cache_ttl_ms: int = _long(900_000, least=1)
+    remote_log_index_file_cache_ttl_ms: int = _long(900_000, least=-1)
     remote_log_manager_copier_thread_pool_size: int = _int(10, least=1, dynamic=True)
     remote_log_manager_expiration_thread_pool_size: int = _int(10, least=1, dynamic=True)
     remote_log_manager_follower_thread_pool_size: int = _int(2, least=1, dynamic=True)

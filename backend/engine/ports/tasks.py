@@ -53,6 +53,11 @@ def start(awaitable: Awaitable[T], *, name: str) -> asyncio.Task[T]:
     return task
 
 
+def current() -> asyncio.Task[Any] | None:
+    """The task that runs now; None in a callback."""
+    return asyncio.current_task()
+
+
 def future() -> asyncio.Future[Any]:
     """A fresh future of the running loop."""
     return asyncio.get_running_loop().create_future()

@@ -67,6 +67,7 @@ def open_remote_log_manager(
             log_dir,
             bytes_max=settings.remote_log_index_file_cache_total_size_bytes,
             ttl_ms=settings.remote_log_index_file_cache_ttl_ms,
+            workers=workers,
         ),
         events=events,
         meters=meters,

@@ -3,7 +3,7 @@
 A read of the remote tier needs a segment's indexes before it can ask for the right bytes. They are fetched once, kept
 as files below ``<first log dir>/remote-log-index-cache`` named ``<start offset>_<segment
 id>.index|.timeindex|.txnindex``, and found again after a restart. Least recently used ones leave when the files
-exceed their limit or nobody asked for them in a while.
+exceed their limit or nobody asked for them in a while; who reads with one at that moment keeps it in memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from backend.engine.ports import Ports, tasks
+from backend.engine.ports import Ports, Workers, tasks
+from backend.engine.remote.pool import to_its_end
 from backend.engine.remote.remote_indexes import CorruptIndex, RemoteIndexes
 from backend.engine.remote.rsm import (
     IndexType,
@@ -52,17 +53,29 @@ class RemoteIndexCache:
     """Indexes by segment. Calls are made on the event loop; disk and storage are touched on workers."""
 
     def __init__(
-        self, storage: RemoteStorageManager, ports: Ports, log_dir: str, *, bytes_max: int, ttl_ms: int = 900_000
+        self,
+        storage: RemoteStorageManager,
+        ports: Ports,
+        log_dir: str,
+        *,
+        bytes_max: int,
+        ttl_ms: int = 900_000,
+        workers: Workers | None = None,
     ) -> None:
-        """`bytes_max` limits the files; `ttl_ms` is how long an unused one stays, -1 for ever."""
+        """`bytes_max` limits the files; `ttl_ms` is how long an unused one stays, -1 for ever. `workers` are those for
+        calls to the storage, which may take seconds; by default the port's.
+        """
         self._storage = storage
         self._ports = ports
+        self._workers = workers or ports.workers
         self._folder = f"{log_dir}/{FOLDER}"
         self._bytes_max = bytes_max
         self._ttl_ms = ttl_ms
         # Least recently used first.
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._fetching: dict[bytes, tasks.Task[RemoteIndexes]] = {}
+        # Removals of files that are under way.
+        self._removing: dict[bytes, tasks.Task[None]] = {}
         self._loaded_bytes = 0
         self._size_bytes = 0
 
@@ -79,11 +92,12 @@ class RemoteIndexCache:
 
     async def load(self) -> None:
         """Finds what an earlier run left: complete sets are taken over, the rest is removed."""
-        found = await self._ports.workers.run(self._scan)
+        found = await self._workers.run(self._scan)
         for segment_id, (start_offset, size_bytes) in found.items():
             self._entries[segment_id] = _Entry(start_offset, size_bytes, self._now_ms(), None)
             self._size_bytes += size_bytes
-        await self._shrink()
+        self._expire()
+        await tasks.gather_settled(list(self._removing.values()))
 
     def _scan(self) -> dict[bytes, tuple[int, int]]:
         disk = self._ports.disk
@@ -117,6 +131,7 @@ class RemoteIndexCache:
         if entry is not None:
             entry.used_ms = self._now_ms()
             self._entries.move_to_end(segment_id)
+            self._expire()
             if entry.loaded is not None:
                 return entry.loaded
         running = self._fetching.get(segment_id)
@@ -125,13 +140,15 @@ class RemoteIndexCache:
             running = tasks.start(self._fetch(metadata), name=f"indexes of {uuid_text(segment_id)}")
             self._fetching[segment_id] = running
             running.add_done_callback(lambda _: self._fetching.pop(segment_id))
-        await tasks.first([running])
-        return running.result()
+        return await to_its_end(running)
 
     async def _fetch(self, metadata: SegmentMetadata) -> RemoteIndexes:
-        indexes = await self._ports.workers.run(lambda: self._read(metadata))
+        removing = self._removing.get(metadata.segment_id)
+        if removing is not None:
+            await tasks.first([removing])
+        indexes = await self._workers.run(lambda: self._read(metadata))
         self._admit(metadata.segment_id, indexes)
-        await self._shrink()
+        self._expire()
         return indexes
 
     def _read(self, metadata: SegmentMetadata) -> RemoteIndexes:
@@ -186,7 +203,7 @@ class RemoteIndexCache:
                 self._loaded_bytes -= entry.size_bytes
                 entry.loaded = None
 
-    async def _shrink(self) -> None:
+    def _expire(self) -> None:
         """Removes what exceeds the limit or was not used for the time to live; the newest entry stays."""
         doomed: list[tuple[bytes, int]] = []
         now_ms = self._now_ms()
@@ -196,8 +213,7 @@ class RemoteIndexCache:
             if self._size_bytes <= self._bytes_max and not idle:
                 break
             doomed.append((segment_id, self._drop(segment_id)))
-        if doomed:
-            await self._ports.workers.run(lambda: self._remove_files(doomed))
+        self._remove_soon(doomed)
 
     def _drop(self, segment_id: bytes) -> int:
         entry = self._entries.pop(segment_id)
@@ -205,22 +221,39 @@ class RemoteIndexCache:
         self._loaded_bytes -= entry.size_bytes if entry.loaded is not None else 0
         return entry.start_offset
 
-    def _remove_files(self, doomed: list[tuple[bytes, int]]) -> None:
-        for segment_id, start_offset in doomed:
-            for suffix in SUFFIXES:
-                self._ports.disk.remove(f"{self._folder}/{_stem(start_offset, segment_id)}{suffix}")
+    def _remove_soon(self, doomed: list[tuple[bytes, int]]) -> tasks.Task[None] | None:
+        if not doomed:
+            return None
+        running = tasks.spawn(self._remove_files(doomed), name=f"removal of {len(doomed)} index files")
+        for segment_id, _ in doomed:
+            self._removing[segment_id] = running
+        return running
+
+    async def _remove_files(self, doomed: list[tuple[bytes, int]]) -> None:
+        def remove() -> None:
+            for segment_id, start_offset in doomed:
+                for suffix in SUFFIXES:
+                    self._ports.disk.remove(f"{self._folder}/{_stem(start_offset, segment_id)}{suffix}")
+
+        try:
+            await self._workers.run(remove)
+        finally:
+            for segment_id, _ in doomed:
+                self._removing.pop(segment_id, None)
 
     async def remove(self, segment_ids: list[bytes]) -> None:
-        """Forgets segments that are being deleted."""
+        """Forgets segments that are being deleted, or whose files have turned out to be damaged."""
         doomed = [(segment_id, self._drop(segment_id)) for segment_id in segment_ids if segment_id in self._entries]
-        if doomed:
-            await self._ports.workers.run(lambda: self._remove_files(doomed))
+        running = self._remove_soon(doomed)
+        if running is not None:
+            await tasks.first([running])
 
     async def resize(self, bytes_max: int) -> None:
         """New limit (``remote.log.index.file.cache.total.size.bytes`` is dynamic)."""
         if bytes_max != self._bytes_max:
             self._bytes_max = bytes_max
-            await self._shrink()
+            self._expire()
+            await tasks.gather_settled(list(self._removing.values()))
 
     def _now_ms(self) -> float:
         return self._ports.clock.monotonic_ms()

@@ -71,6 +71,8 @@ class RemoteMeters:
     all_topics: TierMeters = field(default_factory=TierMeters)
     topics: dict[str, TierMeters] = field(default_factory=dict)
     partitions: dict[TopicIdPartition, TierGauges] = field(default_factory=dict)
+    # Look-ups by time that failed; Kafka does not count them.
+    look_up_errors: int = 0
 
     def mark(self, topic: str, meter: str, count: int = 1) -> None:
         """Adds to a topic's meter and to the total."""
@@ -98,6 +100,8 @@ class RemoteMeters:
             metrics.add_counter(PREFIX + name, _DOCS[name], self._reader(self._meter_readings, name))
         for name in GAUGES:
             metrics.add_gauge(PREFIX + name, f"sum of {name} over led partitions", self._reader(self._sums, name))
+        doc = "look-ups by time in the remote tier that failed"
+        metrics.add_counter("ebbline_remote_look_up_errors", doc, lambda: float(self.look_up_errors))
 
     @staticmethod
     def _reader(

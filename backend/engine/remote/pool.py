@@ -1,4 +1,9 @@
-"""So many at once and no more: the pools of the remote log manager, whose sizes are dynamic settings."""
+"""So many at once and no more: the pools of the remote log manager, whose sizes are dynamic settings.
+
+Work is asynchronous, but nearly all of its time a thread is busy for it with a call to the storage. No cancellation
+ends that call, so :func:`to_its_end` keeps the work's place in the pool until the thread is free: the pools bound the
+threads whatever happens to those who wait.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +39,25 @@ class Pool:
         """Part of the pool that has nothing to do."""
         return max(0.0, 1.0 - self.running / self._size())
 
-    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of `work()`. PoolFull at once when too much waits."""
+    async def run(self, work: Callable[[], Awaitable[T]], *, finish: bool = False) -> T:
+        """The result of `work()`. PoolFull at once when too much waits.
+
+        Cancelling the caller takes work that waits out of the queue. Work that runs is cancelled with it, or with
+        `finish` goes on to its end without anybody to see it.
+        """
+        await self._turn()
+        if finish:
+            return await tasks.shield(tasks.start(self._work(work), name="work of a pool"))
+        return await self._work(work)
+
+    async def _work(self, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await work()
+        finally:
+            self.running -= 1
+            self._next()
+
+    async def _turn(self) -> None:
         if self.running >= self._size() or self._waiting:
             if self._pending_max is not None and len(self._waiting) >= self._pending_max:
                 raise PoolFull(f"{len(self._waiting)} pieces of work wait already")
@@ -53,11 +75,6 @@ class Pool:
                 raise
         else:
             self.running += 1
-        try:
-            return await work()
-        finally:
-            self.running -= 1
-            self._next()
 
     def _next(self) -> None:
         while self._waiting and self.running < self._size():
@@ -65,3 +82,21 @@ class Pool:
             if not turn.done():
                 self.running += 1
                 turn.set_result(None)
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """The result of a call that no cancellation cuts short. Who is cancelled meanwhile is so once the call has ended,
+    and its outcome is dropped.
+    """
+    running = work if isinstance(work, tasks.Future) else tasks.start(work, name="call to the remote storage")
+    cancelled = False
+    while not running.done():
+        try:
+            await tasks.first([running])
+        except tasks.Cancelled:
+            cancelled = True
+    if cancelled:
+        if not running.cancelled():
+            running.exception()
+        raise tasks.Cancelled
+    return running.result()

@@ -63,11 +63,16 @@ class RemoteIndexes:
         timestamp, relative = _TIME.unpack_from(self.time_index, at * time_index.ENTRY_BYTES)
         return timestamp, relative
 
-    def position_of(self, offset: int) -> int:
-        """Byte position of a batch at or before the one with `offset`."""
+    def entry_of(self, offset: int) -> tuple[int | None, int]:
+        """The entry to begin at on the way to `offset`: an offset at or before it, None before the first entry, and
+        the position of a batch that begins at or before that.
+        """
         entries = range(len(self.offset_index) // offset_index.ENTRY_BYTES)
         at = bisect_right(entries, offset - self.base_offset, key=lambda i: self._offset_entry(i)[0]) - 1
-        return self._offset_entry(at)[1] if at >= 0 else 0
+        if at < 0:
+            return None, 0
+        relative, position = self._offset_entry(at)
+        return self.base_offset + relative, position
 
     def offset_past(self, position: int) -> int | None:
         """Offset of the first entry at or past a byte position; None when there is none."""
@@ -75,15 +80,15 @@ class RemoteIndexes:
         at = bisect_left(entries, position, key=lambda i: self._offset_entry(i)[1])
         return self.base_offset + self._offset_entry(at)[0] if at < len(entries) else None
 
-    def position_for_timestamp(self, timestamp_ms: int, start_offset: int) -> int:
-        """Byte position from which the first record with a timestamp >= the one given, at or past `start_offset`, can
-        be found by scanning.
+    def entry_for_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[int | None, int]:
+        """As :meth:`entry_of`, to find the first record with a timestamp >= the one given, at or past `start_offset`,
+        by scanning from there.
         """
         entries = range(len(self.time_index) // time_index.ENTRY_BYTES)
         # An entry with exactly this timestamp names the LAST record of its batch: start one before.
         at = bisect_left(entries, timestamp_ms, key=lambda i: self._time_entry(i)[0]) - 1
         offset = self.base_offset + self._time_entry(at)[1] if at >= 0 else self.base_offset
-        return self.position_of(max(offset, start_offset))
+        return self.entry_of(max(offset, start_offset))
 
     def aborted(self) -> list[AbortedTxn]:
         """Entries of the transaction index in marker order."""

@@ -288,8 +288,12 @@ class RemoteLogManager:
         partition, meters = log.topic_id_partition, self._tier.meters
         meters.mark(partition.topic, "remotefetchrequests")
 
+        def failed(error: Exception) -> None:
+            meters.mark(partition.topic, "remotefetcherrors")
+            _log.warning("Remote read of %s at offset %d failed: %s", partition, fetch_offset, error)
+
         async def work() -> RemoteRead:
-            return await rlm_read.read(
+            found = await rlm_read.read(
                 self._tier,
                 log,
                 fetch_offset,
@@ -297,32 +301,53 @@ class RemoteLogManager:
                 min_one_message=min_one_message,
                 read_committed=read_committed,
             )
+            meters.mark(partition.topic, "remotefetchbytes", len(found.records))
+            return found
 
-        try:
-            found = await self._on_reader(partition, work)
-        except OffsetOutOfRange:
-            raise
-        except KafkaError as error:
-            meters.mark(partition.topic, "remotefetcherrors")
-            _log.warning("Remote read of %s at offset %d failed: %s", partition, fetch_offset, error)
-            raise
-        meters.mark(partition.topic, "remotefetchbytes", len(found.records))
-        return found
+        # As in Kafka a read that has begun is not interrupted: the indexes it fetched serve the next one.
+        return await self._on_reader(partition, work, failed, finish=True)
 
     async def offset_for_timestamp(self, log: UnifiedLog, timestamp: int) -> TimestampedOffset | None:
-        """The first record with at least this timestamp, in either tier. Raises KafkaError like :meth:`read`."""
-        return await self._on_reader(
-            log.topic_id_partition, lambda: rlm_timestamp.offset_for_timestamp(self._tier, log, timestamp)
-        )
+        """The first record with at least this timestamp, in either tier. Raises KafkaError like :meth:`read`. When the
+        caller is cancelled the search ends after the call to the storage that it is at.
+        """
+        partition = log.topic_id_partition
 
-    async def _on_reader(self, partition: TopicIdPartition, work: Callable[[], Awaitable[T]]) -> T:
+        def failed(error: Exception) -> None:
+            self._tier.meters.look_up_errors += 1
+            _log.warning("Look-up of time %d in the remote tier of %s failed: %s", timestamp, partition, error)
+
+        async def work() -> TimestampedOffset | None:
+            return await rlm_timestamp.offset_for_timestamp(self._tier, log, timestamp)
+
+        return await self._on_reader(partition, work, failed, finish=False)
+
+    async def _on_reader(
+        self,
+        partition: TopicIdPartition,
+        work: Callable[[], Awaitable[T]],
+        failed: Callable[[Exception], None],
+        *,
+        finish: bool,
+    ) -> T:
+        """`work` on the reader pool. `failed` hears of errors other than OffsetOutOfRange, also when the caller has
+        given up.
+        """
+
         async def when_ready() -> T:
-            await self._tier.metadata.wait_ready(partition, METADATA_WAIT_MS)
-            return await work()
+            try:
+                await self._tier.metadata.wait_ready(partition, METADATA_WAIT_MS)
+                return await work()
+            except OffsetOutOfRange:
+                raise
+            except (KafkaError, RemoteStorageError) as error:
+                failed(error)
+                raise
 
         try:
-            return await self._readers.run(when_ready)
+            return await self._readers.run(when_ready, finish=finish)
         except PoolFull as error:
+            failed(error)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"too many remote reads wait: {error}") from error
         except RemoteStorageError as error:
             # None of the storage's errors has a code of its own in Kafka's protocol.

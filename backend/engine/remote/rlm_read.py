@@ -3,6 +3,9 @@
 The replica's own leader epochs say in which epoch an offset was written, the metadata cache which segment holds it,
 the index cache where in the segment to begin. A read returns bytes of one segment only and may end in a cut batch,
 which clients expect.
+
+Nothing that the storage returns is believed: an index that leads past the offset would hide records, and a log that
+ends early would leave a client without a whole batch. Both are errors, and a damaged index is fetched anew.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ from dataclasses import dataclass
 from backend.engine.log.errors import OffsetOutOfRange
 from backend.engine.log.txn_index import AbortedTxn, search_aborted
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.remote.segment_scan import CHUNK_BYTES, SegmentScan
+from backend.engine.remote.remote_indexes import RemoteIndexes
+from backend.engine.remote.segment_scan import CHUNK_BYTES, CorruptSegment, SegmentScan
 from backend.engine.remote.tier import Tier
+from backend.protocol.batch import BatchHeader
 from backend.protocol.remote_log_metadata import SegmentMetadata
 
 
@@ -45,7 +50,7 @@ async def read(
     while segment is not None:
         scan = SegmentScan(tier, segment)
         indexes = await tier.indexes.get(segment)
-        found = await scan.find(indexes.position_of(offset), offset, ahead=max(0, max_bytes) + CHUNK_BYTES)
+        found = await _find(tier, scan, indexes, offset, ahead=max(0, max_bytes) + CHUNK_BYTES)
         if found is None:
             # Compaction may have left a gap at the segment's end.
             segment = _next_segment(tier, log, segment)
@@ -54,14 +59,28 @@ async def read(
         if header.size_bytes > max_bytes and not min_one_message:
             return RemoteRead(b"", none_aborted)
         records = await scan.bytes_at(position, max(header.size_bytes, max_bytes))
-        if header.size_bytes > max_bytes:
-            records = records[: header.size_bytes]
+        if len(records) < header.size_bytes:
+            raise scan.corrupt(position, f"the log has {len(records)} of its {header.size_bytes} bytes")
         if not read_committed:
             return RemoteRead(records)
         bound = indexes.offset_past(position + len(records))
         upper_bound = segment.end_offset + 1 if bound is None else bound
         return RemoteRead(records, await _aborted(tier, log, segment, offset, upper_bound))
     return RemoteRead(b"", none_aborted)
+
+
+async def _find(
+    tier: Tier, scan: SegmentScan, indexes: RemoteIndexes, offset: int, *, ahead: int
+) -> tuple[int, BatchHeader] | None:
+    """The first batch of the segment that ends at or past the offset."""
+    indexed, position = indexes.entry_of(offset)
+    try:
+        await scan.check_entry(indexed, position, ahead=ahead)
+        return await scan.find(position, offset, ahead=ahead)
+    except CorruptSegment:
+        # It may be our copy of the index: the next read fetches it anew.
+        await tier.indexes.remove([scan.metadata.segment_id])
+        raise
 
 
 def _next_segment(tier: Tier, log: UnifiedLog, segment: SegmentMetadata) -> SegmentMetadata | None:

@@ -268,6 +268,17 @@ class TopicBasedRemoteLogMetadataManager:
     def next_with_txn_index(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
         return self._cache(partition).next_with_txn_index(epoch, offset)
 
+    def next_for_timestamp(
+        self,
+        partition: TopicIdPartition,
+        epoch: int,
+        timestamp_ms: int,
+        offset: int,
+        accept: Callable[[SegmentMetadata], bool],
+    ) -> SegmentMetadata | None:
+        """See `RemoteLogMetadataCache`; not part of the contract, so whoever uses it can do without."""
+        return self._cache(partition).next_for_timestamp(epoch, timestamp_ms, offset, accept)
+
     def is_ready(self, partition: TopicIdPartition) -> bool:
         return self._consumer is not None and self._consumer.is_ready(partition)
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from itertools import accumulate, islice
 from typing import Final
 
 from backend.engine.remote.segment_rows import SegmentRows
@@ -52,7 +53,7 @@ class Outcome(Enum):
 class _EpochMap:
     """Segments of one leader epoch: first offset → row, ascending, and rows that the map does not show."""
 
-    __slots__ = ("highest", "nested", "rows", "starts", "unreferenced")
+    __slots__ = ("highest", "latest", "nested", "rows", "starts", "unreferenced")
 
     def __init__(self) -> None:
         self.starts = array("q")
@@ -63,9 +64,12 @@ class _EpochMap:
         # Whether a segment was added that ends before an earlier one: then the nearest start is not always the right
         # one.
         self.nested = False
+        # The largest timestamp of each segment and those before it, once somebody has looked for a time.
+        self.latest: array[int] | None = None
 
     def finish(self, start: int, end: int, row: int, overlap: Overlap) -> None:
         """Kafka's rule for a finished segment that holds [start, end] of this epoch."""
+        self.latest = None
         superset = self.highest is None or self.highest <= end
         while superset and self.starts and self.starts[-1] >= start:
             self.starts.pop()
@@ -93,6 +97,7 @@ class _EpochMap:
 
     def hide(self, start: int, row: int) -> None:
         """Takes a segment out of the map when its deletion starts; it stays in the listing."""
+        self.latest = None
         at = bisect_left(self.starts, start)
         if at < len(self.starts) and self.starts[at] == start and self.rows[at] == row:
             del self.starts[at]
@@ -233,6 +238,36 @@ class RemoteLogMetadataCache:
         rows = self._rows
         finished = rows.state(row) is FINISHED and not rows.txn_index_empty(row)
         return finished and rows.epoch_end(row, epoch) >= offset
+
+    def next_for_timestamp(
+        self, epoch: int, timestamp_ms: int, offset: int, accept: Callable[[SegmentMetadata], bool]
+    ) -> SegmentMetadata | None:
+        """The first finished segment of the epoch that ends at or past `offset`, has a record at or past the time and
+        is accepted.
+
+        After the first look-up O(log n) while timestamps ascend with offsets, as they nearly always do.
+        """
+        epoch_map = self._epochs.get(epoch)
+        if epoch_map is None:
+            return None
+        rows = self._rows
+        if epoch_map.latest is None:
+            times = (rows.max_timestamp_ms(row) for row in epoch_map.rows)
+            epoch_map.latest = array("q", accumulate(times, max))
+        first = 0 if epoch_map.nested else max(bisect_right(epoch_map.starts, offset) - 1, 0)
+        first = max(first, bisect_left(epoch_map.latest, timestamp_ms))
+        listed = islice(epoch_map.rows, first, None)
+        hidden = (row for row in epoch_map.unreferenced if rows.state(row) is FINISHED)
+
+        def chosen(candidates: Iterable[int]) -> Iterator[SegmentMetadata]:
+            for row in candidates:
+                if rows.max_timestamp_ms(row) >= timestamp_ms and rows.offsets(row)[1] >= offset:
+                    segment = rows.get(row)
+                    if accept(segment):
+                        yield segment
+
+        found = [*islice(chosen(listed), 1), *chosen(hidden)]
+        return min(found, key=lambda segment: segment.start_offset, default=None)
 
     @property
     def count(self) -> int:

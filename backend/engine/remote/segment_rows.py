@@ -28,6 +28,7 @@ _INT: Final = Struct("<i")
 _LONG: Final = Struct("<q")
 _RANGE: Final = Struct("<qq")
 _RANGE_AT: Final = 16
+_MAX_TIMESTAMP_AT: Final = 32
 _SIZE_AT: Final = 40
 _EPOCH_AT: Final = 44
 _CHANGE: Final = Struct("<qiB")  # what an update replaces
@@ -168,6 +169,10 @@ class SegmentRows:
         """First and last offset of the segment."""
         start, end = _RANGE.unpack_from(self._rows, row * ROW_BYTES + _RANGE_AT)
         return start, end
+
+    def max_timestamp_ms(self, row: int) -> int:
+        (timestamp,) = _LONG.unpack_from(self._rows, row * ROW_BYTES + _MAX_TIMESTAMP_AT)
+        return int(timestamp)
 
     def size_bytes(self, row: int) -> int:
         (size,) = _INT.unpack_from(self._rows, row * ROW_BYTES + _SIZE_AT)

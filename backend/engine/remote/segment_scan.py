@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from backend.engine.remote.pool import to_its_end
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.remote.tier import Tier
 from backend.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
@@ -14,6 +15,10 @@ from backend.tiering.ids import uuid_text
 # Between two index entries lie index.interval.bytes (4 KiB) and one batch: most often the wanted batch is in the
 # first piece.
 CHUNK_BYTES: Final = 16 * 1024
+
+
+class CorruptSegment(RemoteStorageError):
+    """A log or an index of a remote segment is damaged."""
 
 
 class SegmentScan:
@@ -38,7 +43,7 @@ class SegmentScan:
             last = min(end + ahead, self.size_bytes) - 1
             tier, metadata = self._tier, self.metadata
             fetched = (
-                await tier.workers.run(lambda: tier.storage.fetch_log_segment(metadata, start, last))
+                await to_its_end(tier.workers.run(lambda: tier.storage.fetch_log_segment(metadata, start, last)))
                 if start <= last
                 else b""
             )
@@ -54,19 +59,35 @@ class SegmentScan:
         try:
             header = parse_header(data)
         except DecodeError as error:
-            raise self._corrupt(position, str(error)) from error
+            raise self.corrupt(position, str(error)) from error
         if header.magic != MAGIC:
-            raise self._corrupt(position, f"magic {header.magic}")
+            raise self.corrupt(position, f"magic {header.magic}")
         return header
+
+    async def check_entry(self, indexed: int | None, position: int, *, ahead: int = CHUNK_BYTES) -> None:
+        """Raises CorruptSegment when an index entry leads to a batch past the offset that it names: what lies between
+        would never be seen. `indexed` is None where there is no entry.
+        """
+        if indexed is None:
+            return
+        first = await self.header_at(position, ahead=ahead)
+        if first is None or first.base_offset > indexed:
+            there = "nothing" if first is None else f"offset {first.base_offset}"
+            raise self.corrupt(position, f"its index promises offset {indexed}, there is {there}")
 
     async def find(self, position: int, offset: int, *, ahead: int = CHUNK_BYTES) -> tuple[int, BatchHeader] | None:
         """Position and header of the first batch that ends at or past `offset`, searching from a batch's start."""
         while (header := await self.header_at(position, ahead=ahead)) is not None:
+            if header.last_offset > self.metadata.end_offset:
+                raise self.corrupt(
+                    position, f"offset {header.last_offset} is past its last, {self.metadata.end_offset}"
+                )
             if header.last_offset >= offset:
                 return position, header
             position += header.size_bytes
         return None
 
-    def _corrupt(self, position: int, problem: str) -> RemoteStorageError:
+    def corrupt(self, position: int, problem: str) -> CorruptSegment:
+        """What to raise when the bytes there cannot be right."""
         segment = f"{uuid_text(self.metadata.segment_id)} of {self.metadata.topic_id_partition}"
-        return RemoteStorageError(f"Remote segment {segment} has no batch at byte {position}: {problem}")
+        return CorruptSegment(f"Remote segment {segment} has no batch at byte {position}: {problem}")

@@ -1,12 +1,14 @@
 """Serving fetches: reads all partitions of a request, waits for data or fetches from the remote tier, answers once.
 
 A request that can be answered is answered at once, without a task. One with a partition whose offset is only remote
-waits for those reads and for nothing else (KIP-405); any other waits in the purgatory. Facts:
-`ReplicaManager.fetchMessages`, `DelayedFetch`, `DelayedRemoteFetch`.
+waits for those reads, at most for `remote.fetch.max.wait.ms`, and for nothing else: neither the client's own wait nor
+its fetch.min.bytes count (KIP-405); any other waits in the purgatory. Facts: `ReplicaManager.fetchMessages`,
+`DelayedFetch`, `DelayedRemoteFetch`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -18,6 +20,7 @@ from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec,
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import Purgatory, WaitingFetch
 from backend.engine.replica.remote_logs import RemoteLogs
+from backend.engine.replica.remote_waits import WaitingRemoteFetch
 from backend.engine.replica.replica_selector import RACK_AWARE
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -26,6 +29,8 @@ R = TypeVar("R")
 # A partition of a request, or why there is none.
 Wanted = tuple[Partition | ErrorCode, FetchSpec]
 _NONE: Final = ErrorCode.NONE
+
+_log = logging.getLogger(__name__)
 
 
 class FetchReads:
@@ -51,10 +56,12 @@ class FetchReads:
         """
         found = self._read_all(params, wanted, first=True)
         if any(data.remote_bytes_max for data in found):
-            return tasks.spawn(self._with_remote(params, wanted, found, respond), name="remote fetch")
+            answered: tasks.Future[R] = tasks.future()
+            self._read_remotely(params, wanted, found, respond, answered)
+            return answered
         if not self._must_wait(params, wanted, found):
             return respond(found)
-        answered: tasks.Future[R] = tasks.future()
+        answered = tasks.future()
         parts = {item: spec for item, spec in wanted if isinstance(item, Partition)}
         waiting = WaitingFetch(self._purgatory, params, parts, lambda: self._answer(params, wanted, respond, answered))
         if on_wait is not None:
@@ -82,22 +89,11 @@ class FetchReads:
         if answered.done():
             return
         found = self._read_all(params, wanted, first=False)
-        if not any(data.remote_bytes_max for data in found):
+        if any(data.remote_bytes_max for data in found):
+            # Local retention overtook the request while it waited.
+            self._read_remotely(params, wanted, found, respond, answered)
+        else:
             answered.set_result(respond(found))
-            return
-        # Local retention overtook the request while it waited.
-        remote = tasks.spawn(self._with_remote(params, wanted, found, respond), name="remote fetch after a wait")
-
-        def pass_on(done: tasks.Future[R]) -> None:
-            if answered.done() or done.cancelled():
-                return
-            error = done.exception()
-            if error is None:
-                answered.set_result(done.result())
-            else:
-                answered.set_exception(error)
-
-        remote.add_done_callback(pass_on)
 
     # --- local reads
 
@@ -172,26 +168,30 @@ class FetchReads:
 
     # --- remote reads
 
-    async def _with_remote(
+    def _read_remotely(
         self,
         params: FetchParams,
         wanted: Sequence[Wanted],
         found: list[FetchData],
         respond: Callable[[list[FetchData]], R],
-    ) -> R:
+        answered: tasks.Future[R],
+    ) -> None:
         """Reads everything remote in parallel; what is not there in time answers as if there were no records yet."""
         reads = []
         for at, ((item, spec), data) in enumerate(zip(wanted, found, strict=True)):
             if data.remote_bytes_max and isinstance(item, Partition):
-                reads.append(
-                    tasks.start(self._read_remote(params, item, spec, data, found, at), name=f"remote read of {item}")
-                )
-        try:
-            await tasks.wait_for(tasks.gather_settled(reads), self._config().remote_fetch_max_wait_ms)
-        except tasks.Timeout:
-            for read in reads:
-                read.cancel()
-        return respond(found)
+                read = self._read_remote(params, item, spec, data, found, at)
+                reads.append((item, tasks.start(read, name=f"remote read of {item}")))
+
+        def answer() -> None:
+            if answered.done():
+                return
+            try:
+                answered.set_result(respond(found))
+            except Exception as error:
+                answered.set_exception(error)
+
+        WaitingRemoteFetch(self._purgatory, reads, self._config().remote_fetch_max_wait_ms, answer)
 
     async def _read_remote(
         self,
@@ -202,6 +202,7 @@ class FetchReads:
         found: list[FetchData],
         at: int,
     ) -> None:
+        """Fills in one partition's data, or replaces it by its error."""
         remote = self._remote()
         assert remote is not None
         committed = params.isolation is Isolation.COMMITTED
@@ -217,7 +218,11 @@ class FetchReads:
             known = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_NOT_AVAILABLE)
             found[at] = failed(error.code if error.code in known else ErrorCode.UNKNOWN_SERVER_ERROR)
         except RemoteStorageError:
-            # rlm_read has logged which object could not be read and why.
+            # The remote log manager has logged which object could not be read and why.
+            found[at] = failed(ErrorCode.UNKNOWN_SERVER_ERROR)
+        except Exception:
+            # Whatever it was: the client is told, and its other partitions are answered.
+            _log.exception("The remote read of %s at offset %d failed", partition, spec.fetch_offset)
             found[at] = failed(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             data.records = read.records

@@ -7,7 +7,7 @@ waiting requests are poked. Everything runs on the loop's thread. Facts: Kafka's
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from backend.engine.controller.image import NO_LEADER, PartitionRegistration
 from backend.engine.log.errors import OffsetOutOfRange
@@ -20,6 +20,9 @@ from backend.engine.replica.partition_state import IsrState
 from backend.engine.replica.purgatory import WaitingDelete, WaitingFetch, WaitingProduce, settle_produces
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
+
+if TYPE_CHECKING:
+    from backend.engine.replica.remote_waits import WaitingRemote
 
 Role = Literal["leader", "follower"]
 
@@ -41,6 +44,7 @@ class Partition:
         self.waiting_fetches: dict[WaitingFetch, None] = {}
         self.waiting_produces: OrderedDict[tuple[WaitingProduce, int], int] = OrderedDict()
         self.waiting_deletes: dict[WaitingDelete, None] = {}
+        self.waiting_remote: dict[WaitingRemote, None] = {}
         self._host = host
         # Why this broker hosts the partition no longer.
         self._gone: ErrorCode | None = None
@@ -55,6 +59,11 @@ class Partition:
     @property
     def is_leader(self) -> bool:
         return self.role == "leader"
+
+    @property
+    def is_hosted(self) -> bool:
+        """False once this broker has given the partition up."""
+        return self._gone is None
 
     @property
     def high_watermark(self) -> int:
@@ -331,6 +340,8 @@ class Partition:
             fetch.complete()
         for delete in list(self.waiting_deletes):
             delete.poke(self)
+        for remote in list(self.waiting_remote):
+            remote.poke(self)
 
     def close(self, gone: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """The broker hosts this partition no longer: `gone` to whoever still asks. The log is the caller's to close."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from backend.engine.ports import tasks
 from backend.engine.replica.deadlines import Deadlines
 from backend.engine.replica.fetch_data import UNKNOWN_HIGH_WATERMARK, FetchParams, FetchSpec
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
 
 if TYPE_CHECKING:
     from backend.engine.replica.partition import Partition
@@ -25,6 +27,8 @@ WAITING_MAX: Final = 20_000
 # How long news of the high watermark alone may wait for records to travel with: on a busy partition this halves the
 # number of fetches, on a quiet one nobody notices.
 HIGH_WATERMARK_LINGER_MS: Final = 5.0
+# Partitions whose late look-ups are counted apart: at 200 bytes each 1 MB.
+EXPIRED_PARTITIONS_MAX: Final = 5_000
 
 
 class Waiting(Protocol):
@@ -33,11 +37,31 @@ class Waiting(Protocol):
     def expire(self) -> None: ...
 
 
+@dataclass(slots=True)
+class RemoteOperations:
+    """Requests that wait for the remote tier now, and how many were not done in time."""
+
+    fetches: int = 0
+    look_ups: int = 0
+    expired_fetches: int = 0
+    # Partitions, not requests, as Kafka counts them.
+    expired_look_ups: int = 0
+    expired_by_partition: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def look_up_expired(self, partition: TopicPartition) -> None:
+        """One partition of a ListOffsets was not searched in time."""
+        self.expired_look_ups += 1
+        known = self.expired_by_partition
+        if partition in known or len(known) < EXPIRED_PARTITIONS_MAX:
+            known[partition] = known.get(partition, 0) + 1
+
+
 class Purgatory:
     """The waiting requests of one broker."""
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
+        self.remote = RemoteOperations()
         self._stale: dict[WaitingFetch, None] = {}
         self.count = 0
 

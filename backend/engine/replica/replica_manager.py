@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from backend.engine.common.controller_channel import ControllerChannel
@@ -40,9 +40,11 @@ from backend.engine.replica.leader_endpoint import ConnectToLeader
 from backend.engine.replica.leader_replicas import IsrProposal
 from backend.engine.replica.log_dir_moves import LogDirMoves
 from backend.engine.replica.metadata_changes import Assigned, is_ours, local_changes
+from backend.engine.replica.offset_lookup import FoundOffset, Query
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import Purgatory, WaitingDelete, WaitingProduce
 from backend.engine.replica.remote_logs import RemoteLogs
+from backend.engine.replica.remote_waits import WaitingListOffsets
 from backend.engine.replica.replica_metrics import register_replica_metrics
 from backend.engine.replica.replication_quota import ReplicationQuota
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -285,6 +287,19 @@ class ReplicaManager:
         waiting = WaitingDelete(self.purgatory, required, max(0.0, timeout_ms), answer)
         for _, partition, _ in required:
             waiting.poke(partition)
+
+    def search_offsets(
+        self,
+        asked: Sequence[tuple[Partition, Query]],
+        timeout_ms: float | None,
+        answer: Callable[[list[FoundOffset | KafkaError]], None],
+    ) -> None:
+        """Looks for times in both tiers and calls `answer` once with what was found by then, in order (KIP-1075).
+        Without a timeout of the client's it is ``remote.list.offsets.request.timeout.ms``.
+        """
+        assert self.remote_logs is not None
+        delay_ms = self.config.remote_list_offsets_request_timeout_ms if timeout_ms is None else timeout_ms
+        WaitingListOffsets(self.purgatory, self.remote_logs, asked, delay_ms, answer)
 
     # --- metadata
 

@@ -130,6 +130,8 @@ def test_a_gap_at_the_end_of_a_segment_leads_to_the_next_one(tmp_path: Path) -> 
         [log_file] = path.rglob("00000000000000000000-*.log")
         # As compaction would have left it: the last batch is gone, the range of the segment is not.
         log_file.write_bytes(log_file.read_bytes()[:144])
+        [index_file] = path.rglob("00000000000000000000-*.index")
+        index_file.write_bytes(index_file.read_bytes()[:8])
         shorter = first._replace(segment_size_bytes=144)
 
         class Shortened:

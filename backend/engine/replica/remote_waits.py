@@ -1,0 +1,173 @@
+"""Requests that wait for the remote tier: fetches whose offset is only there, and look-ups by time (KIP-405, KIP-1075).
+
+Each has one task per partition on the reader pool and one deadline in the purgatory. It ends exactly once: when all
+tasks have ended, when its time is up, or when the broker can no longer answer. What is still pending then is
+cancelled: it leaves the pool's queue at once, and the pool decides about what runs already. Facts:
+`DelayedRemoteFetch`, `DelayedRemoteListOffsets`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from backend.engine.ports import tasks
+from backend.engine.remote.rsm import RemoteStorageError
+from backend.engine.replica import offset_lookup
+from backend.engine.replica.offset_lookup import FoundOffset, Query
+from backend.engine.replica.remote_logs import RemoteLogs
+from backend.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from backend.engine.replica.partition import Partition
+    from backend.engine.replica.purgatory import Purgatory
+
+_log = logging.getLogger(__name__)
+
+
+class WaitingRemoteFetch:
+    """A fetch with partitions that are being read from the remote tier. Answers with what is there in the end."""
+
+    __slots__ = ("_answer", "_due", "_partitions", "_pending", "_purgatory")
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        reads: Sequence[tuple[Partition, tasks.Task[None]]],
+        delay_ms: float,
+        answer: Callable[[], None],
+    ) -> None:
+        """`reads` (at least one) note their outcome themselves, errors included."""
+        self._purgatory = purgatory
+        self._answer: Callable[[], None] | None = answer
+        self._partitions = tuple(dict.fromkeys(partition for partition, _ in reads))
+        self._pending = {read for _, read in reads}
+        for partition in self._partitions:
+            partition.waiting_remote[self] = None
+        purgatory.remote.fetches += 1
+        self._due = purgatory.enter(self, delay_ms)
+        for _, read in reads:
+            read.add_done_callback(self._ended)
+
+    def _ended(self, read: tasks.Task[None]) -> None:
+        self._pending.discard(read)
+        if not self._pending:
+            self._end()
+
+    def poke(self, partition: Partition) -> None:
+        """The partition's role has changed: whoever hosts it still, as leader or follower, goes on."""
+        if not partition.is_hosted:
+            self._end()
+
+    def expire(self) -> None:
+        if self._answer is not None:
+            self._purgatory.remote.expired_fetches += 1
+            self._end()
+
+    def _end(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        self._purgatory.remote.fetches -= 1
+        self._purgatory.leave(self, self._due)
+        for partition in self._partitions:
+            partition.waiting_remote.pop(self, None)
+        for read in self._pending:
+            read.cancel()
+        answer()
+
+
+class WaitingListOffsets:
+    """A ListOffsets whose times are being looked for in the remote tier. What is not found in time is answered with
+    REQUEST_TIMED_OUT, what this broker must not answer any more with the partition's own error.
+    """
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        remote: RemoteLogs,
+        asked: Sequence[tuple[Partition, Query]],
+        delay_ms: float,
+        answer: Callable[[list[FoundOffset | KafkaError]], None],
+    ) -> None:
+        """`answer` gets one outcome for each of `asked` (at least one), in their order."""
+        self._purgatory = purgatory
+        self._remote = remote
+        self._asked = asked
+        self._answer: Callable[[list[FoundOffset | KafkaError]], None] | None = answer
+        self._outcomes: list[FoundOffset | KafkaError] = [_late(partition, delay_ms) for partition, _ in asked]
+        self._pending: dict[int, tasks.Task[None]] = {}
+        purgatory.remote.look_ups += 1
+        self._due = purgatory.enter(self, delay_ms)
+        for index, (partition, _) in enumerate(asked):
+            partition.waiting_remote[self] = None
+            self._pending[index] = tasks.start(self._search(index), name=f"offset by time of {partition}")
+
+    async def _search(self, index: int) -> None:
+        outcome = await self._outcome(*self._asked[index])
+        self._settle([(index, outcome)])
+
+    async def _outcome(self, partition: Partition, query: Query) -> FoundOffset | KafkaError:
+        try:
+            record = await self._remote.offset_for_timestamp(partition.log, query.timestamp)
+            offset_lookup.check(partition, query)
+            return offset_lookup.visible(partition, query, offset_lookup.found_by_timestamp(record))
+        except KafkaError as error:
+            return error
+        except RemoteStorageError as error:
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except Exception as error:
+            # Whatever it was: the client is told, and its other partitions are answered.
+            _log.exception("The look-up of time %d in %s failed", query.timestamp, partition)
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+
+    def poke(self, partition: Partition) -> None:
+        """The partition's role or epoch has changed."""
+        settled: list[tuple[int, FoundOffset | KafkaError]] = []
+        for index in self._pending:
+            one, query = self._asked[index]
+            if one is partition:
+                try:
+                    offset_lookup.check(one, query)
+                except KafkaError as error:
+                    settled.append((index, error))
+        self._settle(settled)
+
+    def _settle(self, settled: Iterable[tuple[int, FoundOffset | KafkaError]]) -> None:
+        for index, outcome in settled:
+            search = self._pending.pop(index, None)
+            if search is not None:
+                self._outcomes[index] = outcome
+                if search is not tasks.current():
+                    search.cancel()
+        if not self._pending:
+            self._end()
+
+    def expire(self) -> None:
+        if self._answer is None:
+            return
+        for index in self._pending:
+            self._purgatory.remote.look_up_expired(self._asked[index][0].topic_partition)
+        self._end()
+
+    def _end(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        self._purgatory.remote.look_ups -= 1
+        self._purgatory.leave(self, self._due)
+        for partition, _ in self._asked:
+            partition.waiting_remote.pop(self, None)
+        for search in self._pending.values():
+            search.cancel()
+        answer(self._outcomes)
+
+
+def _late(partition: Partition, delay_ms: float) -> KafkaError:
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT, f"the remote tier of {partition} was not searched within {delay_ms:.0f} ms"
+    )
+
+
+WaitingRemote = WaitingRemoteFetch | WaitingListOffsets
