@@ -47,7 +47,10 @@ class Pool:
         """
         await self._turn()
         if finish:
-            return await tasks.shield(tasks.start(self._work(work), name="work of a pool"))
+            running = tasks.start(self._work(work), name="work of a pool")
+            # Its failure is nobody's once the caller is gone.
+            running.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return await tasks.shield(running)
         return await self._work(work)
 
     async def _work(self, work: Callable[[], Awaitable[T]]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ PARTITION = TopicIdPartition("orders", bytes(range(1, 17)), 0)
 STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = SegmentState
 OFFSETS = 12
 EPOCHS = 3
+TIMES = 4
 
 
 @dataclass
@@ -106,7 +108,18 @@ def histories(draw: st.DrawFn) -> list[SegmentMetadata | SegmentUpdate]:
         epochs = tuple(zip(numbers, [start, *later], strict=True))
         events.append(
             SegmentMetadata(
-                PARTITION, key, start, end, 1, 0, len(events), epochs, 10, None, STARTED, draw(st.booleans())
+                PARTITION,
+                key,
+                start,
+                end,
+                1,
+                draw(st.integers(0, TIMES)),
+                len(events),
+                epochs,
+                10,
+                None,
+                STARTED,
+                draw(st.booleans()),
             )
         )
     return events
@@ -160,3 +173,34 @@ def test_kip_mode_never_skips_a_transaction_index(
     starts = [epoch_start(segment, epoch) for segment in read if segment is not None and not segment.txn_index_empty]
     assert found is not None or not starts
     assert found is None or not starts or epoch_start(found, epoch) <= min(starts)
+
+
+@settings(max_examples=effort(100, 5_000), deadline=None)
+@given(histories(), st.lists(st.tuples(st.integers(0, TIMES), st.integers(0, OFFSETS - 1)), max_size=5))
+def test_a_time_is_looked_for_in_the_first_segment_that_reaches_it(
+    history: list[SegmentMetadata | SegmentUpdate], questions: list[tuple[int, int]]
+) -> None:
+    cache = RemoteLogMetadataCache(PARTITION, Overlap.KIP)
+
+    def is_odd(segment: SegmentMetadata) -> bool:
+        return segment.segment_id[0] % 2 == 1
+
+    def is_any(segment: SegmentMetadata) -> bool:
+        return True
+
+    # Also while the history goes on: what one question has computed must not answer the next.
+    for at in range(len(history) + 1):
+        asked = questions if at == len(history) else questions[:1]
+        for epoch, (timestamp, offset), accept in product(range(EPOCHS), asked, (is_any, is_odd)):
+            found = cache.next_for_timestamp(epoch, timestamp, offset, accept)
+            starts = [
+                segment.start_offset
+                for segment in cache.segments_of(epoch)
+                if segment.state is FINISHED
+                and segment.max_timestamp_ms >= timestamp
+                and segment.end_offset >= offset
+                and accept(segment)
+            ]
+            assert (None if found is None else found.start_offset) == min(starts, default=None)
+        if at < len(history):
+            cache.apply(history[at])

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.random import SystemRandom
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_read import read
+from backend.engine.remote.rlm_timestamp import offset_for_timestamp
 from backend.engine.remote.rsm import RemoteStorageError, RemoteStorageNotReady
 from backend.engine.remote.rsm_object_store import EventType
 from backend.protocol.batch import RecordData, build_batch, iter_batches
@@ -28,6 +30,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, decode
 from backend.tiering.ids import TopicIdPartition, uuid_bytes
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS, TIP, append, batch, open_test_log, replicate
+from tests.unit.engine.remote.faulty_store import with_faults
 from tests.unit.engine.remote.tiers import TIERED, Broker, View, golden_tiered_log, tier_broker
 
 
@@ -173,6 +176,70 @@ def test_bytes_that_are_no_batch_fail_the_read(tmp_path: Path) -> None:
         log_file.write_bytes(bytes(216))
         with pytest.raises(RemoteStorageError, match="has no batch at byte"):
             await fetch(broker, log, 1, 1000)
+
+    play(tmp_path, scene)
+
+
+def test_an_index_that_leads_past_the_offset_is_an_error_and_fetched_anew_once_it_is_right(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        store = with_faults(broker.storage)
+
+        def swap(key: str, data: bytes) -> bytes:
+            # Offsets ascend and positions ascend, as the checks of the file want it, but they do not belong together.
+            return pack(">iiii", 1, 144, 2, 144) if key.endswith(".index") else data
+
+        store.damage = swap
+        for _ in range(2):
+            with pytest.raises(RemoteStorageError, match=r"orders.* its index promises offset 4, there is offset 5"):
+                await fetch(broker, log, 4, 1000)
+            with pytest.raises(RemoteStorageError, match="promises offset 4"):
+                await offset_for_timestamp(broker.tier, log, NOW_MS + 5)
+        store.heal()
+        assert offsets(await fetch(broker, log, 4, 1000)) == [4, 5]
+        assert await offset_for_timestamp(broker.tier, log, NOW_MS + 5) == TimestampedOffset(NOW_MS + 5, 5, 2)
+
+    play(tmp_path, scene)
+
+
+def test_an_index_that_leads_past_the_end_of_the_log_does_not_hide_its_records(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        store = with_faults(broker.storage)
+        store.damage = lambda key, data: pack(">ii", 1, 10_000) if key.endswith(".index") else data
+        with pytest.raises(RemoteStorageError, match="promises offset 1, there is nothing"):
+            await fetch(broker, log, 2, 1000)
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("left", [0, 30, 61, 71, 80, 143])
+def test_a_log_that_ends_early_is_an_error_not_a_batch_that_never_comes(tmp_path: Path, left: int) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        [log_file] = (tmp_path / "remote" / "kafka-tiered-storage").rglob("00000000000000000000-*.log")
+        whole = log_file.read_bytes()
+        log_file.write_bytes(whole[:left])
+        for offset in range(3):
+            with pytest.raises(RemoteStorageError, match="orders-0"):
+                await fetch(broker, log, offset, 1000)
+        log_file.write_bytes(whole)
+        assert offsets(await fetch(broker, log, 0, 1000)) == [0, 1, 2]
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("piece", [1, 61, 71, 100])
+def test_a_store_that_answers_in_pieces_costs_an_error_or_a_shorter_answer_never_a_wrong_one(
+    tmp_path: Path, piece: int
+) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        store = with_faults(broker.storage)
+        store.damage = lambda key, data: data[:piece] if key.endswith(".log") else data
+        for offset in range(6):
+            try:
+                found = offsets(await fetch(broker, log, offset, 1000))
+            except RemoteStorageError:
+                assert piece < 61
+            else:
+                assert found[0] == offset
 
     play(tmp_path, scene)
 
