@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.scenarios.tiering_lab import Lab, Told, lab, values
+from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager
+from tests.scenarios.tiering_lab import START_MS, Lab, Told, lab, values
 
 FIXTURE: Final = json.loads(
     (Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / "list-offsets.json").read_text()
@@ -55,14 +59,28 @@ def kip_answers(expected: dict[str, Told], log_end: Told) -> dict[str, Told]:
     }
 
 
-def expect(running: Lab, name: str, *, log_end_for_followers: Told | None = None, without: str = "-") -> None:
-    """Asks until every answer is Kafka's."""
+def at_time(expected: dict[str, Told], kafkas_ms: int, ours_ms: int) -> dict[str, Told]:
+    """A marker is stamped with the time of its writing."""
+    return {name: replace(told, timestamp=ours_ms) if told.timestamp == kafkas_ms else told
+            for name, told in expected.items()}  # fmt: skip
+
+
+def expect(
+    running: Lab,
+    name: str,
+    *,
+    log_end_for_followers: Told | None = None,
+    without: str = "-",
+    times: tuple[int, int] = (0, 0),
+) -> None:
+    """Asks until every answer is Kafka's. `times`: what Kafka's clock said, and what ours did."""
     last: dict[str, tuple[Told, Told]] = {}
 
     def agree() -> bool:
         expected, found = answers(running, STATES[name])
         if log_end_for_followers is not None:
             expected = kip_answers(expected, log_end_for_followers)
+        expected = at_time(expected, *times)
         last.clear()
         wrong = {key: (told, found[key]) for key, told in expected.items() if found[key] != told}
         last.update({key: both for key, both in wrong.items() if without == "-" or without not in key})
@@ -132,3 +150,53 @@ def test_a_topic_without_remote_storage(running: Lab) -> None:
     expect(running, "topic without remote storage, 7 records")
     running.delete_records(topic, 3)
     expect(running, "topic without remote storage, DeleteRecords to 3")
+
+
+def test_an_open_transaction_bounds_what_readers_of_committed_records_see_and_what_is_copied(running: Lab) -> None:
+    topic = "pending"
+    running.create(topic, [(3, 1)])
+    running.produce(topic, *values(0, 1, 2, 3, 4))
+    producer = Producer(
+        {"bootstrap.servers": running.cluster.bootstrap, "transactional.id": topic, "transaction.timeout.ms": 60_000}
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for at in range(3):
+        producer.produce(topic, b"t%d" % at, partition=0, timestamp=START_MS + 100_000 + at)
+        producer.flush(60)
+    running.produce(topic, *values(8, 9, 10))
+    expect(running, "transaction open since offset 5 (5,6,7 transactional, 8-10 plain)")
+    producer.abort_transaction(60)
+    running.wait("the marker is there", lambda: running.list_offset(3, topic, -3).offset == 11)
+    marker_ms = running.list_offset(3, topic, -3).timestamp
+    kafkas_ms = STATES["the transaction aborted (marker at 11)"]["rows"][0]["answers"]["-3"]["timestamp"]
+    expect(running, "the transaction aborted (marker at 11)", times=(kafkas_ms, marker_ms))
+
+
+def test_a_reader_of_committed_records_gets_the_same_from_the_remote_tier_as_from_the_local_log(running: Lab) -> None:
+    # Kafka's OffloadAndTxnConsumeFromLeader: an index cache that holds nothing, one batch a segment.
+    topic = "committed"
+    assert running.alter_brokers(1, remote_log_index_file_cache_total_size_bytes=1) == 0
+    running.create(topic, [(1,)], batches=1, local_retention_bytes=1)
+    running.produce(topic, *values(0, 1, 2, 3, 4, 5, 6))
+    running.wait_offsets(topic, (0, 6, 7, 5))
+    manager = running.cluster.broker(1).services.remote_log_manager
+    assert manager is not None
+    storage = manager.storage
+    assert isinstance(storage, ObjectStoreRemoteStorageManager)
+    storage.history.clear()
+    consumer = Consumer(
+        {"bootstrap.servers": running.cluster.bootstrap, "group.id": topic, "isolation.level": "read_committed"}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes | None] = []
+    running.wait(
+        "all records came", lambda: found.extend(m.value() for m in consumer.consume(7, 1.0)) or len(found) >= 7
+    )
+    consumer.close()
+    assert found == values(0, 1, 2, 3, 4, 5, 6)
+    counts = Counter(event.type for event in storage.history if event.topic_id_partition.topic == topic)
+    assert 6 <= counts.pop(EventType.FETCH_SEGMENT) <= 12
+    assert counts.pop(EventType.FETCH_TRANSACTION_INDEX, 0) == 0, "metadata say that there is nothing in it"
+    assert all(6 <= count <= 12 for count in counts.values()), counts
+    running.alter_brokers(1, remote_log_index_file_cache_total_size_bytes=None)
