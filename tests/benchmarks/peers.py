@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -36,6 +36,8 @@ class Peer:
     remote: Path
     pids: list[int]
     start_s: float
+    # Figures of client work that one run gives several of.
+    found: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def resident_mb(self) -> float:
         """Resident memory of all broker processes."""
@@ -57,10 +59,10 @@ class Peer:
         with suppress(KafkaException):
             admin.delete_topics([name])[name].result(timeout=60.0)
 
-    def client(self, *words: str) -> dict[str, float]:
+    def client(self, *words: str, module: str = "client") -> dict[str, float]:
         """Runs one piece of client work; its JSON."""
         done = subprocess.run(
-            [sys.executable, "-m", "tests.benchmarks.client", words[0], self.bootstrap, *words[1:]],
+            [sys.executable, "-m", f"tests.benchmarks.{module}", words[0], self.bootstrap, *words[1:]],
             capture_output=True,
             text=True,
             timeout=900,

@@ -103,6 +103,38 @@ def consume_cold(peer: Peer, topic: str, quick: bool) -> float:
     return peer.client("consume", topic, records)["mb_per_s"]
 
 
+def first_byte(peer: Peer, topic: str, quick: bool) -> float:
+    """Fetches all over what is only remote, one after the other: median until the answer begins."""
+    peer.create_topic(topic, partitions=1, replicas=1, config=TIERED | {"local.retention.bytes": "1"})
+    size = peer.client("produce", topic, _records(quick, 250_000), "1024", "1")["bytes"]
+    _wait_for_remote(peer, topic, int(size) - (16 << 20))
+    _wait_for_local_start(peer, topic)
+    return peer.client("first-byte", topic, _records(quick, 1_000), module="tier_client")["p50_ms"]
+
+
+def times(figure: str) -> Measure:
+    """ListOffsets by time on 10,000 remote segments of one record in 10 partitions, one request after the other."""
+
+    def measure(peer: Peer, topic: str, quick: bool) -> float:
+        if "times" not in peer.found:
+            peer.found["times"] = _measure_times(peer, topic, 1_000 if quick else 10_000)
+        return peer.found["times"][figure]
+
+    return measure
+
+
+def _measure_times(peer: Peer, topic: str, segments: int) -> dict[str, float]:
+    config = {
+        "remote.storage.enable": "true", "local.retention.bytes": "1", "retention.ms": "-1",
+        "index.interval.bytes": "1", "segment.index.bytes": "12", "message.timestamp.after.max.ms": str(2**62),
+    }  # fmt: skip
+    peer.create_topic(topic, partitions=10, replicas=1, config=config)
+    # The last record of a partition stays in its active segment.
+    peer.client("write-times", topic, str(segments + 10), module="tier_client")
+    _wait_for_segments(peer, topic, segments)
+    return peer.client("times", topic, str(segments // 5), module="tier_client")
+
+
 def start_time(peer: Peer, topic: str, quick: bool) -> float:
     return peer.start_s
 
@@ -127,6 +159,31 @@ WORKS = (
     Work("consume", "consume hot, 6 partitions", "MB/s", True, consume_hot(6)),
     Work("tiering", "tier copy, 16 MiB segments", "MB/s", True, tier_copy),
     Work("tiering", "consume cold from the remote tier", "MB/s", True, consume_cold),
+    Work("tiering", "first byte of a cold fetch, p50", "ms", False, first_byte),
+    Work(
+        "times",
+        "ListOffsets by time, 10,000 remote segments, first look, p50",
+        "ms",
+        False,
+        times("first_p50_ms"),
+        repeat=False,
+    ),
+    Work(
+        "times",
+        "ListOffsets by time, 10,000 remote segments, first look, p99",
+        "ms",
+        False,
+        times("first_p99_ms"),
+        repeat=False,
+    ),
+    Work(
+        "times",
+        "ListOffsets by time, 10,000 remote segments, again, p50",
+        "ms",
+        False,
+        times("again_p50_ms"),
+        repeat=False,
+    ),
 )
 
 
@@ -156,3 +213,18 @@ def _wait_for_local_start(peer: Peer, topic: str) -> None:
             return
         time.sleep(0.2)
     raise RuntimeError(f"{peer.name}: the local log of {topic} still has {len(logs)} segments")
+
+
+def _wait_for_segments(peer: Peer, topic: str, count: int) -> None:
+    """Until so many segments are remote and gone from the local logs."""
+    data_dirs = [peer.remote.parent / "brokers", *peer.remote.parent.glob("broker-*")]
+    # 20 a second is a slow copier's pace for segments of one record.
+    deadline_s = time.monotonic() + max(TIERING_TIMEOUT_S, count / 20)
+    copied = local = 0
+    while time.monotonic() < deadline_s:
+        copied = sum(1 for _ in peer.remote.rglob(f"{topic}-*/*.log"))
+        local = sum(1 for folder in data_dirs for _ in folder.rglob(f"{topic}-*/*.log"))
+        if copied >= count and local <= 10:
+            return
+        time.sleep(1.0)
+    raise RuntimeError(f"{peer.name}: {topic} had {copied} of {count} segments in remote and {local} local ones")

@@ -190,9 +190,12 @@ def test_a_reader_of_committed_records_gets_the_same_from_the_remote_tier_as_fro
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes | None] = []
-    running.wait(
-        "all records came", lambda: found.extend(m.value() for m in consumer.consume(7, 1.0)) or len(found) >= 7
-    )
+
+    def all_came() -> bool:
+        found.extend(message.value() for message in consumer.consume(7, 1.0))
+        return len(found) >= 7
+
+    running.wait("all records came", all_came)
     consumer.close()
     assert found == values(0, 1, 2, 3, 4, 5, 6)
     counts = Counter(event.type for event in storage.history if event.topic_id_partition.topic == topic)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from backend.engine.apis import fetch, list_offsets
 from backend.engine.apis.context import RequestContext
 from backend.engine.log.unified_log import UnifiedLog
 from backend.protocol import messages as m
@@ -19,7 +18,7 @@ from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
 from tests.unit.engine.log.logs import NOW_MS, append
 from tests.unit.engine.remote.tiers import EPOCHS
-from tests.unit.engine.replica.nodes import Nodes, through_codec
+from tests.unit.engine.replica.nodes import HANDLERS, Nodes, through_codec
 
 TOPIC = "orders"
 # State → (offset, epoch) of -2, -4, -5, -6, and the offset of -3.
@@ -81,8 +80,7 @@ async def session(nodes: Nodes) -> list[Any]:
     def ask(request: Message, version: int) -> Any:
         header = RequestHeader(request.API_KEY, version, 1, "test")
         context = RequestContext(header, 1, "127.0.0.1", "PLAINTEXT", "broker")
-        handler = {1: fetch.fetch, 2: list_offsets.list_offsets}[request.API_KEY]
-        answer: Any = handler(nodes[1].services, context, through_codec(request, version))
+        answer: Any = HANDLERS[request.API_KEY](nodes[1].services, context, through_codec(request, version))
         # At once: there is nothing to wait for.
         assert isinstance(answer, Message)
         return through_codec(answer, version)
@@ -91,8 +89,9 @@ async def session(nodes: Nodes) -> list[Any]:
         topics = m.ListOffsetsRequest.Topics
         for at in (-1, -2, -3, -4, -5, -6, 0, NOW_MS + 3, NOW_MS + 99):
             part = topics.Partitions(partition_index=0, current_leader_epoch=-1, timestamp=at)
-            request = m.ListOffsetsRequest(replica_id=-1, topics=[topics(name=TOPIC, partitions=[part])])
-            seen.append((at, ask(request, 11)))
+            seen.append(
+                (at, ask(m.ListOffsetsRequest(replica_id=-1, topics=[topics(name=TOPIC, partitions=[part])]), 11))
+            )
         wanted = m.FetchRequest.Topics
         for replica in (-1, 5):
             for offset in range(-1, 10):
@@ -145,7 +144,7 @@ def test_a_broker_without_the_tier_makes_no_part_of_it_and_refuses_tiered_topics
 ) -> None:
     async def run() -> None:
         settings = {} if enabled is None else {"remote_log_storage_system_enable": enabled}
-        async with Nodes(tmp_path, 1, **settings) as nodes:
+        async with Nodes(tmp_path, 1, tiered=False, **settings) as nodes:
             assert not nodes[1].config.remote_log_storage_system_enable
             created = nodes.play.create(TOPIC, [[1]], remote_storage_enable="true")
             assert created.error_code == ErrorCode.INVALID_CONFIG

@@ -1,0 +1,189 @@
+"""What an object store that takes two seconds a call does to producers: nothing, if reads of the tier block nobody.
+
+    python -m tests.benchmarks.slow_store FOLDER
+
+runs a cluster whose store is made slow and fast again by the lines `slow` and `fast` on its standard input. Apache
+Kafka's LocalTieredStorage has no such switch, so this is about ebbline alone.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from backend.engine.ports.object_store import Buffer, ObjectStore
+from backend.engine.remote.rsm_object_store import ObjectStoreRemoteStorageManager
+from tests.engine_cluster import EngineCluster
+
+DELAY_S = 2.0
+COLD_READERS = 50
+LOOK_UPS = 200
+RECORDS, RECORDS_QUICK = 6_000, 600
+COLD_BYTES = 24 << 20
+TIMEOUT_S = 120.0
+SETTINGS = {
+    # All look-ups are to be pending: the default queue of 100 would refuse some.
+    "remote.log.reader.max.pending.tasks": str(2 * LOOK_UPS),
+    "log.message.timestamp.after.max.ms": str(2**62),
+}
+COLD = {"remote.storage.enable": "true", "segment.bytes": str(1 << 20), "local.retention.bytes": "1"}
+
+
+class SlowStore:
+    """A store whose reads can be made slow."""
+
+    slow = False
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def get(self, key: str) -> bytes:
+        self._wait()
+        return self._store.get(key)
+
+    def get_range(self, key: str, start: int, size: int) -> bytes:
+        self._wait()
+        return self._store.get_range(key, start, size)
+
+    def _wait(self) -> None:
+        if SlowStore.slow:
+            time.sleep(DELAY_S)
+
+    def put_file(self, key: str, path: str) -> None:
+        self._store.put_file(key, path)
+
+    def put(self, key: str, data: Buffer) -> None:
+        self._store.put(key, data)
+
+    def size(self, key: str) -> int:
+        return self._store.size(key)
+
+    def delete(self, key: str) -> None:
+        self._store.delete(key)
+
+    def list(self, prefix: str) -> list[tuple[str, int]]:
+        return self._store.list(prefix)
+
+
+def serve(folder: Path) -> None:
+    """Runs the cluster until standard input ends."""
+    with EngineCluster(folder, tiering=True, settings=SETTINGS) as cluster:
+        for node in cluster.cluster.brokers:
+            manager = cluster.broker(node).services.remote_log_manager
+            assert manager is not None
+            storage = manager.storage
+            assert isinstance(storage, ObjectStoreRemoteStorageManager)
+            storage._store = SlowStore(storage._store)
+        print(json.dumps({"bootstrap": cluster.bootstrap, "remote": str(cluster.remote_folder)}), flush=True)
+        for line in sys.stdin:
+            SlowStore.slow = line.strip() == "slow"
+            print("ok", flush=True)
+        SlowStore.slow = False
+
+
+class _Process:
+    """A subprocess that is told lines and answers with lines."""
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+        self._running = subprocess.Popen(
+            [sys.executable, "-m", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def line(self) -> str:
+        assert self._running.stdout is not None
+        line = self._running.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._words} ended with {self._running.wait()}")
+        return line
+
+    def tell(self, line: str) -> None:
+        assert self._running.stdin is not None
+        self._running.stdin.write(line + "\n")
+        self._running.stdin.flush()
+        self.line()
+
+    def end(self) -> str:
+        """Its last words."""
+        rest, _ = self._running.communicate(timeout=TIMEOUT_S)
+        return rest.strip()
+
+
+@contextmanager
+def _load(kind: str, bootstrap: str, count: int) -> Iterator[dict[str, Any]]:
+    """Clients at work; what they did is there afterwards."""
+    clients = _Process("tests.benchmarks.tier_client", kind, bootstrap, "cold", str(count))
+    did: dict[str, Any] = {}
+    try:
+        clients.line()
+        # Everybody has asked once.
+        time.sleep(1.0)
+        yield did
+    finally:
+        did |= json.loads(clients.end().splitlines()[-1])
+
+
+def measure_slow_store(*, quick: bool) -> dict[str, float]:
+    """Produce latency by situation, and the ratios to the quiet broker."""
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as folder:
+        server = _Process("tests.benchmarks.slow_store", folder)
+        try:
+            facts = json.loads(server.line())
+            bootstrap = facts["bootstrap"]
+            _make_topics(bootstrap, Path(facts["remote"]))
+
+            def produce(name: str) -> None:
+                words = ("tests.benchmarks.tier_client", "produce", bootstrap, "hot")
+                found = json.loads(_Process(*words, str(RECORDS_QUICK if quick else RECORDS)).end().splitlines()[-1])
+                for key, value in found.items():
+                    figures[f"produce, {name}: {key}"] = value
+                    print(f"  ebbline: produce, {name}: {key}: {value:.2f}", file=sys.stderr, flush=True)
+
+            produce("quiet")
+            with _load("cold-readers", bootstrap, COLD_READERS) as read:
+                produce(f"{COLD_READERS} cold readers")
+            server.tell("slow")
+            with _load("cold-readers", bootstrap, COLD_READERS) as slowly:
+                produce(f"{COLD_READERS} cold readers, store takes 2 s")
+            with _load("searchers", bootstrap, LOOK_UPS) as searched:
+                produce(f"{LOOK_UPS} pending look-ups, store takes 2 s")
+            server.tell("fast")
+        finally:
+            server.end()
+    for name, did in (("cold reads", read), ("cold reads, slow store", slowly), ("look-ups, slow store", searched)):
+        figures |= {f"{name}: {key}": float(value) for key, value in did.items()}
+    quiet = figures["produce, quiet: p99_ms"]
+    for key, value in list(figures.items()):
+        if key.startswith("produce, ") and key.endswith("p99_ms") and value is not quiet:
+            figures[key.replace("p99_ms", "p99 over quiet")] = value / quiet
+    return figures
+
+
+def _make_topics(bootstrap: str, remote: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = [NewTopic("hot", num_partitions=1, replication_factor=1),
+              NewTopic("cold", num_partitions=1, replication_factor=1, config=COLD)]  # fmt: skip
+    for made in admin.create_topics(wanted).values():
+        made.result(TIMEOUT_S)
+    words = ("tests.benchmarks.client", "produce", bootstrap, "cold", str(COLD_BYTES // 1024), "1024", "1")
+    _Process(*words).end()
+    deadline_s = time.monotonic() + TIMEOUT_S
+    logs = remote.parent / "brokers"
+    while len(list(logs.rglob("cold-0/*.log"))) > 2 or not list(remote.rglob("cold-0-*/*.log")):
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"the topic's records did not go to {remote} within {TIMEOUT_S:.0f} s")
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))
