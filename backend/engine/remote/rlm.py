@@ -21,6 +21,7 @@ from backend.engine.ports.random import Random
 from backend.engine.remote import rlm_read, rlm_timestamp
 from backend.engine.remote.aux_state import AuxState, read_aux_state
 from backend.engine.remote.discovery import find_highest_remote
+from backend.engine.remote.failure_log import FailureLog
 from backend.engine.remote.pool import Pool, PoolFull
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_delete import delete_partition
@@ -148,6 +149,7 @@ class RemoteLogManager:
 
     def __init__(self, tier: Tier) -> None:
         self._tier = tier
+        self._failures = FailureLog(tier.ports.clock)
         config = tier.config
         self._copiers = Pool(lambda: config().remote_log_manager_copier_thread_pool_size)
         self._expirers = Pool(lambda: config().remote_log_manager_expiration_thread_pool_size)
@@ -290,7 +292,7 @@ class RemoteLogManager:
 
         def failed(error: Exception) -> None:
             meters.mark(partition.topic, "remotefetcherrors")
-            _log.warning("Remote read of %s at offset %d failed: %s", partition, fetch_offset, error)
+            self._failures.warn(f"Remote read of {partition}", f"at offset {fetch_offset}", error)
 
         async def work() -> RemoteRead:
             found = await rlm_read.read(
@@ -315,7 +317,7 @@ class RemoteLogManager:
 
         def failed(error: Exception) -> None:
             self._tier.meters.look_up_errors += 1
-            _log.warning("Look-up of time %d in the remote tier of %s failed: %s", timestamp, partition, error)
+            self._failures.warn(f"Look-up by time in the remote tier of {partition}", f"for {timestamp}", error)
 
         async def work() -> TimestampedOffset | None:
             return await rlm_timestamp.offset_for_timestamp(self._tier, log, timestamp)

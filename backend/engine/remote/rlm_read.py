@@ -26,7 +26,7 @@ from backend.protocol.remote_log_metadata import SegmentMetadata
 class RemoteRead:
     """Raw batches. `aborted` is None unless the reader asked for committed records only."""
 
-    records: bytes
+    records: bytes | memoryview
     aborted: tuple[AbortedTxn, ...] | None = None
 
 

@@ -108,7 +108,7 @@ async def _search(
 
 
 def _first(
-    scan: SegmentScan, header: BatchHeader, position: int, data: bytes, timestamp_ms: int, start_offset: int
+    scan: SegmentScan, header: BatchHeader, position: int, data: memoryview, timestamp_ms: int, start_offset: int
 ) -> TimestampedOffset | None:
     """The first record of one batch that is late enough."""
     try:

@@ -31,9 +31,9 @@ class SegmentScan:
         self._data = b""
         self._start = 0
 
-    async def bytes_at(self, position: int, size: int, *, ahead: int = 0) -> bytes:
-        """Up to `size` bytes from a position; shorter only at the end of the file. Reads `ahead` bytes more, if it
-        reads.
+    async def bytes_at(self, position: int, size: int, *, ahead: int = 0) -> memoryview:
+        """Up to `size` bytes from a position, without a copy; shorter only at the end of the file. Reads `ahead` bytes
+        more, if it reads.
         """
         end = min(position + size, self.size_bytes)
         held_end = self._start + len(self._data)
@@ -49,7 +49,7 @@ class SegmentScan:
             )
             self._data, self._start = (kept + fetched if kept else fetched), position
         offset = position - self._start
-        return self._data[offset : offset + max(0, end - position)]
+        return memoryview(self._data)[offset : offset + max(0, end - position)]
 
     async def header_at(self, position: int, *, ahead: int = CHUNK_BYTES) -> BatchHeader | None:
         """Header of the batch that starts there; None at the end of the file."""

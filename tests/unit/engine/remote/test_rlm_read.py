@@ -48,7 +48,7 @@ def play(folder: Path, scene: Callable[[Broker, UnifiedLog], Awaitable[None]], l
     asyncio.run(run())
 
 
-def offsets(records: bytes) -> list[int]:
+def offsets(records: bytes | memoryview) -> list[int]:
     return [header.base_offset for _, header in iter_batches(records)]
 
 
@@ -57,7 +57,7 @@ async def fetch(broker: Broker, log: UnifiedLog, offset: int, max_bytes: int, **
         broker.tier, log, offset, max_bytes, min_one_message=how.get("min_one", True), read_committed=False
     )
     assert found.aborted is None
-    return found.records
+    return bytes(found.records)
 
 
 def test_every_offset_is_read_from_its_segment_with_one_call_to_the_storage(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""What goes wrong with reads of the remote tier, told once a second.
+
+Consumers come back at once: fifty of them at a store that refuses everything would write thousands of lines a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import OrderedDict
+from typing import Final
+
+from backend.engine.ports import Clock
+
+INTERVAL_MS: Final = 1000
+# Subjects that are remembered, at 300 bytes each; the oldest goes first and may be told of again too soon.
+SUBJECTS_MAX: Final = 1000
+
+_log = logging.getLogger(__name__)
+
+
+class FailureLog:
+    """Warnings, at most one a second for each subject; the next one says how many were left out."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Subject → (when it was last told of, failures since then).
+        self._told: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def warn(self, subject: str, detail: str, error: Exception) -> None:
+        """`subject` is what failed, `detail` what exactly was asked of it this time."""
+        now_ms = self._clock.monotonic_ms()
+        told_ms, left_out = self._told.get(subject, (-math.inf, 0))
+        if now_ms - told_ms < INTERVAL_MS:
+            self._told[subject] = (told_ms, left_out + 1)
+            return
+        self._told[subject] = (now_ms, 0)
+        self._told.move_to_end(subject)
+        if len(self._told) > SUBJECTS_MAX:
+            self._told.popitem(last=False)
+        before = f" ({left_out} more before it)" if left_out else ""
+        _log.warning("%s %s failed: %s%s", subject, detail, error, before)
