@@ -259,24 +259,29 @@ def test_the_manager_counts_reads_and_passes_out_of_range_on(tmp_path: Path) -> 
 # Aborted transactions
 
 
-def committed_log(folder: Path) -> UnifiedLog:
-    """Producer 55 writes 1 and 3 in a transaction, aborted at 5; the marker is two segments after its first record."""
+def committed_log(folder: Path, epochs: tuple[int, int, int] = (0, 0, 0)) -> UnifiedLog:
+    """Producer 55 writes 1 and 3 in a transaction, aborted at 5; the marker is two segments after its first record.
+    `epochs` are those under which 0 to 1, 2 to 3, and the rest are written.
+    """
     log = open_test_log(folder, TIERED, remote=True)
-    append(log, 0)
+    append(log, 0, epoch=epochs[0])
     for sequence, index in enumerate((1, 3)):
         data = batch(index, producer_id=55, producer_epoch=0, base_sequence=sequence, transactional=True)
-        log.append_as_leader(memoryview(data), 0, now_ms=NOW_MS)
+        log.append_as_leader(memoryview(data), epochs[sequence], now_ms=NOW_MS)
         log.roll()
-        append(log, index + 1)
+        append(log, index + 1, epoch=epochs[sequence + 1])
     marker = end_txn_marker(commit=False, producer_id=55, producer_epoch=0, coordinator_epoch=1, timestamp_ms=NOW_MS)
-    log.append_as_leader(memoryview(marker), 0, now_ms=NOW_MS, origin="coordinator")
+    log.append_as_leader(memoryview(marker), epochs[2], now_ms=NOW_MS, origin="coordinator")
     log.roll()
-    append(log, 6)
+    append(log, 6, epoch=epochs[2])
     replicate(log)
     return log
 
 
-def test_an_abort_whose_marker_lies_in_a_later_segment_is_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("epochs", [(0, 0, 0), (0, 1, 3), (0, 0, 2)], ids=str)
+def test_an_abort_whose_marker_lies_in_a_later_segment_or_epoch_is_found(
+    tmp_path: Path, epochs: tuple[int, int, int]
+) -> None:
     async def scene(broker: Broker, log: UnifiedLog) -> None:
         assert log.local_log_start_offset == 6
         for offset in (1, 2, 3):
@@ -286,7 +291,7 @@ def test_an_abort_whose_marker_lies_in_a_later_segment_is_found(tmp_path: Path) 
         found = await broker.manager.read(log, 0, 76, min_one_message=True, read_committed=True)
         assert offsets(found.records) == [0]
 
-    play(tmp_path, scene, committed_log(tmp_path))
+    play(tmp_path, scene, committed_log(tmp_path, epochs))
 
 
 def test_an_abort_whose_marker_is_still_local_is_found(tmp_path: Path) -> None:

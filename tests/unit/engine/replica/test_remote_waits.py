@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from backend.engine.controller.image import BROKER_RESOURCE
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
 from backend.protocol.errors import ErrorCode
+from tests.unit.engine.log.logs import FIXTURES
 from tests.unit.engine.remote.faulty_store import FaultyStore, with_faults
 from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes
 
@@ -261,6 +263,24 @@ def test_a_follower_serves_old_offsets_from_its_own_cache(tmp_path: Path) -> Non
         assert cached == {1: [], 2: [".index", ".timeindex", ".txnindex"]}
 
     played(tmp_path, scene, remote_fetch_max_wait_ms="20000")
+
+
+def test_the_metrics_of_waiting_requests_have_the_names_of_kafkas_mbeans(tmp_path: Path) -> None:
+    mbeans = json.loads((FIXTURES / "mbeans.json").read_text())["all_kafka_mbean_names"]
+    of_the_tier = [one for one in mbeans if "Delayed" in one and "Remote" in one]
+    assert len(of_the_tier) == 6
+
+    async def scene(stage: Stage) -> None:
+        metrics = stage.nodes[1].metrics
+        found = {one.name: one for one in (*metrics.gauges, *metrics.counters)}
+        for mbean in of_the_tier:
+            tags = dict(pair.split("=") for pair in mbean.partition(":")[2].split(","))
+            reading = found[f"kafka_server_{tags['type']}_{tags['name'].removesuffix('PerSec')}".lower()].read()
+            if "delayedOperation" in tags:
+                assert not isinstance(reading, int | float)
+                assert (tags["delayedOperation"], 0) in [(row["delayedoperation"], value) for row, value in reading]
+
+    played(tmp_path, scene)
 
 
 # ListOffsets
