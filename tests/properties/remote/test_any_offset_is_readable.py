@@ -214,7 +214,7 @@ def live(folder: Path, seed: int) -> Counter[str]:
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("seed", range(effort(4, 300)))
+@pytest.mark.parametrize("seed", range(effort(4, 150)))
 def test_a_fetch_returns_the_offsets_record_or_an_error_that_passes(tmp_path: Path, seed: int) -> None:
     seen = live(tmp_path, seed)
     assert seen["NONE"] > STEPS
