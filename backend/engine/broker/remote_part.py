@@ -42,6 +42,7 @@ class RemotePart:
         try:
             self.manager: RemoteLogManager = open_remote_log_manager(
                 broker_id=services.node_id,
+                cluster_id=services.cluster_id,
                 log_dir=settings.data_dirs[0],
                 config=config,
                 ports=services.ports,
