@@ -17,6 +17,7 @@ from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic, MetadataTopicSettings
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
 from backend.engine.remote.rlmm_consumer import MetadataConsumer
+from backend.engine.remote.rlmm_files import MetadataFiles
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.remote_log_metadata import (
@@ -126,6 +127,9 @@ class RlmmSettings:
     initialization_retry_max_timeout_ms: int = 120_000
     initialization_retry_interval_ms: int = 100
     overlap: Overlap = Overlap.KIP
+    # Where the local files lie; None: a restart reads the topic from its beginning.
+    log_dir: str | None = None
+    files_flush_interval_ms: int = 60_000
 
     @classmethod
     def parse(cls, config: Mapping[str, str], overlap: str = Overlap.KIP.value) -> RlmmSettings:
@@ -148,6 +152,8 @@ class RlmmSettings:
                 config, "remote.log.metadata.initialization.retry.interval.ms", 100, least=0
             ),
             overlap=Overlap(overlap),
+            log_dir=config.get("log.dir"),
+            files_flush_interval_ms=_number(config, "remote.log.metadata.files.flush.interval.ms", 60_000, least=1),
         )
 
 
@@ -214,11 +220,19 @@ class TopicBasedRemoteLogMetadataManager:
             )
             return
         self._partitions_count = count
-        self._consumer = MetadataConsumer(self._topic, count, self._ports, self._events, settings.overlap)
+        log_dir = settings.log_dir
+        files = None if log_dir is None else MetadataFiles(self._ports.disk, log_dir, settings.overlap)
+        self._consumer = MetadataConsumer(self._topic, count, self._ports, self._events, settings.overlap, files)
         self._consumer.assign(self._hosted)
         self._running.append(tasks.spawn(self._consumer.run(), name=f"reader of {METADATA_TOPIC}"))
+        self._running.append(tasks.spawn(self._keep_files(self._consumer), name=f"files of {METADATA_TOPIC}"))
         self._initialized.set()
         _log.info("Remote log metadata manager reads %s with %d partitions", METADATA_TOPIC, count)
+
+    async def _keep_files(self, consumer: MetadataConsumer) -> None:
+        while True:
+            await tasks.sleep_ms(self._settings.files_flush_interval_ms)
+            await consumer.save()
 
     @property
     def records_skipped(self) -> int:
@@ -338,4 +352,6 @@ class TopicBasedRemoteLogMetadataManager:
             self._consumer.close()
         for task in self._running:
             await tasks.cancel(task)
+        if self._consumer is not None:
+            await self._consumer.save()
         await self._topic.close()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final
 
@@ -49,7 +49,7 @@ class Outcome(Enum):
     """An update of a segment that is not known: dropped."""
 
 
-class _EpochMap:
+class EpochMap:
     """Segments of one leader epoch: first offset → row, ascending, and rows that the map does not show."""
 
     __slots__ = ("highest", "nested", "rows", "starts", "unreferenced")
@@ -63,6 +63,12 @@ class _EpochMap:
         # Whether a segment was added that ends before an earlier one: then the nearest start is not always the right
         # one.
         self.nested = False
+
+    def copy(self) -> EpochMap:
+        made = EpochMap()
+        made.starts, made.rows, made.unreferenced = self.starts[:], self.rows[:], set(self.unreferenced)
+        made.highest, made.nested = self.highest, self.nested
+        return made
 
     def finish(self, start: int, end: int, row: int, overlap: Overlap) -> None:
         """Kafka's rule for a finished segment that holds [start, end] of this epoch."""
@@ -109,7 +115,43 @@ class RemoteLogMetadataCache:
         self.topic_id_partition = topic_id_partition
         self._overlap = overlap
         self._rows = SegmentRows(topic_id_partition)
-        self._epochs: dict[int, _EpochMap] = {}
+        self._epochs: dict[int, EpochMap] = {}
+
+    @classmethod
+    def restore(
+        cls,
+        topic_id_partition: TopicIdPartition,
+        overlap: Overlap,
+        segments: Iterable[SegmentMetadata],
+        epochs: dict[int, EpochMap],
+    ) -> RemoteLogMetadataCache:
+        """A cache as it was: the epoch maps name the segments by their place in the order given."""
+        made = cls(topic_id_partition, overlap)
+        for segment in segments:
+            made._rows.add(segment)
+        made._epochs = epochs
+        return made
+
+    def copy(self) -> RemoteLogMetadataCache:
+        """The cache as of now, for a thread that writes it down while this one goes on."""
+        made = RemoteLogMetadataCache(self.topic_id_partition, self._overlap)
+        made._rows = self._rows.copy()
+        made._epochs = {epoch: epoch_map.copy() for epoch, epoch_map in self._epochs.items()}
+        return made
+
+    def numbered(self) -> tuple[list[SegmentMetadata], dict[int, EpochMap]]:
+        """What :meth:`restore` takes. The maps are shared with this cache unless rows had to be renumbered."""
+        rows = list(self._rows)
+        segments = [self._rows.get(row) for row in rows]
+        if not rows or rows[-1] == len(rows) - 1:
+            return segments, self._epochs
+        number = {row: at for at, row in enumerate(rows)}
+        epochs = {}
+        for epoch, epoch_map in self._epochs.items():
+            made = epochs[epoch] = epoch_map.copy()
+            made.rows = array("I", (number[row] for row in epoch_map.rows))
+            made.unreferenced = {number[row] for row in epoch_map.unreferenced}
+        return segments, epochs
 
     def apply(self, event: SegmentMetadata | SegmentUpdate) -> Outcome:
         """Takes one event of the metadata topic."""
@@ -133,10 +175,10 @@ class RemoteLogMetadataCache:
             self._forget(row)
         return Outcome.APPLIED
 
-    def _map(self, epoch: int) -> _EpochMap:
+    def _map(self, epoch: int) -> EpochMap:
         found = self._epochs.get(epoch)
         if found is None:
-            found = self._epochs[epoch] = _EpochMap()
+            found = self._epochs[epoch] = EpochMap()
         return found
 
     def _start(self, row: int) -> None:
@@ -172,7 +214,7 @@ class RemoteLogMetadataCache:
             return None
         return self._lookup_hidden(epoch_map, epoch, offset)
 
-    def _lookup_hidden(self, epoch_map: _EpochMap, epoch: int, offset: int) -> SegmentMetadata | None:
+    def _lookup_hidden(self, epoch_map: EpochMap, epoch: int, offset: int) -> SegmentMetadata | None:
         """Any other finished segment that holds the offset: the one that reaches farthest, the latest of equals."""
         rows = self._rows
         best: tuple[int, int, int] | None = None

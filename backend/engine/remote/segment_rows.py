@@ -64,6 +64,15 @@ class SegmentRows:
     def __len__(self) -> int:
         return self._count
 
+    def copy(self) -> SegmentRows:
+        """The same rows, to be looked at while these go on changing: a few copies of memory, whatever the number."""
+        made = SegmentRows(self._partition)
+        made._rows, made._count, made._free = self._rows[:], self._count, self._free[:]
+        made._table = self._table[:]
+        made._epochs = None if self._epochs is None else dict(self._epochs)
+        made._custom = None if self._custom is None else dict(self._custom)
+        return made
+
     def __iter__(self) -> Iterator[int]:
         """Numbers of the rows that hold a segment."""
         rows = self._rows
