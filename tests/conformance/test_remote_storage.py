@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from backend.engine.remote.conformance.samples import LOG, data, segment
 from backend.engine.remote.conformance.storage import RemoteStorageConformance
-from backend.engine.remote.rsm import RemoteStorageManager
-from backend.engine.remote.rsm_object_store import open_storage
+from backend.engine.remote.rsm import IndexType, RemoteStorageError, RemoteStorageManager
+from backend.engine.remote.rsm_object_store import object_key, open_storage
+from tests.s3_server import S3Server
 
 
 class TestFolder(RemoteStorageConformance):
@@ -23,3 +28,50 @@ class TestFolderByUrl(RemoteStorageConformance):
 class TestMemory(RemoteStorageConformance):
     def open_storage(self, folder: str) -> RemoteStorageManager:
         return open_storage({"url": "memory://"}, broker_id=1)
+
+
+class TestS3(RemoteStorageConformance):
+    """Against a small server that speaks S3; Azure and GCS, which obstore reaches the same way, are not tested."""
+
+    @pytest.fixture(autouse=True, scope="class")
+    def server(self, request: pytest.FixtureRequest) -> Iterator[S3Server]:
+        with S3Server() as running:
+            request.cls.s3 = running
+            yield running
+
+    s3: S3Server
+
+    def open_storage(self, folder: str) -> RemoteStorageManager:
+        settings = {
+            "url": f"s3://bucket/{Path(folder).name}",
+            "store.aws_endpoint": self.s3.endpoint,
+            "store.aws_access_key_id": "test",
+            "store.aws_secret_access_key": "test",
+            "store.aws_region": "us-east-1",
+            "client.allow_http": "true",
+        }
+        return open_storage(settings, broker_id=1)
+
+    def test_a_large_log_goes_up_in_parts_under_kafkas_names(self, tmp_path: Path) -> None:
+        storage = self.open_storage(str(tmp_path))
+        storage.copy_log_segment_data(segment(), data(tmp_path, log=bytes(12_000_000)))
+        posts = [path for method, path in self.s3.requests if method == "POST" and tmp_path.name in path]
+        assert [path.rpartition("?")[2].partition("=")[0] for path in posts] == ["uploads", "uploadId"]
+        assert f"{tmp_path.name}/{object_key(segment(), 'log')}" in self.s3.objects
+        assert self.s3.uploads == {}
+
+    def test_a_server_error_is_tried_again_and_a_refusal_is_final(self, tmp_path: Path) -> None:
+        storage = self.open_storage(str(tmp_path))
+        self.s3.fail_next[:] = [503, 500]
+        storage.copy_log_segment_data(segment(), data(tmp_path))
+        assert storage.fetch_log_segment(segment(), 0) == LOG
+        self.s3.fail_next[:] = [403]
+        with pytest.raises(RemoteStorageError) as caught:
+            storage.fetch_index(segment(), IndexType.OFFSET)
+        assert type(caught.value) is RemoteStorageError
+        assert "test" not in str(caught.value).split(":")[0]
+
+    def test_settings_that_the_store_does_not_have_are_refused(self) -> None:
+        for wrong in ({"store.aws_nonsense": "1"}, {"client.nonsense": "1"}):
+            with pytest.raises(ValueError, match="nonsense"):
+                open_storage({"url": "s3://bucket/x", **wrong}, broker_id=1)
