@@ -16,8 +16,7 @@ METADATA_TOPIC: Final = "__remote_log_metadata"
 REQUEST_TIMEOUT_S: Final = 5.0
 # No record for so long although the partition has more: the brokers are away.
 STALL_TIMEOUT_S: Final = 30.0
-CONSUME_RECORDS: Final = 2000
-CONSUME_TIMEOUT_S: Final = 0.2
+POLL_TIMEOUT_S: Final = 0.2
 
 
 class TopicUnavailable(Exception):
@@ -56,6 +55,9 @@ class MetadataTopicReader:
                     # Connections that fail show in the calls; librdkafka would write them to stderr too.
                     "log_level": 0,
                     "error_cb": _ignore,
+                    # Fetches that find nothing must not hold up those of the next partition.
+                    "fetch.wait.max.ms": 50,
+                    "fetch.queue.backoff.ms": 5,
                     **(properties or {}),
                     "bootstrap.servers": bootstrap_servers,
                     "group.id": "ebbline-remote",  # required by the library; nothing is committed
@@ -112,22 +114,24 @@ class MetadataTopicReader:
     def _until(self, partition: int, end: int) -> Iterator[TopicRecord]:
         silent_s = 0.0
         while True:
-            messages = self._consumer.consume(CONSUME_RECORDS, CONSUME_TIMEOUT_S)
-            for message in messages:
-                error = message.error()
-                if error is not None:
-                    if error.code() == KafkaError._PARTITION_EOF:
-                        return
-                    raise KafkaException(error)
-                record = _record(message)
-                if record.offset >= end:
+            # One by one: a call for many waits for all of them or its time.
+            message = self._consumer.poll(POLL_TIMEOUT_S)
+            if message is None:
+                silent_s += POLL_TIMEOUT_S
+                if silent_s >= STALL_TIMEOUT_S:
+                    raise TopicUnavailable(f"{METADATA_TOPIC}-{partition} gives nothing any more: do its brokers run?")
+                continue
+            silent_s = 0.0
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
                     return
+                raise KafkaException(error)
+            record = _record(message)
+            if record.offset < end:
                 yield record
-                if record.offset == end - 1:
-                    return
-            silent_s = 0.0 if messages else silent_s + CONSUME_TIMEOUT_S
-            if silent_s >= STALL_TIMEOUT_S:
-                raise TopicUnavailable(f"{METADATA_TOPIC}-{partition} gives nothing any more: do its brokers run?")
+            if record.offset >= end - 1:
+                return
 
     def follow(self, partitions: Iterable[int]) -> Iterator[TopicRecord]:
         """What comes after what was read, for ever."""
@@ -135,8 +139,9 @@ class MetadataTopicReader:
             [TopicPartition(METADATA_TOPIC, partition, self._positions.get(partition, 0)) for partition in partitions]
         )
         while True:
-            for message in self._consumer.consume(CONSUME_RECORDS, CONSUME_TIMEOUT_S):
-                error = message.error()
+            message = self._consumer.poll(POLL_TIMEOUT_S)
+            error = None if message is None else message.error()
+            if message is not None:
                 if error is None:
                     yield _record(message)
                 elif error.code() != KafkaError._PARTITION_EOF:

@@ -22,10 +22,12 @@ from rich.table import Table
 
 from tests.benchmarks.many_topics import measure_many_topics
 from tests.benchmarks.peers import Peer, PeerUnavailable, apache_kafka, ebbline
+from tests.benchmarks.remote_metadata import measure_remote_metadata
 from tests.benchmarks.works import WORKS, Work
 
 REPEATS, REPEATS_QUICK = 5, 1
 MANY = "many-topics"
+REMOTE_METADATA = "remote-metadata"
 Figures = dict[str, list[float]]
 
 
@@ -74,7 +76,7 @@ def commit_id() -> str:
 def main() -> int:
     """The whole run; exit code 0 when every work of ebbline gave a figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=sorted({work.group for work in WORKS} | {MANY}))
+    parser.add_argument("--only", choices=sorted({work.group for work in WORKS} | {MANY, REMOTE_METADATA}))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--output", type=Path, default=Path("bench-results"))
     options = parser.parse_args()
@@ -93,7 +95,8 @@ def main() -> int:
             print(f"Apache Kafka was not measured: {reason}", file=sys.stderr)
         console.print(table_of(works, ours, theirs))
     many = measure_many_topics(quick=options.quick) if options.only in (None, MANY) else {}
-    for name, value in many.items():
+    metadata = measure_remote_metadata(quick=options.quick) if options.only in (None, REMOTE_METADATA) else {}
+    for name, value in (many | metadata).items():
         console.print(f"{name}: {value:.2f}", highlight=False)
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / f"{time.strftime('%Y%m%dT%H%M%S')}.json"
@@ -106,6 +109,7 @@ def main() -> int:
                 "quick": options.quick,
                 "ebbline": ours,
                 "ebbline_many_topics": many,
+                "ebbline_remote_metadata": metadata,
                 "apache_kafka": theirs,
                 "apache_kafka_skipped": reason,
             },

@@ -156,14 +156,19 @@ class RemoteLogMetadataCache:
     def apply(self, event: SegmentMetadata | SegmentUpdate) -> Outcome:
         """Takes one event of the metadata topic."""
         rows = self._rows
-        row = rows.find(event.segment_id)
         if isinstance(event, SegmentMetadata):
-            if event.state is not STARTED or not _LEGAL[None if row is None else rows.state(row), STARTED]:
+            if event.state is not STARTED:
                 return Outcome.ILLEGAL
-            self._start(rows.add(event) if row is None else row)
+            row, is_new = rows.find_or_add(event)
+            if not is_new and not _LEGAL[rows.state(row), STARTED]:
+                return Outcome.ILLEGAL
+            for epoch, _, _ in rows.spans(row):
+                self._map(epoch).unreferenced.add(row)
             return Outcome.APPLIED
-        if row is None:
+        known = rows.find(event.segment_id)
+        if known is None:
             return Outcome.UNKNOWN_SEGMENT
+        row = known
         if event.state is STARTED or not _LEGAL[rows.state(row), event.state]:
             return Outcome.ILLEGAL
         rows.update(row, event)
@@ -181,13 +186,9 @@ class RemoteLogMetadataCache:
             found = self._epochs[epoch] = EpochMap()
         return found
 
-    def _start(self, row: int) -> None:
-        for epoch, _ in self._rows.epochs(row):
-            self._map(epoch).unreferenced.add(row)
-
     def _finish(self, row: int) -> None:
-        for epoch, start in self._rows.epochs(row):
-            self._map(epoch).finish(start, self._rows.epoch_end(row, epoch), row, self._overlap)
+        for epoch, start, end in self._rows.spans(row):
+            self._map(epoch).finish(start, end, row, self._overlap)
 
     def _hide(self, row: int) -> None:
         for epoch, start in self._rows.epochs(row):
@@ -256,18 +257,23 @@ class RemoteLogMetadataCache:
 
     def next_with_txn_index(self, epoch: int, offset: int) -> SegmentMetadata | None:
         """From the segment that holds (epoch, offset) on, the first one of the epoch that has a transaction index."""
+        if self._overlap is Overlap.KAFKA:
+            held = self.lookup(epoch, offset)
+            while held is not None and held.txn_index_empty:
+                # A gap, or the end of the epoch, ends the search: `RemotePartitionMetadataStore` does the same.
+                held = self.lookup(epoch, held.end_offset + 1)
+            return held
         epoch_map = self._epochs.get(epoch)
         if epoch_map is None:
             return None
         rows = self._rows
         first = max(bisect_right(epoch_map.starts, offset) - 1, 0)
         found = next((row for row in epoch_map.rows[first:] if not rows.txn_index_empty(row)), None)
-        if self._overlap is Overlap.KIP:
-            # A hidden segment, or one around a shorter one, may be read too: its aborted transactions count.
-            others = (*epoch_map.unreferenced, *(epoch_map.rows[:first] if epoch_map.nested else ()))
-            known = [row for row in others if self._has_aborted_from(row, epoch, offset)]
-            ahead = known if found is None else [*known, found]
-            found = min(ahead, key=lambda row: rows.epoch_start(row, epoch), default=None)
+        # A hidden segment, or one around a shorter one, may be read too: its aborted transactions count.
+        others = (*epoch_map.unreferenced, *(epoch_map.rows[:first] if epoch_map.nested else ()))
+        known = [row for row in others if self._has_aborted_from(row, epoch, offset)]
+        ahead = known if found is None else [*known, found]
+        found = min(ahead, key=lambda row: rows.epoch_start(row, epoch), default=None)
         return None if found is None else rows.get(found)
 
     def _has_aborted_from(self, row: int, epoch: int, offset: int) -> bool:

@@ -257,11 +257,12 @@ class MetadataConsumer:
             return
         if fetched.error is not ErrorCode.NONE:
             raise KafkaError(fetched.error, f"partition {target} of {METADATA_TOPIC}")
+        unproven = self._resume.is_unproven(target)
         for applied, record in enumerate(fetched.records, start=1):
             # A partition assigned meanwhile has set the position back: what is left of this answer comes again.
             if target not in self._positions:
                 return
-            if not self._resume.believes(target, record):
+            if unproven and not self._resume.believes(target, record):
                 self._discard(target, f"the record at offset {record.offset} is not the one that was read last")
                 return
             self._apply(target, record)
