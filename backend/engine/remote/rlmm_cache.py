@@ -260,7 +260,7 @@ class RemoteLogMetadataCache:
         if self._overlap is Overlap.KAFKA:
             held = self.lookup(epoch, offset)
             while held is not None and held.txn_index_empty:
-                # A gap, or the end of the epoch, ends the search: `RemotePartitionMetadataStore` does the same.
+                # A gap, or the end of the epoch, ends the search, as in `RemoteLogMetadataCache`.
                 held = self.lookup(epoch, held.end_offset + 1)
             return held
         epoch_map = self._epochs.get(epoch)
