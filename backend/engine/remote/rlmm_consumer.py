@@ -12,6 +12,7 @@ run was seen to be in the topic still; otherwise it is read from the start like 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -33,6 +34,8 @@ RETRY_MS: Final = 100
 RETRY_MAX_MS: Final = 2000
 # About 4 us an event: the loop is held for 2 ms at a time.
 EVENTS_PER_TURN: Final = 512
+# Copies of about 100 bytes a segment are made before they are written: 50 MB at a time and a metadata partition more.
+SEGMENTS_PER_SAVE: Final = 500_000
 
 _log = logging.getLogger(__name__)
 
@@ -358,23 +361,33 @@ class MetadataConsumer:
 
     async def save(self) -> None:
         """Writes what is known to the files, so that a restart need not read it again. A failure is logged."""
-        await self._resume.wait_idle()
-        positions: dict[int, int] = {}
-        changed: list[tuple[_Hosted, int, Stored]] = []
-        for target, members in self._by_target.items():
-            # While a partition catches up the position is behind what the others have applied.
-            ready = all(hosted.ready.is_set() for hosted in members.values())
-            if not ready or target not in self._positions or not self._resume.can_save(target):
-                continue
-            positions[target] = self._positions[target]
-            for hosted in members.values():
-                if hosted.changes != hosted.saved_changes:
-                    changed.append((hosted, hosted.changes, Stored(hosted.cache.copy(), hosted.applied_offset)))
-        left, self._left = self._left, False
-        stores = [stored for _, _, stored in changed]
-        if await self._resume.save(stores, list(self._hosted), positions, set(self._by_target), force=left):
+        waiting = deque(self._by_target)
+        while True:
+            await self._resume.wait_idle()
+            positions: dict[int, int] = {}
+            changed: list[tuple[_Hosted, int, Stored]] = []
+            while waiting and sum(stored.cache.count for _, _, stored in changed) < SEGMENTS_PER_SAVE:
+                self._collect(waiting.popleft(), positions, changed)
+            left, self._left = self._left, False
+            stores = [stored for _, _, stored in changed]
+            if not await self._resume.save(stores, list(self._hosted), positions, set(self._by_target), force=left):
+                return
             for hosted, changes, _ in changed:
                 hosted.saved_changes = changes
+            if not waiting:
+                return
+
+    def _collect(self, target: int, positions: dict[int, int], changed: list[tuple[_Hosted, int, Stored]]) -> None:
+        """Adds a metadata partition's position, if all of its partitions can be written, and those that changed."""
+        members = self._by_target.get(target, {}).values()
+        # While a partition catches up the position is behind what the others have applied.
+        ready = members and all(hosted.ready.is_set() for hosted in members)
+        if not ready or target not in self._positions or not self._resume.can_save(target):
+            return
+        positions[target] = self._positions[target]
+        for hosted in members:
+            if hosted.changes != hosted.saved_changes:
+                changed.append((hosted, hosted.changes, Stored(hosted.cache.copy(), hosted.applied_offset)))
 
     def close(self) -> None:
         """Lets nothing wait any longer; the owner cancels the task."""

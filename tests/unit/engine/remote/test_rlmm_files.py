@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.engine.ports import system_ports, tasks
+from backend.engine.remote import rlmm_consumer
 from backend.engine.remote.metadata_topic import FetchedPartition
 from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.rlmm_cache import Overlap
@@ -130,6 +131,17 @@ def test_a_restart_reads_one_record_of_each_metadata_partition_however_long_the_
             10 * number for number in range(SEGMENTS - 5, SEGMENTS)
         ]
         await manager.close()
+
+    play(tmp_path, scene)
+
+
+def test_many_segments_are_written_in_several_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rlmm_consumer, "SEGMENTS_PER_SAVE", 1)
+
+    async def scene(site: Site) -> None:
+        expected = await filled(site)
+        assert await site.answers(A, B) == expected
+        assert site.read <= 2
 
     play(tmp_path, scene)
 
