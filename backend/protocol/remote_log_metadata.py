@@ -47,6 +47,8 @@ _PARTITION: Final = Struct(">16siB")
 # id, tags, start, end, broker, max and event timestamp; count of epochs + 1, epoch, its offset, tags; size, length of
 # the custom metadata + 1, state
 _SEGMENT: Final = Struct(">16sBqqiqqBiqBiBb")
+# The same of a snapshot record, which names no partition.
+_SNAPSHOT: Final = Struct(">16sqqiqqBiqBiBb")
 _EPOCH: Final = Struct(">iqB")
 _UPDATE: Final = Struct(">16sBiqBbB")  # id, tags, broker, event timestamp, custom metadata length + 1, state, tags
 _DELETE: Final = Struct(">iqbB")
@@ -206,10 +208,32 @@ def _read_delete(value: bytes) -> PartitionDelete:
     return _new(PartitionDelete, (tip, broker, event_ms, _DELETE_STATES[state]))
 
 
+def _read_snapshot(value: bytes) -> SegmentSnapshot:
+    left = len(value) - 3 - _SNAPSHOT.size
+    segment_id, start, end, broker, max_ms, event_ms, epochs, epoch, offset, tags, size, custom, state = (
+        _SNAPSHOT.unpack_from(value, 3)
+    )
+    empty = left == len(_TAIL_TXN_EMPTY)
+    if (
+        epochs != _ONE_EPOCH
+        or tags | custom
+        or not 0 <= start <= end
+        or not 0 <= state < len(_STATES)
+        or left != len(_TAIL_TXN_EMPTY if empty else _TAIL_PLAIN)
+        or not value.endswith(_TAIL_TXN_EMPTY if empty else _TAIL_PLAIN)
+    ):
+        raise _Unusual
+    fields = (
+        segment_id, start, end, broker, max_ms, event_ms, ((epoch, offset),), size, None, _STATES[state], empty
+    )  # fmt: skip
+    return _new(SegmentSnapshot, fields)
+
+
 _READERS: Final[Mapping[bytes, Callable[[bytes], RemoteLogMetadata]]] = {
     b"\x01\x00\x00": _read_segment,
     b"\x01\x01\x00": _read_update,
     b"\x01\x02\x00": _read_delete,
+    b"\x01\x03\x00": _read_snapshot,
 }
 
 

@@ -22,12 +22,17 @@ from rich.table import Table
 
 from tests.benchmarks.many_topics import measure_many_topics
 from tests.benchmarks.peers import Peer, PeerUnavailable, apache_kafka, ebbline
+from tests.benchmarks.remote_metadata import measure_remote_metadata
 from tests.benchmarks.slow_store import measure_slow_store
 from tests.benchmarks.works import WORKS, Work
 
 REPEATS, REPEATS_QUICK = 5, 1
-MANY = "many-topics"
-SLOW = "slow-store"
+# Measured on ebbline alone: figures by name.
+ALONE: dict[str, Callable[..., dict[str, float]]] = {
+    "many-topics": measure_many_topics,
+    "slow-store": measure_slow_store,
+    "remote-metadata": measure_remote_metadata,
+}
 Figures = dict[str, list[float]]
 
 
@@ -76,7 +81,7 @@ def commit_id() -> str:
 def main() -> int:
     """The whole run; exit code 0 when every work of ebbline gave a figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=sorted({work.group for work in WORKS} | {MANY, SLOW}))
+    parser.add_argument("--only", choices=sorted({work.group for work in WORKS} | ALONE.keys()))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--output", type=Path, default=Path("bench-results"))
     options = parser.parse_args()
@@ -94,10 +99,12 @@ def main() -> int:
             reason = str(error)
             print(f"Apache Kafka was not measured: {reason}", file=sys.stderr)
         console.print(table_of(works, ours, theirs))
-    many = measure_many_topics(quick=options.quick) if options.only in (None, MANY) else {}
-    slow = measure_slow_store(quick=options.quick) if options.only in (None, SLOW) else {}
-    for name, value in (*many.items(), *slow.items()):
-        console.print(f"{name}: {value:.2f}", highlight=False)
+    alone: dict[str, dict[str, float]] = {}
+    for group, measure_alone in ALONE.items():
+        if options.only in (None, group):
+            alone[group] = measure_alone(quick=options.quick)
+            for name, value in alone[group].items():
+                console.print(f"{name}: {value:.2f}", highlight=False)
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / f"{time.strftime('%Y%m%dT%H%M%S')}.json"
     path.write_text(
@@ -108,8 +115,7 @@ def main() -> int:
                 "python": platform.python_version(),
                 "quick": options.quick,
                 "ebbline": ours,
-                "ebbline_many_topics": many,
-                "ebbline_slow_store": slow,
+                "ebbline_alone": alone,
                 "apache_kafka": theirs,
                 "apache_kafka_skipped": reason,
             },

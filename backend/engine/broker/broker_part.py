@@ -13,7 +13,7 @@ from typing import Final
 from backend.engine.apis.services import Services
 from backend.engine.broker.controller_part import FEATURES
 from backend.engine.broker.gauges import add_broker_gauges
-from backend.engine.broker.remote_part import RemotePart
+from backend.engine.broker.remote_part import RemotePart, metadata_listener
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import (
     SECURITY_PROTOCOL_IDS,
@@ -22,7 +22,7 @@ from backend.engine.config.listeners import (
     inter_broker_listener_name,
     parse_listeners,
 )
-from backend.engine.config.security import controller_security, inter_broker_security
+from backend.engine.config.security import controller_security, inter_broker_security, listener_security
 from backend.engine.controller.image import EMPTY_IMAGE, Endpoint, MetadataImage
 from backend.engine.controller.lifecycle import BrokerLifecycle
 from backend.engine.controller.loader import MetadataLoader
@@ -176,12 +176,14 @@ class BrokerPart:
             config=config, ports=ports, replica_manager=replicas, verifier=services.transaction_verifier
         )
         if config.remote_log_storage_system_enable:
+            through = metadata_listener(config)
+            security = PeerSecurity.of(listener_security(config, through))
             self._remote = RemotePart(
                 services,
                 lambda: replicas.config,
                 self._channel("rlmm"),
-                self._client(services, listener_name, "rlmm-producer"),
-                self._client(services, listener_name, "rlmm-consumer"),
+                self._client(services, through, "rlmm-producer", security),
+                self._client(services, through, "rlmm-consumer", security),
                 self._on_fatal,
             )
             replicas.remote_logs = services.remote_log_manager = self._remote.manager
@@ -217,10 +219,16 @@ class BrokerPart:
         self._channels.append(made)
         return made
 
-    def _client(self, services: Services, listener_name: str, purpose: str) -> ClusterClient:
+    def _client(
+        self, services: Services, listener_name: str, purpose: str, security: PeerSecurity | None = None
+    ) -> ClusterClient:
         client_id = f"broker-{self._config.id}-{purpose}"
         made = ClusterClient(
-            self._ports, services.metadata, listener_name, client_id=client_id, security=self._peer_security
+            self._ports,
+            services.metadata,
+            listener_name,
+            client_id=client_id,
+            security=security or self._peer_security,
         )
         self._clients.append(made)
         return made

@@ -7,12 +7,28 @@ from collections.abc import Callable
 
 from backend.engine.apis.services import Services
 from backend.engine.config import BrokerConfig, ConfigError
+from backend.engine.config.listeners import broker_listeners, inter_broker_listener_name
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
 from backend.engine.ports.workers import ThreadWorkers
 from backend.engine.remote.assembly import open_remote_log_manager
+from backend.engine.remote.metadata_topic import MetadataClientSettings
 from backend.engine.remote.rlm import RemoteLogManager
+
+
+def metadata_listener(config: BrokerConfig) -> str:
+    """The listener by which the metadata manager reaches the brokers. ConfigError when no broker has it."""
+    name = config.remote_log_metadata_manager_listener_name
+    if not name:
+        return inter_broker_listener_name(config)
+    known = [listener.name for listener in broker_listeners(config)]
+    if name.upper() not in known:
+        raise ConfigError(
+            f"remote.log.metadata.manager.listener.name is {name}, which is none of the listeners {', '.join(known)}"
+        )
+    return name.upper()
+
 
 _log = logging.getLogger(__name__)
 
@@ -36,12 +52,24 @@ class RemotePart:
             + settings.remote_log_manager_expiration_thread_pool_size
             + settings.remote_log_reader_threads
         )
-        topic = MetadataTopicClient(
-            services.ports, services.metadata, channel, produce_client, fetch_client, services.producer_ids.next_id
-        )
         try:
+            clients = MetadataClientSettings.parse(settings.prefixed(settings.remote_log_metadata_manager_impl_prefix))
+            if clients.unused:
+                _log.warning(
+                    "These settings of the metadata topic's clients have no effect: %s", ", ".join(clients.unused)
+                )
+            topic = MetadataTopicClient(
+                services.ports,
+                services.metadata,
+                channel,
+                produce_client,
+                fetch_client,
+                services.producer_ids.next_id,
+                clients,
+            )
             self.manager: RemoteLogManager = open_remote_log_manager(
                 broker_id=services.node_id,
+                cluster_id=services.cluster_id,
                 log_dir=settings.data_dirs[0],
                 config=config,
                 ports=services.ports,

@@ -186,6 +186,11 @@ def inter_broker_security(config: BrokerConfig) -> ClientSecurity:
     return _client(config, inter_broker_listener_name(config), "sasl.mechanism.inter.broker.protocol")
 
 
+def listener_security(config: BrokerConfig, listener_name: str) -> ClientSecurity:
+    """How this broker connects to a listener of this name of the others. ConfigError."""
+    return _client(config, listener_name, "sasl.mechanism.inter.broker.protocol")
+
+
 def controller_security(config: BrokerConfig) -> ClientSecurity:
     """How this node connects to the controller: by the first of controller.listener.names. ConfigError."""
     names = controller_listener_names(config)

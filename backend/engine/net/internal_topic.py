@@ -24,6 +24,7 @@ async def ensure_topic(
     partitions: int,
     replication_factor: int,
     configs: Mapping[str, str],
+    timeout_ms: int = TIMEOUT_MS,
 ) -> int:
     """Creates the topic unless it is there; returns its partition count once this broker's metadata shows it.
 
@@ -43,15 +44,15 @@ async def ensure_topic(
                 configs=[topic.Configs(name=key, value=value) for key, value in configs.items()],
             )
         ],
-        timeout_ms=TIMEOUT_MS,
+        timeout_ms=timeout_ms,
     )
     answer = cast(
-        m.CreateTopicsResponse, await channel.send(request, CREATE_TOPICS_VERSION, timeout_ms=TIMEOUT_MS + 1000)
+        m.CreateTopicsResponse, await channel.send(request, CREATE_TOPICS_VERSION, timeout_ms=timeout_ms + 1000)
     )
     told = answer.topics[0]
     if told.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
         raise KafkaError(error_code(told.error_code), f"Creating topic {name} was refused: {told.error_message}")
-    if not await metadata.wait_for(lambda image: image.topic(name) is not None, TIMEOUT_MS):
+    if not await metadata.wait_for(lambda image: image.topic(name) is not None, timeout_ms):
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Topic {name} did not appear in this broker's metadata")
     created = metadata.image.topic(name)
     return 0 if created is None else len(created.partitions)

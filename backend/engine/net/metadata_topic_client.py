@@ -15,6 +15,7 @@ from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata_topic import (
     METADATA_TOPIC,
     FetchedPartition,
+    MetadataClientSettings,
     MetadataRecord,
     MetadataTopicSettings,
 )
@@ -31,9 +32,7 @@ LIST_OFFSETS_VERSION: Final = 11
 EARLIEST: Final = -2
 LATEST: Final = -1
 CONSUMER: Final = -1
-REQUEST_TIMEOUT_MS: Final = 30_000
-# About 110 bytes an event: 10,000 events, 30 ms of parsing on a worker thread.
-FETCH_BYTES_MAX: Final = 1024 * 1024
+DEFAULTS: Final = MetadataClientSettings()
 
 _log = logging.getLogger(__name__)
 
@@ -49,13 +48,17 @@ class MetadataTopicClient:
         produce_client: ClusterClient,
         fetch_client: ClusterClient,
         new_producer_id: ProducerIds,
+        settings: MetadataClientSettings = DEFAULTS,
     ) -> None:
         self._ports = ports
+        self._settings = settings
         self._metadata = metadata
         self._channel = channel
         self._produce_client = produce_client
         self._fetch_client = fetch_client
-        self._producer = TopicProducer(ports, produce_client, METADATA_TOPIC, new_producer_id)
+        self._producer = TopicProducer(
+            ports, produce_client, METADATA_TOPIC, new_producer_id, request_timeout_ms=settings.produce_timeout_ms
+        )
         # Long polls by broker, with the positions they ask for; a call may leave them running for the next one.
         self._polls: dict[int, tuple[Mapping[int, int], tasks.Task[list[FetchedPartition]]]] = {}
 
@@ -67,11 +70,12 @@ class MetadataTopicClient:
             partitions=settings.partitions,
             replication_factor=settings.replication_factor,
             configs=settings.topic_configs(),
+            timeout_ms=self._settings.admin_timeout_ms,
         )
 
     async def produce(self, partition: int, value: bytes) -> int:
         record = RecordData(timestamp_ms=self._ports.clock.time_ms(), key=None, value=value)
-        return await self._producer.append(partition, [record])
+        return await self._producer.append(partition, [record], timeout_ms=self._settings.delivery_timeout_ms)
 
     async def offsets(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
         by_leader: dict[int, list[int]] = {}
@@ -101,10 +105,10 @@ class MetadataTopicClient:
                             ],
                         )
                     ],
-                    timeout_ms=REQUEST_TIMEOUT_MS,
+                    timeout_ms=self._settings.fetch_timeout_ms,
                 ),
                 LIST_OFFSETS_VERSION,
-                timeout_ms=REQUEST_TIMEOUT_MS,
+                timeout_ms=self._settings.fetch_timeout_ms,
             )
             for leader, partitions in by_leader.items()
         ]
@@ -122,6 +126,7 @@ class MetadataTopicClient:
         return found
 
     async def fetch(self, positions: Mapping[int, int], *, max_wait_ms: int) -> Sequence[FetchedPartition]:
+        max_wait_ms = min(max_wait_ms, self._settings.fetch_max_wait_ms)
         by_leader: dict[int, dict[int, int]] = {}
         for one, position in positions.items():
             try:
@@ -146,7 +151,10 @@ class MetadataTopicClient:
         """What one broker has. Its failures end as an empty answer after a pause: the next call asks again."""
         try:
             answer = await self._fetch_client.send_to_broker(
-                leader, fetch_request(positions, max_wait_ms), FETCH_VERSION, timeout_ms=REQUEST_TIMEOUT_MS
+                leader,
+                fetch_request(positions, max_wait_ms, self._settings),
+                FETCH_VERSION,
+                timeout_ms=self._settings.fetch_timeout_ms + max_wait_ms,
             )
         except (KafkaError, DecodeError) as error:
             _log.info("Broker %d did not answer a fetch of %s: %s", leader, METADATA_TOPIC, error)
@@ -167,14 +175,16 @@ class MetadataTopicClient:
         self._fetch_client.close()
 
 
-def fetch_request(positions: Mapping[int, int], max_wait_ms: int) -> m.FetchRequest:
+def fetch_request(
+    positions: Mapping[int, int], max_wait_ms: int, settings: MetadataClientSettings = DEFAULTS
+) -> m.FetchRequest:
     """A consumer's fetch without a session."""
     topics = m.FetchRequest.Topics
     return m.FetchRequest(
         replica_id=CONSUMER,
         max_wait_ms=max_wait_ms,
         min_bytes=1,
-        max_bytes=FETCH_BYTES_MAX,
+        max_bytes=settings.fetch_max_bytes,
         session_id=0,
         session_epoch=-1,
         topics=[
@@ -187,7 +197,7 @@ def fetch_request(positions: Mapping[int, int], max_wait_ms: int) -> m.FetchRequ
                         fetch_offset=position,
                         last_fetched_epoch=-1,
                         log_start_offset=-1,
-                        partition_max_bytes=FETCH_BYTES_MAX,
+                        partition_max_bytes=settings.partition_fetch_bytes,
                     )
                     for one, position in positions.items()
                 ],

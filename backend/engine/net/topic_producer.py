@@ -44,7 +44,16 @@ class _Partition:
 class TopicProducer:
     """acks=all to the leaders of one topic. ``new_producer_id`` asks for a fresh id (InitProducerId)."""
 
-    def __init__(self, ports: Ports, client: ClusterClient, topic: str, new_producer_id: ProducerIds) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        client: ClusterClient,
+        topic: str,
+        new_producer_id: ProducerIds,
+        *,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> None:
+        self._request_timeout_ms = request_timeout_ms
         self._ports = ports
         self._client = client
         self._topic = topic
@@ -86,7 +95,7 @@ class TopicProducer:
         request = m.ProduceRequest(
             transactional_id=None,
             acks=ACKS_ALL,
-            timeout_ms=REQUEST_TIMEOUT_MS,
+            timeout_ms=self._request_timeout_ms,
             topic_data=[
                 topic_data(name=self._topic, partition_data=[topic_data.PartitionData(index=partition, records=batch)])
             ],
@@ -94,7 +103,7 @@ class TopicProducer:
         answer = cast(
             m.ProduceResponse,
             await self._client.send_to_leader(
-                self._topic, partition, request, PRODUCE_VERSION, timeout_ms=REQUEST_TIMEOUT_MS + 1000
+                self._topic, partition, request, PRODUCE_VERSION, timeout_ms=self._request_timeout_ms + 1000
             ),
         )
         told = answer.responses[0].partition_responses[0]

@@ -6,6 +6,7 @@ FileNotFoundError, everything else that fails raises OSError or obstore's own er
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import obstore
@@ -83,10 +84,21 @@ class ObstoreObjectStore:
         return found
 
 
-def open_object_store(location: str) -> ObjectStore:
-    """A store by location: a folder path, ``memory://``, or an URL such as ``s3://bucket/prefix``."""
+def open_object_store(
+    location: str, *, config: Mapping[str, str] | None = None, client: Mapping[str, str] | None = None
+) -> ObjectStore:
+    """A store by location: a folder path, ``memory://``, or an URL such as ``s3://bucket/prefix``.
+
+    `config` and `client` are obstore's settings of a store by URL and of its HTTP client (``aws_endpoint``,
+    ``allow_http``); what is not given comes from the environment (``AWS_ENDPOINT``, …).
+    """
     if location == "memory://":
         return ObstoreObjectStore(MemoryStore())
-    if "://" in location:
-        return ObstoreObjectStore(from_url(location))
-    return ObstoreObjectStore(LocalStore(location, mkdir=True))
+    if "://" not in location:
+        return ObstoreObjectStore(LocalStore(location, mkdir=True))
+    given: dict[str, Any] = {}
+    if config:
+        given["config"] = dict(config)
+    if client:
+        given["client_options"] = dict(client)
+    return ObstoreObjectStore(from_url(location, **given))

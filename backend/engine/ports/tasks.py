@@ -32,6 +32,11 @@ def _report(task: asyncio.Task[Any]) -> None:
         _log.error("Task %s ended by an error: %s", task.get_name(), error, exc_info=error)
 
 
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Result of a coroutine on an event loop of its own; blocks. For programs and suites outside the engine's loop."""
+    return asyncio.run(coroutine)
+
+
 def spawn(coroutine: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
     """Starts a task that is kept alive and whose failure is logged under its name."""
     task = asyncio.get_running_loop().create_task(coroutine, name=name)

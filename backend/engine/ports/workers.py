@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
@@ -36,3 +36,9 @@ class ThreadWorkers:
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def in_threads(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Results in order of calls that run at the same time, one thread each; blocks."""
+    with ThreadPoolExecutor(max_workers=len(calls)) as pool:
+        return [running.result() for running in [pool.submit(call) for call in calls]]

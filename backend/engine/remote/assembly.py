@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
@@ -12,16 +11,9 @@ from backend.engine.ports import Ports, Workers
 from backend.engine.remote.index_cache import RemoteIndexCache
 from backend.engine.remote.metadata_topic import MetadataTopic
 from backend.engine.remote.meters import RemoteMeters
+from backend.engine.remote.plugins import MetadataContext, open_metadata_manager, open_remote_storage
 from backend.engine.remote.rlm import RemoteLogManager
-from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
-from backend.engine.remote.rsm_object_store import open_storage
 from backend.engine.remote.tier import Tier
-
-# Kafka's names of what is built in, so that a broker's properties need no change.
-STORAGE_CLASSES: Final = frozenset({"org.apache.kafka.server.log.remote.storage.LocalTieredStorage"})
-METADATA_CLASSES: Final = frozenset(
-    {"org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"}
-)
 
 
 def open_remote_log_manager(
@@ -35,6 +27,7 @@ def open_remote_log_manager(
     events: EventSink,
     metrics: BrokerMetrics,
     on_fatal: Callable[[str], None],
+    cluster_id: str = "",
 ) -> RemoteLogManager:
     """The manager of one broker, not started yet.
 
@@ -42,15 +35,17 @@ def open_remote_log_manager(
     seconds. `on_fatal` is told why the broker must not go on. ValueError says which setting is wrong.
     """
     settings = config()
-    _check_class(
-        settings.remote_log_storage_manager_class_name, STORAGE_CLASSES, "remote.log.storage.manager.class.name"
+    identity = {"broker.id": str(broker_id)}
+    storage = open_remote_storage(
+        settings.remote_log_storage_manager_class_name,
+        settings.prefixed(settings.remote_log_storage_manager_impl_prefix) | identity,
     )
-    _check_class(
-        settings.remote_log_metadata_manager_class_name, METADATA_CLASSES, "remote.log.metadata.manager.class.name"
-    )
-    storage = open_storage(settings.prefixed(settings.remote_log_storage_manager_impl_prefix), broker_id=broker_id)
-    rlmm_settings = RlmmSettings.parse(
-        settings.prefixed(settings.remote_log_metadata_manager_impl_prefix), settings.remote_log_metadata_overlap
+    metadata = open_metadata_manager(
+        settings.remote_log_metadata_manager_class_name,
+        settings.prefixed(settings.remote_log_metadata_manager_impl_prefix)
+        | identity
+        | {"cluster.id": cluster_id, "log.dir": log_dir},
+        MetadataContext(ports, topic, events, on_fatal, settings.remote_log_metadata_overlap),
     )
     meters = RemoteMeters()
     meters.register(metrics)
@@ -60,7 +55,7 @@ def open_remote_log_manager(
         workers=workers,
         config=config,
         storage=storage,
-        metadata=TopicBasedRemoteLogMetadataManager(topic, rlmm_settings, ports, events, on_fatal=on_fatal),
+        metadata=metadata,
         indexes=RemoteIndexCache(
             storage,
             ports,
@@ -75,11 +70,6 @@ def open_remote_log_manager(
     manager = RemoteLogManager(tier)
     _register_pools(manager, metrics)
     return manager
-
-
-def _check_class(name: str | None, known: frozenset[str], setting: str) -> None:
-    if name and name not in known:
-        raise ValueError(f"{setting} is {name}, which is not known here; use {' or '.join(sorted(known))}")
 
 
 def _register_pools(manager: RemoteLogManager, metrics: BrokerMetrics) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import OffsetRange
@@ -35,8 +35,65 @@ class MetadataTopicSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataRecord:
-    """One record of the topic; ``value`` is None for a record without one."""
+class MetadataClientSettings:
+    """What may be set of the clients that reach the topic, by the names of Kafka's own clients.
+
+    ``remote.log.metadata.common.client.<name>`` holds for all of them, ``….producer.<name>``, ``….consumer.<name>`` and
+    ``….admin.<name>`` for one. The producer stays idempotent with acks=all, the consumer without a group, whatever is
+    said; `unused` names what has no effect here.
+    """
+
+    produce_timeout_ms: int = 30_000  # request.timeout.ms of the producer
+    delivery_timeout_ms: int = 120_000
+    fetch_timeout_ms: int = 30_000  # request.timeout.ms of the consumer
+    # About 110 bytes an event: 10,000 events, 30 ms of parsing on a worker thread.
+    fetch_max_bytes: int = 1 << 20
+    partition_fetch_bytes: int = 1 << 20
+    fetch_max_wait_ms: int = 500
+    admin_timeout_ms: int = 30_000  # request.timeout.ms of the admin client
+    unused: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, config: Mapping[str, str]) -> MetadataClientSettings:
+        """From the settings under ``rlmm.config.``, without that prefix. ValueError names the one that is wrong."""
+        values: dict[str, int] = {}
+        unused = []
+        common = {name.removeprefix(_COMMON): name for name in config if name.startswith(_COMMON)}
+        for client, known in _CLIENT_SETTINGS.items():
+            own = f"remote.log.metadata.{client}."
+            # The client's own settings come after the common ones and win.
+            given = common | {name.removeprefix(own): name for name in config if name.startswith(own)}
+            for name, full_name in given.items():
+                if name in known:
+                    values[known[name]] = _positive(full_name, config[full_name])
+                elif full_name.startswith(own):
+                    unused.append(full_name)
+        used = {name for known in _CLIENT_SETTINGS.values() for name in known}
+        unused += [full_name for name, full_name in common.items() if name not in used]
+        return cls(**values, unused=tuple(sorted(unused)))
+
+
+_COMMON: Final = "remote.log.metadata.common.client."
+_CLIENT_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "producer": {"request.timeout.ms": "produce_timeout_ms", "delivery.timeout.ms": "delivery_timeout_ms"},
+    "consumer": {
+        "request.timeout.ms": "fetch_timeout_ms",
+        "fetch.max.bytes": "fetch_max_bytes",
+        "max.partition.fetch.bytes": "partition_fetch_bytes",
+        "fetch.max.wait.ms": "fetch_max_wait_ms",
+    },
+    "admin": {"request.timeout.ms": "admin_timeout_ms"},
+}
+
+
+def _positive(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 31:
+        raise ValueError(f"rlmm.config.{name} is {text!r}; it must be a whole number from 1 to 2147483647")
+    return int(text)
+
+
+class MetadataRecord(NamedTuple):
+    """One record of the topic; ``value`` is None for a record without one. A tuple: millions are made at a start."""
 
     offset: int
     timestamp_ms: int

@@ -17,10 +17,17 @@ from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic, MetadataTopicSettings
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
 from backend.engine.remote.rlmm_consumer import MetadataConsumer
+from backend.engine.remote.rlmm_files import MetadataFiles
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, encode, metadata_partition
-from backend.tiering.ids import TopicIdPartition
+from backend.protocol.remote_log_metadata import (
+    PartitionDelete,
+    SegmentMetadata,
+    SegmentUpdate,
+    encode,
+    metadata_partition,
+)
+from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 
 PUBLISH_RETRY_MS: Final = 100
@@ -48,6 +55,12 @@ class RemoteLogMetadataManager(Protocol):
         """Records any later state. RemoteStorageError when it fails."""
         ...
 
+    async def put_partition_delete(self, event: PartitionDelete) -> None:
+        """Records how far the removal of a deleted partition's remote data is; the partition need not be hosted.
+        With DELETE_PARTITION_FINISHED everything known of it is forgotten. RemoteStorageError when it fails.
+        """
+        ...
+
     def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
         """The finished segment that holds `offset` as a record of leader epoch `epoch`."""
         ...
@@ -62,6 +75,10 @@ class RemoteLogMetadataManager(Protocol):
 
     def segments_of(self, partition: TopicIdPartition, epoch: int) -> list[SegmentMetadata]:
         """Segments of a leader epoch by ascending start offset, those in copy or deletion included."""
+        ...
+
+    def size_bytes(self, partition: TopicIdPartition, epoch: int) -> int:
+        """Sum over `segments_of` (`remoteLogSize`)."""
         ...
 
     def next_with_txn_index(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
@@ -89,6 +106,18 @@ class RemoteLogMetadataManager(Protocol):
     async def close(self) -> None: ...
 
 
+def check_new(metadata: SegmentMetadata) -> None:
+    """ValueError unless the segment may be added."""
+    if metadata.state is not SegmentState.COPY_SEGMENT_STARTED:
+        raise ValueError(f"a new segment starts as COPY_SEGMENT_STARTED, not {metadata.state.name}")
+
+
+def check_update(update: SegmentUpdate) -> None:
+    """ValueError unless the state is one that an update may bring."""
+    if update.state is SegmentState.COPY_SEGMENT_STARTED:
+        raise ValueError("an update cannot go back to COPY_SEGMENT_STARTED")
+
+
 @dataclass(frozen=True, slots=True)
 class RlmmSettings:
     """Settings under ``rlmm.config.`` (`TopicBasedRemoteLogMetadataManagerConfig`)."""
@@ -98,6 +127,9 @@ class RlmmSettings:
     initialization_retry_max_timeout_ms: int = 120_000
     initialization_retry_interval_ms: int = 100
     overlap: Overlap = Overlap.KIP
+    # Where the local files lie; None: a restart reads the topic from its beginning.
+    log_dir: str | None = None
+    files_flush_interval_ms: int = 60_000
 
     @classmethod
     def parse(cls, config: Mapping[str, str], overlap: str = Overlap.KIP.value) -> RlmmSettings:
@@ -120,6 +152,8 @@ class RlmmSettings:
                 config, "remote.log.metadata.initialization.retry.interval.ms", 100, least=0
             ),
             overlap=Overlap(overlap),
+            log_dir=config.get("log.dir"),
+            files_flush_interval_ms=_number(config, "remote.log.metadata.files.flush.interval.ms", 60_000, least=1),
         )
 
 
@@ -186,11 +220,19 @@ class TopicBasedRemoteLogMetadataManager:
             )
             return
         self._partitions_count = count
-        self._consumer = MetadataConsumer(self._topic, count, self._ports, self._events, settings.overlap)
+        log_dir = settings.log_dir
+        files = None if log_dir is None else MetadataFiles(self._ports.disk, log_dir, settings.overlap)
+        self._consumer = MetadataConsumer(self._topic, count, self._ports, self._events, settings.overlap, files)
         self._consumer.assign(self._hosted)
         self._running.append(tasks.spawn(self._consumer.run(), name=f"reader of {METADATA_TOPIC}"))
+        self._running.append(tasks.spawn(self._keep_files(self._consumer), name=f"files of {METADATA_TOPIC}"))
         self._initialized.set()
         _log.info("Remote log metadata manager reads %s with %d partitions", METADATA_TOPIC, count)
+
+    async def _keep_files(self, consumer: MetadataConsumer) -> None:
+        while True:
+            await tasks.sleep_ms(self._settings.files_flush_interval_ms)
+            await consumer.save()
 
     @property
     def records_skipped(self) -> int:
@@ -198,28 +240,33 @@ class TopicBasedRemoteLogMetadataManager:
         return 0 if self._consumer is None else self._consumer.records_skipped
 
     async def add_segment(self, metadata: SegmentMetadata) -> None:
-        if metadata.state is not SegmentState.COPY_SEGMENT_STARTED:
-            raise ValueError(f"a new segment starts as COPY_SEGMENT_STARTED, not {metadata.state.name}")
+        check_new(metadata)
         await self._publish(metadata)
 
     async def update_segment(self, update: SegmentUpdate) -> None:
-        if update.state is SegmentState.COPY_SEGMENT_STARTED:
-            raise ValueError("an update cannot go back to COPY_SEGMENT_STARTED")
+        check_update(update)
         await self._publish(update)
 
-    async def _publish(self, event: SegmentMetadata | SegmentUpdate) -> None:
+    async def put_partition_delete(self, event: PartitionDelete) -> None:
+        await self._publish(event)
+
+    async def _publish(self, event: SegmentMetadata | SegmentUpdate | PartitionDelete) -> None:
         partition = event.topic_id_partition
-        subject = f"{event.state.name} of {partition} segment {event.segment_id.hex()}"
+        removal = isinstance(event, PartitionDelete)
+        subject = f"{event.state.name} of {partition}"
+        if not isinstance(event, PartitionDelete):
+            subject += f" segment {uuid_text(event.segment_id)}"
         deadline_ms = self._ports.clock.monotonic_ms() + self._settings.consume_wait_ms
         try:
             await tasks.wait_for(self._initialized.wait(), self._settings.consume_wait_ms)
             consumer = self._consumer
             assert consumer is not None
             target = metadata_partition(partition.topic_id, partition.partition, self._partitions_count)
-            if not consumer.reads(target):
+            if not removal and not consumer.reads(target):
                 raise RemoteStorageError(f"{subject} cannot be published: {partition} is not hosted by this broker")
             offset = await self._produce(target, encode(event), deadline_ms)
-            await consumer.wait_applied(target, offset, deadline_ms - self._ports.clock.monotonic_ms())
+            if consumer.reads(target):
+                await consumer.wait_applied(target, offset, deadline_ms - self._ports.clock.monotonic_ms())
         except tasks.Timeout as error:
             waited_ms = self._settings.consume_wait_ms
             raise RetriableRemoteStorageError(
@@ -264,6 +311,9 @@ class TopicBasedRemoteLogMetadataManager:
 
     def segments_of(self, partition: TopicIdPartition, epoch: int) -> list[SegmentMetadata]:
         return self._cache(partition).segments_of(epoch)
+
+    def size_bytes(self, partition: TopicIdPartition, epoch: int) -> int:
+        return self._cache(partition).size_bytes(epoch)
 
     def next_with_txn_index(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
         return self._cache(partition).next_with_txn_index(epoch, offset)
@@ -313,4 +363,6 @@ class TopicBasedRemoteLogMetadataManager:
             self._consumer.close()
         for task in self._running:
             await tasks.cancel(task)
+        if self._consumer is not None:
+            await self._consumer.save()
         await self._topic.close()

@@ -50,7 +50,7 @@ class Outcome(Enum):
     """An update of a segment that is not known: dropped."""
 
 
-class _EpochMap:
+class EpochMap:
     """Segments of one leader epoch: first offset → row, ascending, and rows that the map does not show."""
 
     __slots__ = ("highest", "latest", "nested", "rows", "starts", "unreferenced")
@@ -66,6 +66,12 @@ class _EpochMap:
         self.nested = False
         # The largest timestamp of each segment and those before it, once somebody has looked for a time.
         self.latest: array[int] | None = None
+
+    def copy(self) -> EpochMap:
+        made = EpochMap()
+        made.starts, made.rows, made.unreferenced = self.starts[:], self.rows[:], set(self.unreferenced)
+        made.highest, made.nested = self.highest, self.nested
+        return made
 
     def finish(self, start: int, end: int, row: int, overlap: Overlap) -> None:
         """Kafka's rule for a finished segment that holds [start, end] of this epoch."""
@@ -114,19 +120,60 @@ class RemoteLogMetadataCache:
         self.topic_id_partition = topic_id_partition
         self._overlap = overlap
         self._rows = SegmentRows(topic_id_partition)
-        self._epochs: dict[int, _EpochMap] = {}
+        self._epochs: dict[int, EpochMap] = {}
+
+    @classmethod
+    def restore(
+        cls,
+        topic_id_partition: TopicIdPartition,
+        overlap: Overlap,
+        segments: Iterable[SegmentMetadata],
+        epochs: dict[int, EpochMap],
+    ) -> RemoteLogMetadataCache:
+        """A cache as it was: the epoch maps name the segments by their place in the order given."""
+        made = cls(topic_id_partition, overlap)
+        for segment in segments:
+            made._rows.add(segment)
+        made._epochs = epochs
+        return made
+
+    def copy(self) -> RemoteLogMetadataCache:
+        """The cache as of now, for a thread that writes it down while this one goes on."""
+        made = RemoteLogMetadataCache(self.topic_id_partition, self._overlap)
+        made._rows = self._rows.copy()
+        made._epochs = {epoch: epoch_map.copy() for epoch, epoch_map in self._epochs.items()}
+        return made
+
+    def numbered(self) -> tuple[list[SegmentMetadata], dict[int, EpochMap]]:
+        """What :meth:`restore` takes. The maps are shared with this cache unless rows had to be renumbered."""
+        rows = list(self._rows)
+        segments = [self._rows.get(row) for row in rows]
+        if not rows or rows[-1] == len(rows) - 1:
+            return segments, self._epochs
+        number = {row: at for at, row in enumerate(rows)}
+        epochs = {}
+        for epoch, epoch_map in self._epochs.items():
+            made = epochs[epoch] = epoch_map.copy()
+            made.rows = array("I", (number[row] for row in epoch_map.rows))
+            made.unreferenced = {number[row] for row in epoch_map.unreferenced}
+        return segments, epochs
 
     def apply(self, event: SegmentMetadata | SegmentUpdate) -> Outcome:
         """Takes one event of the metadata topic."""
         rows = self._rows
-        row = rows.find(event.segment_id)
         if isinstance(event, SegmentMetadata):
-            if event.state is not STARTED or not _LEGAL[None if row is None else rows.state(row), STARTED]:
+            if event.state is not STARTED:
                 return Outcome.ILLEGAL
-            self._start(rows.add(event) if row is None else row)
+            row, is_new = rows.find_or_add(event)
+            if not is_new and not _LEGAL[rows.state(row), STARTED]:
+                return Outcome.ILLEGAL
+            for epoch, _, _ in rows.spans(row):
+                self._map(epoch).unreferenced.add(row)
             return Outcome.APPLIED
-        if row is None:
+        known = rows.find(event.segment_id)
+        if known is None:
             return Outcome.UNKNOWN_SEGMENT
+        row = known
         if event.state is STARTED or not _LEGAL[rows.state(row), event.state]:
             return Outcome.ILLEGAL
         rows.update(row, event)
@@ -138,19 +185,15 @@ class RemoteLogMetadataCache:
             self._forget(row)
         return Outcome.APPLIED
 
-    def _map(self, epoch: int) -> _EpochMap:
+    def _map(self, epoch: int) -> EpochMap:
         found = self._epochs.get(epoch)
         if found is None:
-            found = self._epochs[epoch] = _EpochMap()
+            found = self._epochs[epoch] = EpochMap()
         return found
 
-    def _start(self, row: int) -> None:
-        for epoch, _ in self._rows.epochs(row):
-            self._map(epoch).unreferenced.add(row)
-
     def _finish(self, row: int) -> None:
-        for epoch, start in self._rows.epochs(row):
-            self._map(epoch).finish(start, self._rows.epoch_end(row, epoch), row, self._overlap)
+        for epoch, start, end in self._rows.spans(row):
+            self._map(epoch).finish(start, end, row, self._overlap)
 
     def _hide(self, row: int) -> None:
         for epoch, start in self._rows.epochs(row):
@@ -177,7 +220,7 @@ class RemoteLogMetadataCache:
             return None
         return self._lookup_hidden(epoch_map, epoch, offset)
 
-    def _lookup_hidden(self, epoch_map: _EpochMap, epoch: int, offset: int) -> SegmentMetadata | None:
+    def _lookup_hidden(self, epoch_map: EpochMap, epoch: int, offset: int) -> SegmentMetadata | None:
         """Any other finished segment that holds the offset: the one that reaches farthest, the latest of equals."""
         rows = self._rows
         best: tuple[int, int, int] | None = None
@@ -219,18 +262,23 @@ class RemoteLogMetadataCache:
 
     def next_with_txn_index(self, epoch: int, offset: int) -> SegmentMetadata | None:
         """From the segment that holds (epoch, offset) on, the first one of the epoch that has a transaction index."""
+        if self._overlap is Overlap.KAFKA:
+            held = self.lookup(epoch, offset)
+            while held is not None and held.txn_index_empty:
+                # A gap, or the end of the epoch, ends the search, as in `RemoteLogMetadataCache`.
+                held = self.lookup(epoch, held.end_offset + 1)
+            return held
         epoch_map = self._epochs.get(epoch)
         if epoch_map is None:
             return None
         rows = self._rows
         first = max(bisect_right(epoch_map.starts, offset) - 1, 0)
         found = next((row for row in epoch_map.rows[first:] if not rows.txn_index_empty(row)), None)
-        if self._overlap is Overlap.KIP:
-            # A hidden segment, or one around a shorter one, may be read too: its aborted transactions count.
-            others = (*epoch_map.unreferenced, *(epoch_map.rows[:first] if epoch_map.nested else ()))
-            known = [row for row in others if self._has_aborted_from(row, epoch, offset)]
-            ahead = known if found is None else [*known, found]
-            found = min(ahead, key=lambda row: rows.epoch_start(row, epoch), default=None)
+        # A hidden segment, or one around a shorter one, may be read too: its aborted transactions count.
+        others = (*epoch_map.unreferenced, *(epoch_map.rows[:first] if epoch_map.nested else ()))
+        known = [row for row in others if self._has_aborted_from(row, epoch, offset)]
+        ahead = known if found is None else [*known, found]
+        found = min(ahead, key=lambda row: rows.epoch_start(row, epoch), default=None)
         return None if found is None else rows.get(found)
 
     def _has_aborted_from(self, row: int, epoch: int, offset: int) -> bool:

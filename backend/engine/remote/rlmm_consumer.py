@@ -4,11 +4,15 @@ One task reads the metadata partitions of all hosted user partitions. A newly ho
 partition be read from the start again; an offset kept for every user partition makes that harmless. A partition is
 ready once everything has been read that was there when it was assigned. Nothing a record contains stops the task:
 what cannot be read is logged, counted and skipped.
+
+With files (``rlmm_files``) a partition begins where an earlier run of this broker stopped, once the last record of that
+run was seen to be in the topic still; otherwise it is read from the start like any other.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,10 +21,12 @@ from backend.engine.common.event_sink import EventSink
 from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, FetchedPartition, MetadataRecord, MetadataTopic
 from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
+from backend.engine.remote.rlmm_files import MetadataFiles, Stored
+from backend.engine.remote.rlmm_resume import ResumePoints
 from backend.protocol.codec import DecodeError
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.remote_log_metadata import PartitionDelete, SegmentSnapshot, decode, metadata_partition
-from backend.tiering.ids import TopicIdPartition
+from backend.tiering.ids import OffsetRange, TopicIdPartition
 from backend.tiering.segment_state import PartitionDeleteState
 
 FETCH_WAIT_MS: Final = 500
@@ -28,6 +34,8 @@ RETRY_MS: Final = 100
 RETRY_MAX_MS: Final = 2000
 # About 4 us an event: the loop is held for 2 ms at a time.
 EVENTS_PER_TURN: Final = 512
+# Copies of about 100 bytes a segment are made before they are written: 50 MB at a time and a metadata partition more.
+SEGMENTS_PER_SAVE: Final = 500_000
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +47,12 @@ class _Hosted:
     cache: RemoteLogMetadataCache
     metadata_partition: int
     applied_offset: int = -1
+    # Whether the files have been looked at, and whether the cache came from there.
+    looked_up: bool = False
+    restored: bool = False
+    # Events applied, and how many of them the file has.
+    changes: int = 0
+    saved_changes: int = -1
     # End of the metadata partition when this one was assigned; None until it is known.
     ready_at: int | None = None
     ready: tasks.Event = field(default_factory=tasks.Event)
@@ -47,7 +61,15 @@ class _Hosted:
 class MetadataConsumer:
     """Reads what the hosted partitions need and keeps one cache for each."""
 
-    def __init__(self, topic: MetadataTopic, partitions_count: int, ports: Ports, events: EventSink, overlap: Overlap):
+    def __init__(
+        self,
+        topic: MetadataTopic,
+        partitions_count: int,
+        ports: Ports,
+        events: EventSink,
+        overlap: Overlap,
+        files: MetadataFiles | None = None,
+    ) -> None:
         self._topic = topic
         self._count = partitions_count
         self._ports = ports
@@ -57,6 +79,11 @@ class MetadataConsumer:
         self._by_target: dict[int, dict[TopicIdPartition, _Hosted]] = {}
         # Next offset to read of every metadata partition that is being read.
         self._positions: dict[int, int] = {}
+        # Where a metadata partition stood when a user partition was added to it.
+        self._kept: dict[int, int] = {}
+        self._resume = ResumePoints(ports, files)
+        # Whether a partition left since: its store must go.
+        self._left = False
         self._waiting: dict[int, list[tuple[int, tasks.Future[None]]]] = {}
         self._changed = tasks.Event()
         self._fetching: tasks.Task[Sequence[FetchedPartition]] | None = None
@@ -72,7 +99,9 @@ class MetadataConsumer:
             hosted = _Hosted(RemoteLogMetadataCache(partition, self._overlap), target)
             self._hosted[partition] = hosted
             self._by_target.setdefault(target, {})[partition] = hosted
-            self._positions.pop(target, None)
+            position = self._positions.pop(target, None)
+            if position is not None:
+                self._kept[target] = position
         if fresh:
             self._interrupt()
 
@@ -82,11 +111,14 @@ class MetadataConsumer:
             hosted = self._hosted.pop(partition, None)
             if hosted is None:
                 continue
+            self._left = True
             target = hosted.metadata_partition
             del self._by_target[target][partition]
             if not self._by_target[target]:
                 del self._by_target[target]
                 self._positions.pop(target, None)
+                self._kept.pop(target, None)
+                self._resume.forget(target)
                 gone = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is not hosted here any more")
                 self._fail_waiting(target, gone)
 
@@ -148,18 +180,65 @@ class MetadataConsumer:
     async def _settle(self) -> bool:
         """Finds out where to start and when new partitions are ready; False when some could not be asked for."""
         self._changed.clear()
+        await self._look_up_files()
         needed = {hosted.metadata_partition for hosted in self._hosted.values() if hosted.ready_at is None}
         needed |= self._by_target.keys() - self._positions.keys()
         if not needed:
             return True
         known = await self._topic.offsets(sorted(needed))
         for target, held in known.items():
-            self._positions.setdefault(target, held.start)
-            for hosted in self._by_target.get(target, {}).values():
+            members = self._by_target.get(target, {}).values()
+            # Assigned while we asked: its file is to be looked at first.
+            if not all(hosted.looked_up for hosted in members):
+                continue
+            if target not in self._positions:
+                self._positions[target] = self._start_of(target, held)
+            for hosted in members:
                 if hosted.ready_at is None:
                     hosted.ready_at = held.end
             self._note_progress(target)
         return needed <= known.keys()
+
+    async def _look_up_files(self) -> None:
+        """Takes over what an earlier run stored of partitions that are new here."""
+        for partition, hosted in [(p, h) for p, h in self._hosted.items() if not h.looked_up]:
+            stored = await self._resume.stored(partition, hosted.metadata_partition)
+            if stored is not None:
+                hosted.cache, hosted.applied_offset = stored.cache, stored.offset
+                hosted.restored, hosted.saved_changes = True, hosted.changes
+            hosted.looked_up = True
+
+    def _start_of(self, target: int, held: OffsetRange) -> int:
+        """Where to read on: as early as any of its partitions needs it, and at the record that proves the files."""
+        members = self._by_target[target].values()
+        starts = [hosted.applied_offset + 1 for hosted in members if hosted.ready_at is None]
+        kept = self._kept.pop(target, None)
+        if kept is not None:
+            starts.append(kept)
+        if any(hosted.restored and hosted.ready_at is None for hosted in members):
+            proof = self._resume.proof_of(target, held)
+            if proof is None:
+                self._discard(target, f"it holds offsets {held.start} to {held.end} now")
+                return held.start
+            starts.append(proof)
+        return max(held.start, min(starts, default=held.start))
+
+    def _discard(self, target: int, reason: str) -> None:
+        """What the files said of a metadata partition is not what the topic says: it is read from its start."""
+        _log.warning(
+            "Partition %d of %s is not as the local files have it and is read from its start: %s",
+            target,
+            METADATA_TOPIC,
+            reason,
+        )
+        self._resume.drop(target)
+        self._positions.pop(target, None)
+        self._kept.pop(target, None)
+        for partition, hosted in self._by_target.get(target, {}).items():
+            if hosted.restored:
+                hosted.cache, hosted.applied_offset = RemoteLogMetadataCache(partition, self._overlap), -1
+                hosted.restored, hosted.saved_changes = False, -1
+                hosted.ready_at = None
 
     async def _fetch(self, max_wait_ms: int) -> Iterable[FetchedPartition]:
         request = self._topic.fetch(dict(self._positions), max_wait_ms=max_wait_ms)
@@ -181,23 +260,36 @@ class MetadataConsumer:
             return
         if fetched.error is not ErrorCode.NONE:
             raise KafkaError(fetched.error, f"partition {target} of {METADATA_TOPIC}")
+        unproven = self._resume.is_unproven(target)
         for applied, record in enumerate(fetched.records, start=1):
             # A partition assigned meanwhile has set the position back: what is left of this answer comes again.
             if target not in self._positions:
                 return
+            if unproven and not self._resume.believes(target, record):
+                self._discard(target, f"the record at offset {record.offset} is not the one that was read last")
+                return
             self._apply(target, record)
             if applied % EVENTS_PER_TURN == 0:
                 await tasks.sleep_ms(0)
-        if target in self._positions:
-            self._positions[target] = fetched.next_offset
-            self._note_progress(target)
+        if target not in self._positions:
+            return
+        if self._resume.is_unproven(target, fetched.next_offset):
+            self._discard(target, "the record that was read last is gone")
+            return
+        if fetched.records:
+            self._resume.read(target, fetched.records[-1])
+        self._positions[target] = fetched.next_offset
+        self._note_progress(target)
 
     async def _restart(self, target: int) -> None:
         """The metadata partition lost what we were about to read: everything it still has is read again."""
         _log.warning(
             "Partition %d of %s does not have the expected offset; reading it from its start", target, METADATA_TOPIC
         )
+        if self._resume.is_unproven(target):
+            self._discard(target, "it does not have the expected offset")
         self._positions.pop(target, None)
+        self._resume.forget(target)
         for hosted in self._by_target.get(target, {}).values():
             hosted.applied_offset = -1
         await tasks.sleep_ms(RETRY_MS)
@@ -224,6 +316,7 @@ class MetadataConsumer:
         if hosted is None or record.offset <= hosted.applied_offset or hosted.metadata_partition != target:
             return
         hosted.applied_offset = record.offset
+        hosted.changes += 1
         if isinstance(event, PartitionDelete):
             if event.state is PartitionDeleteState.DELETE_PARTITION_FINISHED:
                 hosted.cache = RemoteLogMetadataCache(event.topic_id_partition, self._overlap)
@@ -265,6 +358,36 @@ class MetadataConsumer:
         for _, applied in self._waiting.pop(target, []):
             if not applied.done():
                 applied.set_exception(error)
+
+    async def save(self) -> None:
+        """Writes what is known to the files, so that a restart need not read it again. A failure is logged."""
+        waiting = deque(self._by_target)
+        while True:
+            await self._resume.wait_idle()
+            positions: dict[int, int] = {}
+            changed: list[tuple[_Hosted, int, Stored]] = []
+            while waiting and sum(stored.cache.count for _, _, stored in changed) < SEGMENTS_PER_SAVE:
+                self._collect(waiting.popleft(), positions, changed)
+            left, self._left = self._left, False
+            stores = [stored for _, _, stored in changed]
+            if not await self._resume.save(stores, list(self._hosted), positions, set(self._by_target), force=left):
+                return
+            for hosted, changes, _ in changed:
+                hosted.saved_changes = changes
+            if not waiting:
+                return
+
+    def _collect(self, target: int, positions: dict[int, int], changed: list[tuple[_Hosted, int, Stored]]) -> None:
+        """Adds a metadata partition's position, if all of its partitions can be written, and those that changed."""
+        members = self._by_target.get(target, {}).values()
+        # While a partition catches up the position is behind what the others have applied.
+        ready = members and all(hosted.ready.is_set() for hosted in members)
+        if not ready or target not in self._positions or not self._resume.can_save(target):
+            return
+        positions[target] = self._positions[target]
+        for hosted in members:
+            if hosted.changes != hosted.saved_changes:
+                changed.append((hosted, hosted.changes, Stored(hosted.cache.copy(), hosted.applied_offset)))
 
     def close(self) -> None:
         """Lets nothing wait any longer; the owner cancels the task."""

@@ -263,7 +263,9 @@ def _unusable(location: str, error: Exception) -> str:
 
 def open_storage(config: Mapping[str, str], *, broker_id: int) -> ObjectStoreRemoteStorageManager:
     """Storage from the ``rsm.config.`` settings without their prefix: ``dir`` (a folder) or ``url`` (such as
-    ``s3://bucket/prefix``), ``delete.enable``, ``delete.on.close``.
+    ``s3://bucket/prefix``), ``delete.enable``, ``delete.on.close``; for a URL also ``store.<name>`` and
+    ``client.<name>``, obstore's settings of the store and of its HTTP client (``store.aws_endpoint``,
+    ``client.allow_http``), which otherwise come from the environment.
 
     ValueError says which setting is missing or wrong.
     """
@@ -271,7 +273,7 @@ def open_storage(config: Mapping[str, str], *, broker_id: int) -> ObjectStoreRem
     if not location:
         raise ValueError("Tiered storage has no place to go; set rsm.config.dir (a folder) or rsm.config.url (s3://…)")
     try:
-        store = open_object_store(location)
+        store = open_object_store(location, config=_below(config, "store."), client=_below(config, "client."))
     except (OSError, ValueError, BaseError) as error:
         raise ValueError(_unusable(location, error)) from error
     return ObjectStoreRemoteStorageManager(
@@ -280,6 +282,10 @@ def open_storage(config: Mapping[str, str], *, broker_id: int) -> ObjectStoreRem
         delete_enable=_flag(config, "delete.enable", default=True),
         delete_on_close=_flag(config, "delete.on.close", default=False),
     )
+
+
+def _below(config: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): value for name, value in config.items() if name.startswith(prefix)}
 
 
 def _flag(config: Mapping[str, str], name: str, *, default: bool) -> bool:

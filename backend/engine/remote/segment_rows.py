@@ -27,6 +27,7 @@ _UINT: Final = Struct("<I")
 _INT: Final = Struct("<i")
 _LONG: Final = Struct("<q")
 _RANGE: Final = Struct("<qq")
+_SPAN: Final = Struct("<qqqii")  # start, end, max timestamp, size, first epoch
 _RANGE_AT: Final = 16
 _MAX_TIMESTAMP_AT: Final = 32
 _SIZE_AT: Final = 40
@@ -65,6 +66,15 @@ class SegmentRows:
     def __len__(self) -> int:
         return self._count
 
+    def copy(self) -> SegmentRows:
+        """The same rows, to be looked at while these go on changing: a few copies of memory, whatever the number."""
+        made = SegmentRows(self._partition)
+        made._rows, made._count, made._free = self._rows[:], self._count, self._free[:]
+        made._table = self._table[:]
+        made._epochs = None if self._epochs is None else dict(self._epochs)
+        made._custom = None if self._custom is None else dict(self._custom)
+        return made
+
     def __iter__(self) -> Iterator[int]:
         """Numbers of the rows that hold a segment."""
         rows = self._rows
@@ -74,14 +84,23 @@ class SegmentRows:
 
     def find(self, segment_id: bytes) -> int | None:
         """Row of a segment."""
-        slot = self._slot_of(segment_id)
-        held = self._table[slot]
+        held = self._table[self._slot_of(segment_id)]
         return held - 1 if held else None
+
+    def find_or_add(self, metadata: SegmentMetadata) -> tuple[int, bool]:
+        """Row of a segment, and whether it was stored just now: replay asks this of every other event."""
+        slot = self._slot_of(metadata.segment_id)
+        held = self._table[slot]
+        return (held - 1, False) if held else (self._add(metadata, slot), True)
 
     def add(self, metadata: SegmentMetadata) -> int:
         """Stores a segment that is not there yet and returns its row."""
+        return self._add(metadata, self._slot_of(metadata.segment_id))
+
+    def _add(self, metadata: SegmentMetadata, slot: int) -> int:
         if (self._count + 1) * 3 > len(self._table) * 2:
             self._grow_table()
+            slot = self._slot_of(metadata.segment_id)
         flags = _TXN_INDEX_EMPTY if metadata.txn_index_empty else 0
         epochs = metadata.segment_leader_epochs
         if len(epochs) > 1:
@@ -114,7 +133,7 @@ class SegmentRows:
             self._epochs[row] = epochs
         if metadata.custom_metadata is not None:
             self._set_custom(row, metadata.custom_metadata)
-        self._table[self._slot_of(metadata.segment_id)] = row + 1
+        self._table[slot] = row + 1
         self._count += 1
         return row
 
@@ -192,6 +211,16 @@ class SegmentRows:
             return self._epochs[row]
         (epoch,) = _INT.unpack_from(self._rows, at + _EPOCH_AT)
         return ((epoch, self.offsets(row)[0]),)
+
+    def spans(self, row: int) -> tuple[tuple[int, int, int], ...]:
+        """(leader epoch, first offset, last offset) of each leader epoch of the segment, ascending."""
+        at = row * ROW_BYTES
+        start, end, _, _, epoch = _SPAN.unpack_from(self._rows, at + _RANGE_AT)
+        if not self._rows[at + _FLAGS_AT] & _MORE_EPOCHS or self._epochs is None:
+            return ((epoch, start, end),)
+        epochs = self._epochs[row]
+        ends = [first - 1 for _, first in epochs[1:]] + [end]
+        return tuple((one, first, last) for (one, first), last in zip(epochs, ends, strict=True))
 
     def epoch_start(self, row: int, epoch: int) -> int:
         """First offset that the segment holds of a leader epoch of its own."""

@@ -67,6 +67,15 @@ class FlatList:
         segment = self.segments[shown[max(starts)]]
         return segment if offset <= next(end for e, _, end in spans(segment) if e == epoch) else None
 
+    def next_with_txn_index(self, epoch: int, offset: int) -> SegmentMetadata | None:
+        segment = self.lookup(epoch, offset)
+        while segment is not None and segment.txn_index_empty:
+            segment = self.lookup(epoch, segment.end_offset + 1)
+        return segment
+
+    def sizes(self, epoch: int) -> int:
+        return sum(self.segments[key.to_bytes(16, "big")].segment_size_bytes for key in self.listed(epoch))
+
     def holders(self, epoch: int, offset: int) -> list[SegmentMetadata]:
         """Finished segments that hold the offset in this epoch."""
         return [
@@ -138,6 +147,8 @@ def test_kafka_mode_is_the_flat_list(history: list[SegmentMetadata | SegmentUpda
         assert sorted(int.from_bytes(s.segment_id, "big") for s in cache.segments_of(epoch)) == model.listed(epoch)
         for offset in range(OFFSETS):
             assert cache.lookup(epoch, offset) == model.lookup(epoch, offset)
+            assert cache.next_with_txn_index(epoch, offset) == model.next_with_txn_index(epoch, offset)
+        assert cache.size_bytes(epoch) == model.sizes(epoch)
 
 
 @settings(max_examples=effort(150, 5_000), deadline=None)

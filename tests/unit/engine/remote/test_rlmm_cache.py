@@ -200,7 +200,9 @@ def test_next_segment_with_a_transaction_index(overlap: Overlap) -> None:
         found = play.cache.next_with_txn_index(0, offset)
         return None if found is None else found.start_offset
 
-    assert [following(0), following(12), following(20), following(39)] == [10, 10, 30, 30]
+    # Kafka begins at the segment that holds the offset; there is none at 0.
+    before_all = None if overlap is Overlap.KAFKA else 10
+    assert [following(0), following(12), following(20), following(39)] == [before_all, 10, 30, 30]
     assert play.cache.next_with_txn_index(1, 12) is None
     play.to(3, DELETE_STARTED)
     assert following(20) is None

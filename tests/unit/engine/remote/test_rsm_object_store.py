@@ -11,6 +11,7 @@ from obstore.exceptions import GenericError
 
 from backend.engine.log.checkpoints import decode_epochs
 from backend.engine.ports.object_store import ObjectStore, open_object_store
+from backend.engine.remote.conformance.samples import data, segment
 from backend.engine.remote.rsm import (
     IndexType,
     RemoteResourceNotFound,
@@ -26,7 +27,6 @@ from backend.engine.remote.rsm_object_store import (
 )
 from backend.protocol.batch import crc_valid, iter_batches
 from backend.protocol.remote_log_metadata import SegmentMetadata, decode
-from tests.conformance.test_remote_storage import data, segment
 from tests.unit.engine.log.logs import FIXTURES
 
 

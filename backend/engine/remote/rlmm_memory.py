@@ -1,0 +1,92 @@
+"""A remote log metadata manager that keeps everything in memory: for tests and one broker that may forget.
+
+The other implementation of :class:`~backend.engine.remote.rlmm.RemoteLogMetadataManager`; both pass one suite. What it
+knows ends with the process, and no other broker sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from backend.engine.remote.rlmm import check_new, check_update
+from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
+from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError
+from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata, SegmentUpdate
+from backend.tiering.ids import TopicIdPartition, uuid_text
+from backend.tiering.segment_state import PartitionDeleteState
+
+
+class InMemoryRemoteLogMetadataManager:
+    """Ready for every hosted partition at once; what it knows of one that leaves stays for its return."""
+
+    def __init__(self, overlap: Overlap = Overlap.KIP) -> None:
+        self._overlap = overlap
+        self._caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
+        self._hosted: set[TopicIdPartition] = set()
+
+    def start(self) -> None:
+        """There is nothing to read."""
+
+    async def add_segment(self, metadata: SegmentMetadata) -> None:
+        check_new(metadata)
+        self._apply(metadata)
+
+    async def update_segment(self, update: SegmentUpdate) -> None:
+        check_update(update)
+        self._apply(update)
+
+    def _apply(self, event: SegmentMetadata | SegmentUpdate) -> None:
+        partition = event.topic_id_partition
+        subject = f"{event.state.name} of {partition} segment {uuid_text(event.segment_id)}"
+        if partition not in self._hosted:
+            raise RemoteStorageError(f"{subject} cannot be recorded: {partition} is not hosted by this broker")
+        # What is not legal is dropped without an error, as a record of the metadata topic is.
+        if self._cache(partition).apply(event) is Outcome.UNKNOWN_SEGMENT:
+            raise RemoteResourceNotFound(f"{subject} cannot be recorded: there is no such segment")
+
+    async def put_partition_delete(self, event: PartitionDelete) -> None:
+        if event.state is PartitionDeleteState.DELETE_PARTITION_FINISHED:
+            self._caches.pop(event.topic_id_partition, None)
+
+    def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
+        if partition not in self._hosted:
+            raise RemoteResourceNotFound(f"{partition} has no remote log metadata here: this broker does not host it")
+        found = self._caches.get(partition)
+        if found is None:
+            found = self._caches[partition] = RemoteLogMetadataCache(partition, self._overlap)
+        return found
+
+    def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
+        return self._cache(partition).lookup(epoch, offset)
+
+    def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
+        return self._cache(partition).highest_offset(epoch)
+
+    def segments(self, partition: TopicIdPartition) -> Iterator[SegmentMetadata]:
+        return self._cache(partition).segments()
+
+    def segments_of(self, partition: TopicIdPartition, epoch: int) -> list[SegmentMetadata]:
+        return self._cache(partition).segments_of(epoch)
+
+    def size_bytes(self, partition: TopicIdPartition, epoch: int) -> int:
+        return self._cache(partition).size_bytes(epoch)
+
+    def next_with_txn_index(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
+        return self._cache(partition).next_with_txn_index(epoch, offset)
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        return partition in self._hosted
+
+    async def wait_ready(self, partition: TopicIdPartition, timeout_ms: float) -> bool:
+        return partition in self._hosted
+
+    def on_partition_leadership_changes(
+        self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
+    ) -> None:
+        self._hosted |= {*leaders, *followers}
+
+    def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
+        self._hosted -= set(partitions)
+
+    async def close(self) -> None:
+        """There is nothing to end."""

@@ -1,0 +1,189 @@
+"""A real Apache Kafka reads what only this engine wrote: remote segments, their indexes and their metadata records."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from backend.cli.remote_ledger import Ledger
+from backend.cli.remote_text import LineFormat, TopicRecord, line
+from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
+from backend.engine.remote.rlm_copy import CopyTask
+from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.remote_log_metadata import SegmentUpdate, encode
+from backend.tiering.ids import TopicIdPartition, uuid_bytes
+from backend.tiering.segment_state import SegmentState
+from tests.conformance.memory_topic import MemoryTopicLog
+from tests.interop.java_tools import JavaTools, libraries
+from tests.oracle import apache_kafka
+from tests.ports import free_ports
+from tests.unit.engine.log.logs import NOW_MS, open_test_log, replicate
+from tests.unit.engine.remote.tiers import TIERED, View, tier_broker
+from tests.waiting import wait_until
+
+TOPIC: Final = "orders"
+RECORDS: Final = 6
+# Only when a segment is older than this does the next record open another one.
+SEGMENT_MS: Final = 50
+SERDE: Final = "org.apache.kafka.server.log.remote.metadata.storage.serialization.RemoteLogMetadataSerde"
+FORMATTER: Final = f"{SERDE}$RemoteLogMetadataFormatter"
+
+
+@dataclass
+class Kafka:
+    """One broker of Apache Kafka with LocalTieredStorage."""
+
+    folder: Path
+    bootstrap: str
+    libs: Path
+
+    @property
+    def local(self) -> Path:
+        return self.folder / "broker-1" / "data" / f"{TOPIC}-0"
+
+    @property
+    def tree(self) -> Path:
+        (found,) = (self.folder / "remote").rglob(f"{TOPIC}-0-*")
+        return found
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    libs, folder = libraries(), tmp_path_factory.mktemp("apache-kafka") / "cluster"
+    (port,) = free_ports(1)
+    script = [sys.executable, apache_kafka.__file__]
+    settings = ["remote.log.manager.task.interval.ms=200", "log.retention.check.interval.ms=200"]
+    chosen = [word for one in settings for word in ("--set", one)]
+    up = [*script, "up", "--dir", str(folder), "--brokers", "1", "--tiered", "--port-base", str(port), *chosen]
+    started = subprocess.run(up, capture_output=True, text=True, check=False)
+    if started.returncode == apache_kafka.EXIT_UNAVAILABLE:
+        pytest.skip(f"Apache Kafka is unavailable: {started.stderr.strip()}")
+    try:
+        assert started.returncode == 0, started.stderr
+        yield Kafka(folder, f"127.0.0.1:{port}", libs)
+    finally:
+        subprocess.run([*script, "down", "--dir", str(folder)], capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def tip(kafka: Kafka) -> TopicIdPartition:
+    """A topic whose records Kafka has tiered, most of them one a segment, and deleted locally."""
+    config = {
+        "remote.storage.enable": "true",
+        "segment.ms": str(SEGMENT_MS),
+        "retention.ms": "-1",
+        "local.retention.ms": "1",
+        "file.delete.delay.ms": "1",
+    }
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(30)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all", "linger.ms": 0})
+    for number in range(RECORDS):
+        producer.produce(TOPIC, f"kafka-{number}".encode())
+        assert producer.flush(30) == 0
+        time.sleep(2 * SEGMENT_MS / 1000)
+    wait_until(
+        "no record is local",
+        lambda: min(path.name for path in kafka.local.glob("*.log")) >= f"{RECORDS:020d}.log",
+        60,
+    )
+    return TopicIdPartition(TOPIC, uuid_bytes(kafka.tree.name[-22:]), 0)
+
+
+def test_decode_prints_what_kafkas_own_formatter_prints(kafka: Kafka, tip: TopicIdPartition) -> None:
+    with MetadataTopicReader(kafka.bootstrap) as reader:
+        ours = list(reader.records())
+    form = LineFormat().with_property("print.all.event.value.fields=true")
+    texts = {(one.partition, one.offset): line(one, form).partition("event-value:")[2] for one in ours}
+    words = ("--topic", METADATA_TOPIC, "--from-beginning", "--formatter", FORMATTER, "--max-messages", str(len(ours)))
+    printed = JavaTools(kafka.libs, kafka.bootstrap).run("kafka-console-consumer", *words, "--timeout-ms", "30000")
+    theirs = {}
+    for text in filter(None, printed.splitlines()):
+        partition, offset, value = text.split(", ", 2)
+        theirs[int(partition.split(": ")[1]), int(offset.split(": ")[1])] = value.removeprefix("value: ")
+    assert len(theirs) == len(ours)
+    assert {place: texts[place] for place in theirs} == theirs
+
+
+def test_a_consumer_of_kafka_reads_from_offset_0_what_only_our_tree_holds(
+    kafka: Kafka, tip: TopicIdPartition, tmp_path: Path
+) -> None:
+    with MetadataTopicReader(kafka.bootstrap) as reader:
+        records, partitions = list(reader.records()), len(reader.partitions())
+    for path in kafka.tree.iterdir():
+        path.unlink()
+    publish(kafka, removals(records))
+    written = asyncio.run(written_by_us(kafka.folder, tmp_path, tip, partitions))
+    publish(kafka, written)
+    assert {path.suffix for path in kafka.tree.iterdir()} >= {".log", ".index", ".timeindex", ".snapshot"}
+    assert read_values(kafka, timeout_s=60) == [f"ours-{number}".encode() for number in range(RECORDS)]
+
+
+def removals(records: list[TopicRecord]) -> list[tuple[int, bytes]]:
+    """Records that take every segment of Kafka's own out of its ledger."""
+    ledger = Ledger()
+    ledger.apply(records)
+    where = {one.topic_id_partition: one.partition for one in records}
+    return [
+        (
+            where[segment.topic_id_partition],
+            encode(SegmentUpdate(segment.topic_id_partition, segment.segment_id, 1, NOW_MS, None, state)),
+        )
+        for segment in ledger.segments()
+        for state in (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED)
+    ]
+
+
+async def written_by_us(remote: Path, local: Path, tip: TopicIdPartition, partitions: int) -> list[tuple[int, bytes]]:
+    """Copies two segments, 0 to 2 and 3 to 5, into Kafka's tree; the metadata records that tell of them."""
+    log = open_test_log(local, TIERED, remote=True, tip=tip)
+    for number in range(RECORDS):
+        if number == 3:
+            log.roll()
+        value = RecordData(NOW_MS + number, None, f"ours-{number}".encode())
+        log.append_as_leader(memoryview(build_batch([value])), 0, now_ms=NOW_MS)
+    log.roll()
+    replicate(log)
+    topic = MemoryTopicLog()
+    settings = {"rlmm.config.remote.log.metadata.topic.num.partitions": str(partitions)}
+    async with tier_broker(remote, topic=topic, settings=settings, partitions=(tip,)) as broker:
+        await CopyTask(View(log), broker.tier).run()
+    return [(number, value) for number, values in enumerate(topic.partitions) for value in values if value is not None]
+
+
+def publish(kafka: Kafka, records: list[tuple[int, bytes]]) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
+    failures: list[Any] = []
+    for partition, value in records:
+        producer.produce(METADATA_TOPIC, value, partition=partition, on_delivery=lambda e, _: failures.append(e))
+    assert producer.flush(30) == 0
+    assert json.dumps([str(error) for error in failures if error]) == "[]"
+
+
+def read_values(kafka: Kafka, timeout_s: float) -> list[bytes | None]:
+    """Values from offset 0 on, as far as they come in time."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "cold", "auto.offset.reset": "error"})
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    found: list[bytes | None] = []
+    deadline = time.monotonic() + timeout_s
+    while len(found) < RECORDS and time.monotonic() < deadline:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            found.append(message.value())
+        elif message is not None:
+            # Until Kafka has read our metadata records the offset does not exist: ask again from where we are.
+            consumer.assign([TopicPartition(TOPIC, 0, len(found))])
+    consumer.close()
+    return found

@@ -1,0 +1,63 @@
+"""A store of a partition's remote metadata, written and read back anywhere in its history, is as good as a replay."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
+from backend.engine.remote.rlmm_files import Stored, StoreUnusable, build_store, parse_store
+from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from tests.effort import effort
+from tests.properties.remote.test_rlmm_cache_model import EPOCHS, OFFSETS, PARTITION, histories
+
+History = list[SegmentMetadata | SegmentUpdate]
+
+
+def answers(cache: RemoteLogMetadataCache) -> object:
+    """Everything a cache can be asked."""
+    return (
+        sorted(cache.segments()),
+        cache.count,
+        [cache.highest_offset(epoch) for epoch in range(EPOCHS)],
+        # Of equal start offsets the order is that of internal numbers, which a store may change.
+        [sorted(cache.segments_of(epoch)) for epoch in range(EPOCHS)],
+        [cache.size_bytes(epoch) for epoch in range(EPOCHS)],
+        [cache.lookup(epoch, offset) for epoch in range(EPOCHS) for offset in range(OFFSETS)],
+    )
+
+
+def applied(cache: RemoteLogMetadataCache, events: History) -> RemoteLogMetadataCache:
+    for event in events:
+        cache.apply(event)
+    return cache
+
+
+@settings(max_examples=effort(80, 5_000), deadline=None)
+@given(histories(), st.integers(0, 25), st.sampled_from(Overlap), st.integers(-1, 1 << 62))
+def test_a_restart_in_the_middle_changes_no_answer(history: History, cut: int, overlap: Overlap, offset: int) -> None:
+    before = applied(RemoteLogMetadataCache(PARTITION, overlap), history[:cut])
+    data = build_store(Stored(before.copy(), offset), overlap)
+    stored = parse_store(data, PARTITION, overlap)
+    assert stored.offset == offset
+    assert answers(stored.cache) == answers(before)
+    replayed = applied(RemoteLogMetadataCache(PARTITION, overlap), history)
+    assert answers(applied(stored.cache, history[cut:])) == answers(replayed)
+    assert answers(applied(before, history[cut:])) == answers(replayed), "writing a store leaves the cache alone"
+
+
+@settings(max_examples=effort(60, 5_000), deadline=None)
+@given(histories(), st.data())
+def test_a_damaged_store_is_noticed(history: History, data: st.DataObject) -> None:
+    whole = build_store(Stored(applied(RemoteLogMetadataCache(PARTITION), history), 7), Overlap.KIP)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    broken = bytearray(whole)
+    if data.draw(st.booleans()):
+        del broken[at:]
+    else:
+        broken[at] ^= data.draw(st.integers(1, 255))
+    try:
+        parse_store(bytes(broken), PARTITION, Overlap.KIP)
+    except StoreUnusable:
+        return
+    raise AssertionError(f"byte {at} of {len(whole)} may be anything")
