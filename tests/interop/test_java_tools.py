@@ -117,3 +117,23 @@ def test_kafka_reads_our_records_of_groups_and_offsets(tools: JavaTools, cluster
     # The member left in order: the last record of the group has none.
     assert '"members":[]' in groups[-1]
     assert "isvalid: true" in dumped
+
+
+def test_the_metadata_log_and_its_snapshot_are_dumped(cluster: EngineCluster, tools: JavaTools) -> None:
+    tools.run("kafka-topics", "--create", "--topic", "dumped", "--partitions", "2", "--replication-factor", "3")
+    controller = cluster.broker(1).services.controller
+    assert controller is not None
+    cluster.call(controller.snapshotter.take())
+    folder = cluster.folder / "brokers" / "1" / "log" / "__cluster_metadata-0"
+    for pattern in ("*.log", "*.checkpoint"):
+        [file] = folder.glob(pattern)
+        dumped = tools.run(
+            "kafka-dump-log", "--cluster-metadata-decoder", "--skip-record-metadata", "--files", str(file)
+        )
+        assert '"type":"FEATURE_LEVEL_RECORD"' in dumped
+        assert '"type":"REGISTER_BROKER_RECORD"' in dumped
+        assert '"type":"TOPIC_RECORD","version":0,"data":{"name":"dumped"' in dumped
+        assert "isvalid: false" not in dumped
+        assert "Could not read" not in dumped
+    # The header and the footer.
+    assert dumped.count("isControl: true") == 2

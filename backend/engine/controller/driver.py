@@ -19,8 +19,10 @@ from backend.engine.controller.commands.cluster import bootstrap, register_contr
 from backend.engine.controller.commands.elections import elect_unclean, rebalance_leaders
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import EMPTY_IMAGE, ControllerRegistration, MetadataImage
+from backend.engine.controller.loading import load_newest_snapshot
 from backend.engine.controller.replay import apply_records
 from backend.engine.controller.sessions import Sessions
+from backend.engine.controller.snapshotter import Snapshotter
 from backend.engine.log.errors import NoSpace
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import MetadataLog
@@ -75,6 +77,10 @@ class Controller:
         self._wake = tasks.Event()
         self._running: list[tasks.Task[None]] = []
         self._stopped = False
+        # Time of the last committed record, ms since the epoch, and how long it took to load the image.
+        self._last_record_ms = 0
+        self.load_latency_ms = 0.0
+        self.snapshotter = Snapshotter(ports, config, log, lambda: (self._committed, self._last_record_ms))
         self._failure: BaseException | None = None
 
     @property
@@ -94,22 +100,29 @@ class Controller:
     async def start(self) -> None:
         """Replays the log, begins a new leader epoch, and makes an empty log a cluster's."""
         log = self._metadata_log
-        unknown = 0
+        begun_ms = self._ports.clock.monotonic_ms()
+        loaded = await self._ports.workers.run(lambda: load_newest_snapshot(log, self._committed.cluster_id))
+        self._newest, self._last_record_ms = loaded.image, loaded.last_record_ms
+        unknown, replayed_bytes = loaded.unknown_records, 0
 
         def count_unknown(record: object) -> None:
             nonlocal unknown
             unknown += 1
 
-        for batch in log.stored_batches():
+        for batch in log.stored_batches(loaded.image.offset + 1):
             self._newest = apply_records(
                 self._newest, batch.records, batch.last_offset, batch.epoch, report_unknown=count_unknown
             )
+            self._last_record_ms = batch.timestamp_ms
+            replayed_bytes += batch.size_bytes
         if unknown:
             _log.warning("Controller %d skipped %d metadata records of unknown kinds", self._config.id, unknown)
+        self.load_latency_ms = self._ports.clock.monotonic_ms() - begun_ms
         await log.begin_epoch(self._ports.clock.time_ms())
         self._newest = replace(self._newest, offset=log.end_offset - 1, epoch=log.epoch)
         self._committed = self._newest
         self._sessions.update(self._newest, self._ports.clock.monotonic_ms())
+        self.snapshotter.start(replayed_bytes)
         self._running.append(tasks.spawn(self._run(), name=f"controller {self._config.id}"))
         self._running.append(tasks.spawn(self._watch_sessions(), name=f"controller {self._config.id} sessions"))
         self._running.append(tasks.spawn(self._tend_leaders(), name=f"controller {self._config.id} leaders"))
@@ -148,6 +161,7 @@ class Controller:
     async def stop(self) -> None:
         """Refuses what still waits and ends; the log is left flushed."""
         self._stopped = True
+        await self.snapshotter.stop()
         for task in self._running:
             await tasks.cancel(task)
         self._running.clear()
@@ -233,6 +247,8 @@ class Controller:
             if self._newest is not self._committed:
                 await self._metadata_log.flush()
                 self._committed = self._newest
+                self._last_record_ms = self._ports.clock.time_ms()
+                self.snapshotter.changed()
                 self._sessions.update(self._committed, self._ports.clock.monotonic_ms())
         except OSError as error:
             for waiting in taken:

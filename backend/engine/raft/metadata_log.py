@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,6 +12,7 @@ from backend.engine.log.errors import CorruptLog, NoSpace
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
 from backend.engine.ports import Ports, tasks
+from backend.engine.ports.disk import Buffer
 from backend.engine.raft.observers import Observers
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
@@ -19,6 +20,7 @@ from backend.engine.raft.quorum_state import (
     decode_quorum_state,
     encode_quorum_state,
 )
+from backend.engine.raft.snapshots import SnapshotFiles, SnapshotId, keep_from
 from backend.protocol import cluster_metadata
 from backend.protocol.batch import build_batch, crc_valid, iter_batches, iter_records
 from backend.protocol.control_records import leader_change
@@ -48,6 +50,8 @@ class MetadataBatch:
     last_offset: int
     epoch: int
     records: tuple[object, ...]
+    timestamp_ms: int = 0
+    size_bytes: int = 0
 
 
 def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[MetadataBatch]:
@@ -61,7 +65,14 @@ def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[MetadataBat
         records: tuple[object, ...] = ()
         if not header.is_control:
             records = tuple(cluster_metadata.decode(record.value)[0] for record in iter_records(data, position))
-        yield MetadataBatch(header.base_offset, header.last_offset, header.leader_epoch, records)
+        yield MetadataBatch(
+            header.base_offset,
+            header.last_offset,
+            header.leader_epoch,
+            records,
+            header.max_timestamp,
+            header.size_bytes,
+        )
 
 
 def encode_batch(records: Sequence[Message], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
@@ -85,18 +96,28 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
     options = LoadOptions(recovery_point=INT64_MAX)
     now_ms = ports.clock.time_ms()
 
-    def opened() -> UnifiedLog:
-        return open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
+    def opened() -> tuple[UnifiedLog, SnapshotFiles]:
+        log = open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
+        snapshots = SnapshotFiles(ports.disk, folder)
+        latest = snapshots.latest
+        if latest is not None and log.log_end_offset < latest.end_offset:
+            # A crash after a snapshot was fetched and before the log was cut to it: what the log holds is older.
+            log.truncate_fully_and_start_at(latest.end_offset)
+        return log, snapshots
 
-    return MetadataLog(ports, await ports.workers.run(opened), node_id=config.id)
+    log, snapshots = await ports.workers.run(opened)
+    return MetadataLog(ports, log, snapshots, node_id=config.id)
 
 
 class MetadataLog:
     """The leader's log. All calls on the loop's thread; `flush` waits for the device on a worker."""
 
-    def __init__(self, ports: Ports, log: UnifiedLog, *, node_id: int) -> None:
+    def __init__(self, ports: Ports, log: UnifiedLog, snapshots: SnapshotFiles, *, node_id: int) -> None:
         self._ports = ports
         self._log = log
+        self.snapshots = snapshots
+        # Of all appends since the log was opened: what a snapshot would save the next start from.
+        self.appended_bytes = 0
         self._node_id = node_id
         self._state = self._read_state()
         self._high_watermark = 0
@@ -125,6 +146,17 @@ class MetadataLog:
         return self._log.log_start_offset
 
     @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the last record, in the log or in the snapshot that it begins with."""
+        latest = self.snapshots.latest
+        return max(self._log.leader_epochs.latest_epoch or 0, latest.epoch if latest else 0)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the `.log` files."""
+        return self._log.size_bytes
+
+    @property
     def end_offset(self) -> int:
         """The offset that the next record gets."""
         return self._log.log_end_offset
@@ -140,7 +172,7 @@ class MetadataLog:
 
     async def begin_epoch(self, now_ms: int) -> None:
         """This node leads from now on: the new epoch is on disk before its first record, the leader change."""
-        epoch = max(self._state.leader_epoch, self._log.leader_epochs.latest_epoch or 0) + 1
+        epoch = max(self._state.leader_epoch, self.last_epoch) + 1
         self._state = QuorumState(leader_id=self._node_id, leader_epoch=epoch, voters=(self._node_id,))
         path, data = f"{self.dir}/{QUORUM_STATE_FILE}", encode_quorum_state(self._state)
         await self._ports.workers.run(lambda: self._ports.disk.write_atomic(path, data))
@@ -175,6 +207,7 @@ class MetadataLog:
     def _append(self, batch: bytearray, now_ms: int) -> None:
         try:
             self._log.append_as_leader(memoryview(batch), self.epoch, now_ms=now_ms, origin="raft")
+            self.appended_bytes += len(batch)
         except NoSpace:
             raise
         except KafkaError as error:
@@ -211,12 +244,12 @@ class MetadataLog:
         except tasks.Timeout:
             return
 
-    def stored_batches(self) -> Iterator[MetadataBatch]:
-        """Everything in the log, from its start. CorruptLog when a batch cannot be read.
+    def stored_batches(self, offset: int | None = None) -> Iterator[MetadataBatch]:
+        """Everything in the log from an offset on, or from its start. CorruptLog when a batch cannot be read.
 
         Before the first epoch of this start: whatever survived is committed, since this node is the only voter.
         """
-        offset = self.start_offset
+        offset = self.start_offset if offset is None else offset
         while offset < self.end_offset:
             found = self._log.read(offset, READ_BYTES, up_to_offset=self.end_offset, min_one_message=True)
             before = offset
@@ -230,6 +263,46 @@ class MetadataLog:
                 ) from error
             if offset == before:
                 raise CorruptLog(f"{self.dir} has no whole batch at offset {offset}; restore the folder")
+
+    async def write_snapshot(self, snapshot_id: SnapshotId, chunks: Iterable[Buffer]) -> int:
+        """A snapshot of the records below its end offset, written by a worker thread; its size in bytes. OSError."""
+        unique = self._ports.random.uuid().hex()
+        size = await self._ports.workers.run(lambda: self.snapshots.write(snapshot_id, chunks, unique))
+        self.snapshots.added(snapshot_id)
+        return size
+
+    async def clean(
+        self, *, retention_bytes: int, retention_ms: int, now_ms: int, needed_from: int | None = None
+    ) -> int:
+        """Removes old snapshots, and the log below the oldest that stays; how many snapshots went. OSError."""
+        removed = 0
+        while True:
+            stored = await self._ports.workers.run(self.snapshots.stored)
+            start = keep_from(
+                stored,
+                self.size_bytes,
+                retention_bytes=retention_bytes,
+                retention_ms=retention_ms,
+                now_ms=now_ms,
+                needed_from=needed_from,
+            )
+            if start is None or start.end_offset > self._high_watermark:
+                return removed
+            try:
+                self._log.maybe_increment_log_start_offset(start.end_offset)
+                self._log.delete_old_segments(now_ms)
+            except KafkaError as error:
+                raise MetadataLogFailed(error.message) from error
+            doomed = self.snapshots.forget_before(start)
+            removed += len(doomed)
+            await self._remove([*doomed, *self._log.take_deleted_paths()])
+
+    async def _remove(self, paths: list[str]) -> None:
+        def remove() -> None:
+            for path in paths:
+                self._ports.disk.remove(path)
+
+        await self._ports.workers.run(remove)
 
     def close(self) -> None:
         """After the last flush."""
