@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID
+from backend.engine.raft.snapshots import SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -25,6 +26,9 @@ class LogView:
     start_offset: int
     end_offset: int
     high_watermark: int
+    is_leader: bool = True
+    earliest_snapshot: SnapshotId | None = None
+    latest_snapshot: SnapshotId | None = None
 
 
 EndOffsetForEpoch = Callable[[int], tuple[int, int]]
@@ -47,7 +51,10 @@ def asked_partition(request: m.FetchRequest, version: int, cluster_id: str) -> _
 
 
 def decide(asked: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> _Answer:
-    """The partition's answer without records: an error, a diverging epoch, or room for records (error 0)."""
+    """The partition's answer without records: an error, a snapshot to fetch, a diverging epoch, or room for records.
+
+    The order of the cases is Kafka's (`KafkaRaftClient.tryCompleteFetchRequest` and `validateOffsetAndEpoch`).
+    """
     answer = _Answer(
         partition_index=0,
         high_watermark=-1,
@@ -61,7 +68,16 @@ def decide(asked: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpoch
         older = asked.current_leader_epoch < view.epoch
         answer.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
         return answer
+    if not view.is_leader:
+        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return answer
     answer.high_watermark = view.high_watermark
+    if _needs_snapshot(asked, view):
+        assert view.latest_snapshot is not None
+        answer.snapshot_id = _Answer.SnapshotId(
+            end_offset=view.latest_snapshot.end_offset, epoch=view.latest_snapshot.epoch
+        )
+        return answer
     if asked.fetch_offset == view.start_offset == 0:
         return answer
     epoch, end = end_offset_for_epoch(asked.last_fetched_epoch)
@@ -71,6 +87,22 @@ def decide(asked: _Asked, view: LogView, end_offset_for_epoch: EndOffsetForEpoch
     if epoch != asked.last_fetched_epoch or asked.fetch_offset > end:
         answer.diverging_epoch = _Answer.DivergingEpoch(epoch=epoch, end_offset=end)
     return answer
+
+
+def _needs_snapshot(asked: _Asked, view: LogView) -> bool:
+    earliest, offset, epoch = view.earliest_snapshot, asked.fetch_offset, asked.last_fetched_epoch
+    if earliest is None:
+        return False
+    if offset == 0:
+        # Whoever has nothing gets there sooner by a snapshot, even while the log still begins at 0.
+        return True
+    at_start = offset == view.start_offset and epoch != earliest.epoch
+    return offset < view.start_offset or at_start or epoch < earliest.epoch
+
+
+def has_records(answer: _Answer) -> bool:
+    """Whether there is room for records: neither an error nor anything else to do first."""
+    return not answer.error_code and not is_diverging(answer) and answer.snapshot_id.end_offset < 0
 
 
 def is_diverging(answer: _Answer) -> bool:

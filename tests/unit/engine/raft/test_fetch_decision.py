@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from backend.engine.raft.fetch import LogView, asked_partition, decide, is_diverging, response_of
+from backend.engine.raft.fetch import LogView, asked_partition, decide, has_records, is_diverging, response_of
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID
+from backend.engine.raft.snapshots import SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -101,3 +104,40 @@ def test_the_topic_goes_by_name_or_id_with_the_version() -> None:
     endpoint = m.FetchResponse.NodeEndpoints(node_id=1, host="h", port=1)
     assert response_of(answer, 18, endpoint).responses[0].topic_id == TOPIC_ID
     assert response_of(answer, 12, endpoint).responses[0].topic == TOPIC
+
+
+# A snapshot at the log's start (60, epoch 4) and a newer one.
+WITH_SNAPSHOTS = replace(VIEW, start_offset=60, earliest_snapshot=SnapshotId(60, 2), latest_snapshot=SnapshotId(80, 4))
+
+
+@pytest.mark.parametrize(
+    ("view", "offset", "epoch", "sent"),
+    [
+        (replace(WITH_SNAPSHOTS, start_offset=0), 0, 0, True),
+        (replace(WITH_SNAPSHOTS, start_offset=0), 1, 1, True),
+        (replace(WITH_SNAPSHOTS, start_offset=0), 40, 2, False),
+        (WITH_SNAPSHOTS, 59, 2, True),
+        (WITH_SNAPSHOTS, 60, 4, True),
+        (WITH_SNAPSHOTS, 60, 2, False),
+        (WITH_SNAPSHOTS, 70, 1, True),
+        (WITH_SNAPSHOTS, 70, 4, False),
+        (WITH_SNAPSHOTS, 5000, 4, False),
+        (VIEW, 0, 0, False),
+    ],
+)
+def test_a_snapshot_is_named_exactly_when_the_log_cannot_tell(
+    view: LogView, offset: int, epoch: int, sent: bool
+) -> None:
+    answer = decide(asked(fetch_offset=offset, last_fetched_epoch=epoch), view, end_offset_for_epoch)
+    assert answer.error_code == 0
+    assert (answer.snapshot_id.end_offset >= 0) == sent
+    if sent:
+        assert (answer.snapshot_id.end_offset, answer.snapshot_id.epoch) == (80, 4), "always the latest"
+        assert not is_diverging(answer)
+        assert not has_records(answer)
+
+
+def test_who_does_not_lead_says_who_does() -> None:
+    answer = decide(asked(), replace(VIEW, is_leader=False, leader_id=2), end_offset_for_epoch)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answer.current_leader.leader_id == 2

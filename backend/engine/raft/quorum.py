@@ -1,0 +1,464 @@
+"""The Raft of the metadata quorum as values: who leads, who votes for whom, what is committed (KIP-595, KIP-996).
+
+    unattached ─timeout─► prospective ─majority would vote─► candidate ─majority votes─► leader ─no quorum─► resigned
+        ▲ higher epoch         │ refused                         │ refused                 │ higher epoch        │
+        └──────────────────────┴─────────────────────────────────┴──────── follower ◄──────┴─────────────────────┘
+
+Each function takes a state and what has happened and gives the next state with effects; it waits for nothing. The
+driver (`node`) writes `durable` down before it sends or answers anything that follows from it, and carries effects out
+in their order. Time (ms, monotonic) and chance come in a `Moment`. Terms as in Kafka's `QuorumState`; a vote, once
+given in an epoch, is kept through all roles of that epoch, so that nobody can win it twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from immutables import Map
+
+from backend.engine.raft.quorum_state import NOBODY, QuorumState
+from backend.protocol.errors import ErrorCode
+
+NEVER: Final = float("inf")
+# CHECK_QUORUM_TIMEOUT_FACTOR: a leader that a majority has not asked for so many fetch timeouts leads no longer.
+CHECK_QUORUM_FACTOR: Final = 1.5
+
+
+class Role(StrEnum):
+    """What a node is in its epoch. VOTED is unattached with a vote given."""
+
+    UNATTACHED = "unattached"
+    VOTED = "voted"
+    FOLLOWER = "follower"
+    PROSPECTIVE = "prospective"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    RESIGNED = "resigned"
+    OBSERVER = "observer"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """controller.quorum.election.timeout.ms, .fetch.timeout.ms, .election.backoff.max.ms."""
+
+    election_timeout_ms: float = 1000
+    fetch_timeout_ms: float = 2000
+    backoff_max_ms: float = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something happens, ms, and a number drawn from [0, 1) for what must differ between nodes."""
+
+    ms: float
+    draw: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogEnd:
+    """Epoch of the last record and the offset behind it; the greater one is the more complete log."""
+
+    epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A voter as the leader knows it: it has everything below `end_offset` on its disk."""
+
+    end_offset: int
+    heard_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """One node's whole state; `leader_id` and `voted_id` are NOBODY when there is none."""
+
+    node_id: int
+    voters: tuple[int, ...]
+    timing: Timing
+    role: Role
+    epoch: int = 0
+    leader_id: int = NOBODY
+    voted_id: int = NOBODY
+    # When `tick` has something to do.
+    deadline_ms: float = NEVER
+    granted: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()
+    # Follower: whether the leader has answered a fetch and nothing since says that it is gone.
+    leader_heard: bool = False
+    # Leader: offset of the record that begins its epoch, and what each voter has on disk.
+    epoch_start: int = -1
+    flushed_end: int = 0
+    progress: Map[int, Progress] = field(default_factory=Map)
+    high_watermark: int = 0
+
+    @property
+    def durable(self) -> QuorumState:
+        """What must be on disk before anybody is told."""
+        return QuorumState(self.leader_id, self.epoch, self.voted_id, self.voters)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.role is Role.LEADER
+
+    @property
+    def is_voter(self) -> bool:
+        return self.node_id in self.voters
+
+    @property
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def others(self) -> tuple[int, ...]:
+        return tuple(one for one in self.voters if one != self.node_id)
+
+    def check(self) -> None:
+        """Invariants; AssertionError when one is broken."""
+        assert self.epoch >= 0
+        assert (self.role is Role.LEADER) == (self.leader_id == self.node_id), self
+        assert self.role is not Role.FOLLOWER or self.leader_id not in (NOBODY, self.node_id), self
+        assert self.role not in (Role.CANDIDATE, Role.LEADER, Role.RESIGNED) or self.voted_id == self.node_id, self
+        assert self.role is Role.OBSERVER or self.is_voter, self
+        assert not self.granted & self.refused, self
+
+
+@dataclass(frozen=True, slots=True)
+class AskForVotes:
+    """Send Vote to every other voter, in the state's epoch."""
+
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BeginEpoch:
+    """This node leads: append the leader change, with the voters that chose it, as the epoch's first record."""
+
+    granting_voters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellLeader:
+    """Send BeginQuorumEpoch to these voters."""
+
+    to: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellEnd:
+    """Send EndQuorumEpoch for `epoch` to the other voters; the most complete logs first in `preferred`."""
+
+    epoch: int
+    preferred: tuple[int, ...]
+
+
+Effect = AskForVotes | BeginEpoch | TellLeader | TellEnd
+Step = tuple[Quorum, tuple[Effect, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class VoteAsked:
+    """A Vote request; `epoch` is the one that the candidate wants to lead, or in a pre-vote the one it is in."""
+
+    candidate_id: int
+    epoch: int
+    log_end: LogEnd
+    pre_vote: bool
+
+
+def start(
+    node_id: int, voters: tuple[int, ...], timing: Timing, stored: QuorumState, log_end: LogEnd, now: Moment
+) -> Step:
+    """The state of a node that starts with what its disk holds. An only voter leads at once."""
+    epoch, known = (stored.leader_epoch, True) if stored.leader_epoch >= log_end.epoch else (log_end.epoch, False)
+    fresh = Quorum(node_id, voters, timing, Role.UNATTACHED, epoch)
+    if node_id not in voters:
+        leader = stored.leader_id if known else NOBODY
+        return replace(fresh, role=Role.OBSERVER, leader_id=leader), ()
+    voted = stored.voted_id if known else NOBODY
+    leader = stored.leader_id if known else NOBODY
+    fresh = replace(fresh, voted_id=voted, deadline_ms=_election_deadline(timing, now))
+    if leader == node_id:
+        # It does not know what it promised as leader of that epoch: that epoch is over for it.
+        fresh = replace(fresh, role=Role.RESIGNED, voted_id=node_id)
+    elif leader != NOBODY:
+        fresh = replace(fresh, role=Role.FOLLOWER, leader_id=leader, deadline_ms=now.ms + timing.fetch_timeout_ms)
+    elif voted != NOBODY:
+        fresh = replace(fresh, role=Role.VOTED)
+    if voters == (node_id,):
+        return _become_candidate(fresh, log_end, now)
+    return fresh, ()
+
+
+def _election_deadline(timing: Timing, now: Moment) -> float:
+    return now.ms + timing.election_timeout_ms * (1 + now.draw)
+
+
+def tick(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
+    """What time brings; nothing before `deadline_ms`."""
+    if now.ms < state.deadline_ms:
+        return state, ()
+    match state.role:
+        case Role.LEADER:
+            return _tick_leader(state, now)
+        case Role.PROSPECTIVE if state.leader_id != NOBODY:
+            # The others still hear the leader: perhaps so does this node again.
+            return _become_follower(state, state.epoch, state.leader_id, now), ()
+        case Role.OBSERVER:
+            return replace(state, deadline_ms=NEVER), ()
+        case _:
+            return _become_prospective(state, log_end, now)
+
+
+def _tick_leader(state: Quorum, now: Moment) -> Step:
+    if len(state.voters) == 1:
+        return replace(state, deadline_ms=NEVER), ()
+    silent_ms = state.timing.fetch_timeout_ms / 2
+    heard = sorted((one.heard_ms for one in state.progress.values()), reverse=True)
+    majority_heard_ms = heard[state.majority - 2]
+    if now.ms - majority_heard_ms >= state.timing.fetch_timeout_ms * CHECK_QUORUM_FACTOR:
+        return resign(state, now)
+    silent = tuple(sorted(voter for voter, one in state.progress.items() if now.ms - one.heard_ms >= silent_ms))
+    return replace(state, deadline_ms=now.ms + silent_ms), (TellLeader(silent),) if silent else ()
+
+
+def resign(state: Quorum, now: Moment) -> Step:
+    """A leader gives its epoch up: it has lost its majority, or its node stops. Anybody else stays as it is."""
+    if not state.is_leader:
+        return state, ()
+    order = sorted(state.progress.items(), key=lambda item: (-item[1].end_offset, item[0]))
+    ended = replace(state, role=Role.RESIGNED, leader_id=NOBODY, deadline_ms=_election_deadline(state.timing, now))
+    return ended, (TellEnd(state.epoch, tuple(voter for voter, _ in order)),)
+
+
+def _become_prospective(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
+    if state.voters == (state.node_id,):
+        return _become_candidate(state, log_end, now)
+    asking = replace(
+        state,
+        role=Role.PROSPECTIVE,
+        granted=frozenset({state.node_id}),
+        refused=frozenset(),
+        leader_heard=False,
+        deadline_ms=_election_deadline(state.timing, now),
+    )
+    return asking, (AskForVotes(pre_vote=True),)
+
+
+def _become_candidate(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
+    asking = replace(
+        state,
+        role=Role.CANDIDATE,
+        epoch=state.epoch + 1,
+        leader_id=NOBODY,
+        voted_id=state.node_id,
+        granted=frozenset({state.node_id}),
+        refused=frozenset(),
+        leader_heard=False,
+        deadline_ms=_election_deadline(state.timing, now),
+    )
+    if len(asking.granted) >= asking.majority:
+        return _become_leader(asking, log_end, now)
+    return asking, (AskForVotes(pre_vote=False),)
+
+
+def _become_leader(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
+    others = state.others()
+    leading = replace(
+        state,
+        role=Role.LEADER,
+        leader_id=state.node_id,
+        epoch_start=log_end.offset,
+        flushed_end=0,
+        progress=Map({one: Progress(-1, now.ms) for one in others}),
+        deadline_ms=now.ms + state.timing.fetch_timeout_ms / 2 if others else NEVER,
+    )
+    effects: tuple[Effect, ...] = (BeginEpoch(tuple(sorted(state.granted))),)
+    return leading, (*effects, TellLeader(others)) if others else effects
+
+
+def _become_follower(state: Quorum, epoch: int, leader_id: int, now: Moment) -> Quorum:
+    kept_vote = state.voted_id if epoch == state.epoch else NOBODY
+    return replace(
+        state,
+        role=Role.FOLLOWER if state.is_voter else Role.OBSERVER,
+        epoch=epoch,
+        leader_id=leader_id,
+        voted_id=kept_vote,
+        leader_heard=False,
+        granted=frozenset(),
+        refused=frozenset(),
+        deadline_ms=now.ms + state.timing.fetch_timeout_ms if state.is_voter else NEVER,
+    )
+
+
+def _become_unattached(state: Quorum, epoch: int, now: Moment) -> Quorum:
+    """In a higher epoch, whose leader is not known."""
+    waiting = state.role in (Role.UNATTACHED, Role.VOTED, Role.PROSPECTIVE)
+    return replace(
+        state,
+        role=Role.UNATTACHED if state.is_voter else Role.OBSERVER,
+        epoch=epoch,
+        leader_id=NOBODY,
+        voted_id=NOBODY,
+        leader_heard=False,
+        granted=frozenset(),
+        refused=frozenset(),
+        # Whoever waits already goes on waiting: a candidate that cannot win must not keep the others from trying.
+        deadline_ms=(
+            NEVER if not state.is_voter else state.deadline_ms if waiting else _election_deadline(state.timing, now)
+        ),
+    )
+
+
+def learned(state: Quorum, epoch: int, leader_id: int, now: Moment) -> Quorum:
+    """Somebody speaks of an epoch and its leader (NOBODY: not known to them). Older epochs teach nothing."""
+    if epoch < state.epoch or (epoch == state.epoch and leader_id in (NOBODY, state.node_id)):
+        return state
+    if epoch > state.epoch:
+        if leader_id in (NOBODY, state.node_id):
+            return _become_unattached(state, epoch, now)
+        return _become_follower(state, epoch, leader_id, now)
+    asks_again = state.role is Role.PROSPECTIVE and state.leader_id == leader_id
+    if asks_again or (state.leader_id == NOBODY and state.role is not Role.RESIGNED):
+        return _become_follower(state, epoch, leader_id, now)
+    return state
+
+
+def vote_asked(state: Quorum, asked: VoteAsked, log_end: LogEnd, now: Moment) -> tuple[Quorum, ErrorCode, bool]:
+    """The state after a Vote request, the error code and whether the vote is granted."""
+    if asked.candidate_id not in state.voters or not state.is_voter:
+        return state, ErrorCode.INCONSISTENT_VOTER_SET, False
+    if asked.candidate_id == state.node_id:
+        return state, ErrorCode.INVALID_REQUEST, False
+    if asked.epoch < state.epoch:
+        return state, ErrorCode.FENCED_LEADER_EPOCH, False
+    if asked.epoch > state.epoch:
+        state = _become_unattached(state, asked.epoch, now)
+    if asked.log_end < log_end:
+        return state, ErrorCode.NONE, False
+    if asked.pre_vote:
+        return state, ErrorCode.NONE, _would_vote(state)
+    if state.voted_id == asked.candidate_id:
+        return state, ErrorCode.NONE, True
+    if state.voted_id != NOBODY or state.leader_id != NOBODY or state.role is Role.RESIGNED:
+        return state, ErrorCode.NONE, False
+    voted = replace(
+        state, role=Role.VOTED, voted_id=asked.candidate_id, deadline_ms=_election_deadline(state.timing, now)
+    )
+    return voted, ErrorCode.NONE, True
+
+
+def _would_vote(state: Quorum) -> bool:
+    """Whether nothing speaks against an election: no leader is heard. Gives nothing away."""
+    match state.role:
+        case Role.LEADER:
+            return False
+        case Role.FOLLOWER:
+            return not state.leader_heard
+        case _:
+            return True
+
+
+def vote_answered(
+    state: Quorum, voter: int, *, epoch: int, pre_vote: bool, granted: bool, log_end: LogEnd, now: Moment
+) -> Step:
+    """An answer to the Vote that was sent in `epoch`; what it tells of newer epochs goes to `learned` before."""
+    wanted = Role.PROSPECTIVE if pre_vote else Role.CANDIDATE
+    if epoch != state.epoch or state.role is not wanted or voter not in state.voters:
+        return state, ()
+    if granted:
+        state = replace(state, granted=state.granted | {voter}, refused=state.refused - {voter})
+        if len(state.granted) < state.majority:
+            return state, ()
+        return (_become_candidate if pre_vote else _become_leader)(state, log_end, now)
+    state = replace(state, refused=state.refused | {voter}, granted=state.granted - {voter})
+    if len(state.voters) - len(state.refused) < state.majority:
+        # Lost: the next try follows after a pause that differs from the other candidates'.
+        pause_ms = min(state.timing.backoff_max_ms * now.draw, max(0.0, state.deadline_ms - now.ms))
+        if pre_vote and state.leader_id != NOBODY:
+            return _become_follower(state, state.epoch, state.leader_id, now), ()
+        return replace(state, deadline_ms=now.ms + pause_ms), ()
+    return state, ()
+
+
+def begin_epoch_asked(state: Quorum, leader_id: int, epoch: int, now: Moment) -> tuple[Quorum, ErrorCode]:
+    """BeginQuorumEpoch: a leader introduces itself."""
+    if epoch < state.epoch:
+        return state, ErrorCode.FENCED_LEADER_EPOCH
+    if leader_id not in state.voters:
+        return state, ErrorCode.INCONSISTENT_VOTER_SET
+    if leader_id == state.node_id or (epoch == state.epoch and state.leader_id not in (NOBODY, leader_id)):
+        return state, ErrorCode.INVALID_REQUEST
+    return learned(state, epoch, leader_id, now), ErrorCode.NONE
+
+
+def end_epoch_asked(
+    state: Quorum, leader_id: int, epoch: int, preferred: tuple[int, ...], now: Moment
+) -> tuple[Quorum, ErrorCode]:
+    """EndQuorumEpoch: the leader has resigned; the first of its preferred successors tries at once, others later."""
+    if epoch < state.epoch:
+        return state, ErrorCode.FENCED_LEADER_EPOCH
+    if leader_id not in state.voters:
+        return state, ErrorCode.INCONSISTENT_VOTER_SET
+    if leader_id == state.node_id or (epoch == state.epoch and state.leader_id not in (NOBODY, leader_id)):
+        return state, ErrorCode.INVALID_REQUEST
+    state = learned(state, epoch, leader_id, now)
+    if state.role is not Role.FOLLOWER:
+        return state, ErrorCode.NONE
+    place = preferred.index(state.node_id) if state.node_id in preferred else len(preferred)
+    pause_ms = 0.0 if place == 0 else state.timing.backoff_max_ms * (place + now.draw) / 2
+    # The epoch has no leader any more, but this node stays its follower: it must not vote in it again.
+    return replace(state, leader_heard=False, deadline_ms=min(state.deadline_ms, now.ms + pause_ms)), ErrorCode.NONE
+
+
+def leader_answered(state: Quorum, now: Moment) -> Quorum:
+    """The leader has answered a fetch of this epoch."""
+    if state.role is not Role.FOLLOWER:
+        return state
+    return replace(state, leader_heard=True, deadline_ms=now.ms + state.timing.fetch_timeout_ms)
+
+
+def leader_unreachable(state: Quorum, now: Moment) -> Quorum:
+    """The leader's address takes no connection: an election need not wait for the fetch timeout."""
+    if state.role is not Role.FOLLOWER:
+        return state
+    soon_ms = now.ms + state.timing.backoff_max_ms * (0.1 + now.draw)
+    return replace(state, leader_heard=False, deadline_ms=min(state.deadline_ms, soon_ms))
+
+
+def held_up(state: Quorum, by_ms: float) -> Quorum:
+    """This node itself did nothing for so long, so what it did not hear meanwhile says nothing about the others."""
+    progress = state.progress
+    for voter, one in progress.items():
+        progress = progress.set(voter, replace(one, heard_ms=one.heard_ms + by_ms))
+    return replace(state, deadline_ms=state.deadline_ms + by_ms, progress=progress)
+
+
+def voter_fetched(state: Quorum, voter: int, offset: int, now: Moment) -> Quorum:
+    """A voter asks the leader for what is at `offset`, so it has everything below on its disk."""
+    if not state.is_leader or voter not in state.progress:
+        return state
+    return _commit(replace(state, progress=state.progress.set(voter, Progress(offset, now.ms))))
+
+
+def flushed(state: Quorum, end_offset: int) -> Quorum:
+    """Everything below `end_offset` is on the leader's own disk."""
+    return _commit(replace(state, flushed_end=end_offset)) if state.is_leader else state
+
+
+def _commit(state: Quorum) -> Quorum:
+    ends = sorted((state.flushed_end, *(one.end_offset for one in state.progress.values())), reverse=True)
+    on_majority = ends[state.majority - 1]
+    # Only with a record of its own epoch: what earlier leaders left may still be replaced before that (Raft 5.4.2).
+    if on_majority > state.epoch_start and on_majority > state.high_watermark:
+        return replace(state, high_watermark=on_majority)
+    return state
+
+
+def leader_committed(state: Quorum, high_watermark: int, own_end: int) -> Quorum:
+    """A leader's answer tells how far the log is committed; a follower believes it as far as its own log goes."""
+    known = min(high_watermark, own_end)
+    return replace(state, high_watermark=known) if known > state.high_watermark else state

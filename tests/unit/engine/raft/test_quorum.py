@@ -1,0 +1,167 @@
+"""The quorum's state machine as dialogues: when this happens in that role, this follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from backend.engine.raft import quorum as q
+from backend.engine.raft.quorum import LogEnd, Moment, Quorum, Role
+from backend.engine.raft.quorum_state import NOBODY, QuorumState
+from backend.protocol.errors import ErrorCode
+
+TIMING = q.Timing(1000, 2000, 1000)
+END = LogEnd(3, 50)
+VOTERS = (1, 2, 3)
+
+
+def started(stored: QuorumState | None = None, voters: tuple[int, ...] = VOTERS) -> Quorum:
+    return q.start(1, voters, TIMING, stored or QuorumState(leader_epoch=3), END, Moment(0))[0]
+
+
+def prospective() -> Quorum:
+    return q.tick(started(), END, Moment(5000))[0]
+
+
+def answered(state: Quorum, voter: int, granted: bool, pre_vote: bool) -> q.Step:
+    return q.vote_answered(
+        state, voter, epoch=state.epoch, pre_vote=pre_vote, granted=granted, log_end=END, now=Moment(5001)
+    )
+
+
+def leading() -> Quorum:
+    candidate, _ = answered(prospective(), 2, True, True)
+    return answered(candidate, 3, True, False)[0]
+
+
+def test_an_only_voter_leads_from_its_start_on() -> None:
+    state, effects = q.start(1, (1,), TIMING, QuorumState(1, 3, NOBODY, (1,)), END, Moment(0))
+    assert (state.role, state.epoch, state.deadline_ms) == (Role.LEADER, 4, q.NEVER)
+    assert effects == (q.BeginEpoch((1,)),)
+    assert q.flushed(state, 50).high_watermark == 0
+    assert q.flushed(state, 51).high_watermark == 51
+
+
+def test_silence_leads_by_a_pre_vote_and_a_vote_to_leadership() -> None:
+    state, effects = q.tick(started(), END, Moment(999))
+    assert (state.role, effects) == (Role.UNATTACHED, ())
+    state, effects = q.tick(state, END, Moment(2000))
+    assert (state.role, state.epoch, effects) == (Role.PROSPECTIVE, 3, (q.AskForVotes(pre_vote=True),))
+    state, effects = answered(state, 2, True, True)
+    assert (state.role, state.epoch, state.voted_id) == (Role.CANDIDATE, 4, 1)
+    assert effects == (q.AskForVotes(pre_vote=False),)
+    assert answered(state, 3, True, True) == (state, ()), "a late answer to the pre-vote counts for nothing"
+    state, effects = answered(state, 3, True, False)
+    assert (state.role, state.leader_id, state.epoch_start) == (Role.LEADER, 1, 50)
+    assert effects == (q.BeginEpoch((1, 3)), q.TellLeader((2, 3)))
+
+
+def test_a_lost_pre_vote_changes_no_epoch() -> None:
+    state, _ = answered(prospective(), 2, False, True)
+    state, effects = answered(state, 3, False, True)
+    assert (state.epoch, effects) == (3, ())
+    assert 5001 <= state.deadline_ms <= 6001
+
+
+@pytest.mark.parametrize(
+    ("stored", "role", "voted"),
+    [
+        (QuorumState(leader_epoch=3), Role.UNATTACHED, NOBODY),
+        (QuorumState(leader_epoch=3, voted_id=2), Role.VOTED, 2),
+        (QuorumState(leader_id=2, leader_epoch=3, voted_id=2), Role.FOLLOWER, 2),
+        (QuorumState(leader_id=1, leader_epoch=3), Role.RESIGNED, 1),
+        (QuorumState(leader_id=2, leader_epoch=2, voted_id=2), Role.UNATTACHED, NOBODY),
+    ],
+)
+def test_a_start_goes_on_from_what_is_on_disk(stored: QuorumState, role: Role, voted: int) -> None:
+    state = started(stored)
+    state.check()
+    assert (state.role, state.voted_id, state.epoch) == (role, voted, 3)
+
+
+def vote(state: Quorum, candidate: int = 2, epoch: int = 4, end: LogEnd = END, pre: bool = False) -> tuple[bool, int]:
+    after, code, granted = q.vote_asked(state, q.VoteAsked(candidate, epoch, end, pre), END, Moment(10))
+    after.check()
+    return granted, code
+
+
+def test_a_vote_is_given_once_an_epoch_and_only_to_a_log_that_lacks_nothing() -> None:
+    assert vote(started()) == (True, 0)
+    assert vote(started(), end=LogEnd(2, 900)) == (False, 0)
+    assert vote(started(), end=LogEnd(3, 49)) == (False, 0)
+    assert vote(started(), epoch=2) == (False, ErrorCode.FENCED_LEADER_EPOCH)
+    assert vote(started(), candidate=9) == (False, ErrorCode.INCONSISTENT_VOTER_SET)
+    voted, _, _ = q.vote_asked(started(), q.VoteAsked(2, 4, END, False), END, Moment(10))
+    assert (voted.role, voted.voted_id, voted.durable.voted_id) == (Role.VOTED, 2, 2)
+    assert vote(voted) == (True, 0)
+    assert vote(voted, candidate=3) == (False, 0)
+    followed = q.learned(voted, 4, 2, Moment(11))
+    assert vote(followed, candidate=3) == (False, 0), "an epoch with a leader has no other"
+    assert vote(followed, candidate=3, epoch=5) == (True, 0)
+
+
+def test_a_pre_vote_disturbs_no_follower_that_hears_its_leader() -> None:
+    follower = q.learned(started(), 4, 2, Moment(0))
+    assert vote(follower, candidate=3, pre=True) == (True, 0)
+    hearing = q.leader_answered(follower, Moment(5))
+    assert vote(hearing, candidate=3, pre=True) == (False, 0)
+    assert vote(q.leader_unreachable(hearing, Moment(6)), candidate=3, pre=True) == (True, 0)
+    assert vote(leading(), pre=True) == (False, 0)
+    assert q.vote_asked(hearing, q.VoteAsked(3, 4, END, True), END, Moment(10))[0] == hearing
+
+
+def test_only_a_record_of_the_own_epoch_commits_what_older_leaders_left() -> None:
+    leader = q.flushed(leading(), 51)
+    assert q.voter_fetched(leader, 2, 50, Moment(6000)).high_watermark == 0
+    committed = q.voter_fetched(leader, 2, 51, Moment(6000))
+    assert committed.high_watermark == 51
+    assert q.voter_fetched(committed, 3, 40, Moment(6001)).high_watermark == 51
+    assert q.voter_fetched(committed, 9, 99, Moment(6001)) == committed
+
+
+def test_a_leader_that_no_majority_asks_resigns_and_names_the_most_complete_first() -> None:
+    leader = q.voter_fetched(q.voter_fetched(leading(), 2, 40, Moment(6000)), 3, 51, Moment(6500))
+    state, effects = q.tick(leader, END, Moment(7600))
+    assert (state.role, effects) == (Role.LEADER, (q.TellLeader((2, 3)),))
+    state, effects = q.tick(state, END, Moment(9500))
+    assert (state.role, state.leader_id) == (Role.RESIGNED, NOBODY)
+    assert effects == (q.TellEnd(4, (3, 2)),)
+    assert vote(state, candidate=3, epoch=4) == (False, 0)
+    late = q.tick(q.held_up(leader, 3000), END, Moment(9500))[0]
+    assert late.role is Role.LEADER, "its own pause is no silence of the others"
+
+
+def test_the_preferred_successor_tries_at_once_and_the_others_later() -> None:
+    follower = q.leader_answered(q.learned(started(), 4, 2, Moment(0)), Moment(100))
+    first, code = q.end_epoch_asked(follower, 2, 4, (1, 3), Moment(100))
+    assert (code, first.deadline_ms) == (ErrorCode.NONE, 100)
+    second, _ = q.end_epoch_asked(follower, 2, 4, (3, 1), Moment(100))
+    assert second.deadline_ms > 100
+    assert q.end_epoch_asked(follower, 2, 3, (), Moment(100))[1] == ErrorCode.FENCED_LEADER_EPOCH
+    assert q.end_epoch_asked(follower, 3, 4, (), Moment(100))[1] == ErrorCode.INVALID_REQUEST
+
+
+def test_a_higher_epoch_ends_every_role() -> None:
+    for state in (started(), prospective(), leading(), q.resign(leading(), Moment(0))[0]):
+        after = q.learned(state, 9, 3, Moment(1))
+        after.check()
+        assert (after.role, after.epoch, after.voted_id) == (Role.FOLLOWER, 9, NOBODY)
+        assert q.learned(state, 1, 3, Moment(1)) == state
+
+
+def test_a_node_without_a_vote_only_follows() -> None:
+    observer = q.start(9, VOTERS, TIMING, QuorumState(), LogEnd(0, 0), Moment(0))[0]
+    observer.check()
+    assert q.tick(observer, END, Moment(1e9))[0].role is Role.OBSERVER
+    assert q.learned(observer, 4, 2, Moment(1)).leader_id == 2
+    assert vote(observer) == (False, ErrorCode.INCONSISTENT_VOTER_SET)
+    assert replace(observer, epoch=1).durable == QuorumState(NOBODY, 1, NOBODY, VOTERS)
+
+
+def test_begin_quorum_epoch_is_believed_of_voters_and_newer_epochs_only() -> None:
+    begin = q.begin_epoch_asked
+    assert begin(started(), 2, 4, Moment(0))[0].role is Role.FOLLOWER
+    assert begin(started(), 2, 2, Moment(0))[1] == ErrorCode.FENCED_LEADER_EPOCH
+    assert begin(started(), 7, 4, Moment(0))[1] == ErrorCode.INCONSISTENT_VOTER_SET
+    assert begin(leading(), 2, 4, Moment(0))[1] == ErrorCode.INVALID_REQUEST
