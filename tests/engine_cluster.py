@@ -57,15 +57,17 @@ def layout(
     tiering: bool = False,
     settings: Mapping[str, str] | None = None,
     racks: Mapping[int, str] | None = None,
+    voters: int = 1,
 ) -> ClusterLayout:
     """A cluster below a folder, on free ports."""
-    ports = free_ports(brokers + 1)
+    ports = free_ports(brokers + voters)
     nodes = range(1, brokers + 1)
     return ClusterLayout(
         cluster_id=CLUSTER_ID,
         log_dirs={node: str(folder / "brokers" / str(node) / "log") for node in nodes},
         ports=dict(zip(nodes, ports, strict=False)),
-        controller_port=ports[-1],
+        controller_port=ports[brokers],
+        voter_ports=dict(zip(range(1, voters + 1), ports[brokers:], strict=True)) if voters > 1 else {},
         settings={**FAST, **(tiered(folder / "remote") if tiering else {}), **(settings or {})},
         node_settings={node: {"broker.rack": rack} for node, rack in (racks or {}).items()},
     )
@@ -83,10 +85,13 @@ class EngineCluster:
         settings: Mapping[str, str] | None = None,
         racks: Mapping[int, str] | None = None,
         made: ClusterLayout | None = None,
+        voters: int = 1,
     ) -> None:
         """A layout that is `made` already is taken as it is."""
         self.folder = folder
-        self.layout = made or layout(folder, brokers=brokers, tiering=tiering, settings=settings, racks=racks)
+        self.layout = made or layout(
+            folder, brokers=brokers, tiering=tiering, settings=settings, racks=racks, voters=voters
+        )
         self.loop = asyncio.new_event_loop()
         self.cluster = Cluster(self.layout)
         self._thread = threading.Thread(target=self.loop.run_forever, name="engine-cluster", daemon=True)

@@ -38,24 +38,32 @@ class ClusterLayout:
     log_dirs: Mapping[int, str]
     ports: Mapping[int, int]
     controller_port: int
+    # Voter → port of its controller listener; only node 1 at `controller_port` when nothing is said.
+    voter_ports: Mapping[int, int] = field(default_factory=dict)
     metrics_ports: Mapping[int, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
+    @property
+    def controller_ports(self) -> Mapping[int, int]:
+        """Voter → port of its controller listener."""
+        return self.voter_ports or {CONTROLLER_NODE: self.controller_port}
+
     def properties(self, node_id: int) -> dict[str, str]:
-        """One node's properties: node 1 is broker and controller, the others are brokers."""
+        """One node's properties: the voters are broker and controller, the others are brokers."""
+        controllers = self.controller_ports
         nodes = len(self.ports)
         replicas, min_isr = str(min(3, nodes)), str(min(2, nodes))
         listeners = f"PLAINTEXT://{LOOPBACK}:{self.ports[node_id]}"
-        if node_id == CONTROLLER_NODE:
-            listeners += f",CONTROLLER://{LOOPBACK}:{self.controller_port}"
+        if node_id in controllers:
+            listeners += f",CONTROLLER://{LOOPBACK}:{controllers[node_id]}"
         own = {
             "node.id": str(node_id),
-            "process.roles": "broker,controller" if node_id == CONTROLLER_NODE else "broker",
+            "process.roles": "broker,controller" if node_id in controllers else "broker",
             "listeners": listeners,
             "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"{CONTROLLER_NODE}@{LOOPBACK}:{self.controller_port}",
+            "controller.quorum.voters": ",".join(f"{voter}@{LOOPBACK}:{port}" for voter, port in controllers.items()),
             "log.dirs": self.log_dirs[node_id],
             "ebbline.cluster.id": self.cluster_id,
             "ebbline.events.topic.replication.factor": replicas,
@@ -117,7 +125,13 @@ class Cluster:
         await self.brokers.pop(node_id).kill()
 
     async def stop(self) -> None:
-        """Stops every node that runs, the controller's last."""
+        """Stops every node that runs, the controller's last.
+
+        Where several nodes vote all brokers leave first, while a majority of the voters is still there to let them go.
+        """
+        if len(self.layout.controller_ports) > 1:
+            for node_id in sorted(self.brokers, reverse=True):
+                await self.brokers[node_id].leave()
         for node_id in sorted(self.brokers, reverse=True):
             try:
                 await self.stop_broker(node_id)

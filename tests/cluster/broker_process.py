@@ -38,10 +38,16 @@ class BrokerProcesses:
     """Nodes 1..N of one cluster, node 1 with the controller; a context manager that starts all."""
 
     def __init__(
-        self, folder: Path, *, brokers: int = 3, tiering: bool = False, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *,
+        brokers: int = 3,
+        tiering: bool = False,
+        settings: Mapping[str, str] | None = None,
+        voters: int = 1,
     ) -> None:
         self.folder = folder
-        self.layout = layout(folder, brokers=brokers, tiering=tiering, settings=settings)
+        self.layout = layout(folder, brokers=brokers, tiering=tiering, settings=settings, voters=voters)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._admin: AdminClient | None = None
         for node_id in self.layout.ports:

@@ -74,7 +74,7 @@ def on_controller(
     response = _response(services, CONTROLLERS)
     controller = services.controller
     if controller is not None:
-        response.controller_id = controller.log.leader_id
+        response.controller_id = controller.raft.leader_id
         for node in sorted(controller.image.controllers.values(), key=lambda node: node.id):
             for endpoint in node.endpoints:
                 if endpoint.name == context.listener_name:

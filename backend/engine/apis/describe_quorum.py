@@ -9,6 +9,7 @@ from backend.engine.apis.forwarding import forward
 from backend.engine.apis.services import Services
 from backend.engine.controller.driver import Controller
 from backend.engine.controller.topic_names import CLUSTER_METADATA
+from backend.engine.raft.node import RaftNode
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -56,28 +57,29 @@ def on_controller(
             ],
         )
         for node in sorted(controller.image.controllers.values(), key=lambda node: node.id)
-        if node.id in controller.log.voters
+        if node.id in controller.raft.voters
     ]
     return response
 
 
 def _describe(controller: Controller, now_ms: int) -> _Partition:
-    log = controller.log
+    raft = controller.raft
+    if not raft.is_leader:
+        return _Partition(
+            partition_index=0,
+            error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            error_message=f"Node {raft.node_id} does not lead the metadata quorum",
+            leader_id=raft.leader_id,
+            leader_epoch=raft.epoch,
+            high_watermark=-1,
+        )
     return _Partition(
         partition_index=0,
         error_message="",
-        leader_id=log.leader_id,
-        leader_epoch=log.epoch,
-        high_watermark=log.high_watermark,
-        current_voters=[
-            _Partition.CurrentVoters(
-                replica_id=voter,
-                log_end_offset=log.end_offset,
-                last_fetch_timestamp=now_ms,
-                last_caught_up_timestamp=now_ms,
-            )
-            for voter in log.voters
-        ],
+        leader_id=raft.leader_id,
+        leader_epoch=raft.epoch,
+        high_watermark=raft.log.high_watermark,
+        current_voters=[_voter(raft, voter, now_ms) for voter in raft.voters],
         observers=[
             _Partition.Observers(
                 replica_id=one.replica_id,
@@ -86,9 +88,24 @@ def _describe(controller: Controller, now_ms: int) -> _Partition:
                 last_fetch_timestamp=one.last_fetch_ms,
                 last_caught_up_timestamp=one.last_caught_up_ms,
             )
-            for one in log.observers.current(now_ms)
-            if one.replica_id not in log.voters
+            for one in raft.observers.current(now_ms)
+            if one.replica_id not in raft.voters
         ],
+    )
+
+
+def _voter(raft: RaftNode, voter: int, now_ms: int) -> _Partition.CurrentVoters:
+    if voter == raft.node_id:
+        end, fetched_ms, caught_up_ms = raft.log.end_offset, now_ms, now_ms
+    elif (seen := raft.voters_seen.of(voter)) is not None:
+        end, fetched_ms, caught_up_ms = seen.log_end_offset, seen.last_fetch_ms, seen.last_caught_up_ms
+    else:
+        end, fetched_ms, caught_up_ms = -1, -1, -1
+    return _Partition.CurrentVoters(
+        replica_id=voter,
+        log_end_offset=end,
+        last_fetch_timestamp=fetched_ms,
+        last_caught_up_timestamp=caught_up_ms,
     )
 
 

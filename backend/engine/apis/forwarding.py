@@ -11,6 +11,7 @@ from typing import Final, TypeVar, cast
 
 from backend.engine.apis.context import ListenerKind, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.controller_channel import is_from_standby
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import MetadataImage
 from backend.engine.ports import tasks
@@ -44,7 +45,7 @@ async def forward(services: Services, context: RequestContext, request: Message,
             if error.code not in _TRY_AGAIN:
                 raise
         else:
-            if getattr(answer, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+            if not is_from_standby(answer):
                 return cast(R, answer)
         await tasks.sleep_ms(RETRY_PAUSE_MS)
 

@@ -1,4 +1,4 @@
-"""Fetch (1) on a controller's listener: `__cluster_metadata` for brokers and standby controllers (KIP-595)."""
+"""Fetch (1) on a controller's listener: `__cluster_metadata` for voters, brokers and tools (KIP-595, KIP-630)."""
 
 from __future__ import annotations
 
@@ -7,52 +7,61 @@ from typing import Final
 from backend.engine.apis.context import CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.controller.driver import Controller
-from backend.engine.raft.fetch import LogView, asked_partition, decide, is_diverging, response_of
+from backend.engine.raft.fetch import asked_partition, decide, has_records, response_of
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
 API_KEY: Final = 1
 # Of one answer, whatever the other side allows: the largest batch that a command writes fits.
 ANSWER_BYTES_MAX: Final = 8 << 20
+# Since this version a request says how far its sender knows the log to be committed (KIP-1166).
+HIGH_WATERMARK_SINCE: Final = 18
+NO_DIRECTORY: Final = bytes(16)
 
 
 async def fetch_metadata_log(services: Services, context: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
-    """Records from the offset up to the high watermark, or as soon as there are some within the time to wait."""
+    """A voter gets all that the leader has, anybody else what is committed; both wait for news within their time."""
     controller = services.controller
     if controller is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Node {services.node_id} has no controller role")
-    log, version = controller.log, context.api_version
+    raft, log, version = controller.raft, controller.log, context.api_version
     asked = asked_partition(request, version, services.cluster_id)
     if isinstance(asked, ErrorCode):
         return m.FetchResponse(error_code=asked)
-    view = LogView(log.leader_id, log.epoch, log.start_offset, log.end_offset, log.high_watermark)
-    answer = decide(asked, view, log.end_offset_for_epoch)
-    if not answer.error_code and not is_diverging(answer):
-        replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
-        controller.fetched_up_to(replica_id, asked.fetch_offset)
-        log.observers.note(
-            replica_id,
-            bytes(asked.replica_directory_id),
-            asked.fetch_offset,
-            log.high_watermark,
-            services.ports.clock.time_ms(),
-        )
-        await log.wait_above(asked.fetch_offset, request.max_wait_ms)
-        answer.high_watermark = log.high_watermark
-        if log.high_watermark > asked.fetch_offset:
-            answer.records = log.read(asked.fetch_offset, min(request.max_bytes, ANSWER_BYTES_MAX))
+    replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
+    # The broker of a combined node follows too, under the same id, and names no directory: it has no vote.
+    votes = replica_id in raft.voters and bytes(asked.replica_directory_id) != NO_DIRECTORY
+    if votes and replica_id == services.node_id:
+        return m.FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+    answer = decide(asked, raft.view(), log.end_offset_for_epoch)
+    if has_records(answer):
+        offset, epoch = asked.fetch_offset, raft.epoch
+        directory_id = bytes(asked.replica_directory_id)
+        now_ms = services.ports.clock.time_ms()
+        if votes:
+            raft.voter_seen(replica_id, directory_id, offset, now_ms)
+            await raft.voter_fetched(replica_id, offset)
+        else:
+            controller.fetched_up_to(replica_id, offset)
+            raft.observers.note(replica_id, directory_id, offset, log.high_watermark, now_ms)
+        known = asked.high_watermark if version >= HIGH_WATERMARK_SINCE and votes else log.high_watermark
+
+        def news() -> bool:
+            if not raft.leads(epoch):
+                return True
+            return (votes and (log.end_offset > offset or log.high_watermark > known)) or log.high_watermark > offset
+
+        await log.wait_until(news, request.max_wait_ms)
+        answer = decide(asked, raft.view(), log.end_offset_for_epoch)
+        up_to = log.end_offset if votes else log.high_watermark
+        if has_records(answer) and up_to > offset:
+            answer.records = log.read(offset, min(request.max_bytes, ANSWER_BYTES_MAX), up_to)
     return response_of(answer, version, _endpoint(controller, context))
 
 
 def _endpoint(controller: Controller, context: RequestContext) -> m.FetchResponse.NodeEndpoints:
-    leader = controller.image.controllers.get(controller.log.leader_id)
-    endpoint = next((one for one in leader.endpoints if one.name == context.listener_name), None) if leader else None
-    return m.FetchResponse.NodeEndpoints(
-        node_id=controller.log.leader_id,
-        host=endpoint.host if endpoint else "",
-        port=endpoint.port if endpoint else 0,
-        rack=None,
-    )
+    host, port = controller.leader_address(context.listener_name)
+    return m.FetchResponse.NodeEndpoints(node_id=controller.raft.leader_id, host=host, port=port, rack=None)
 
 
 APIS: Final = (Api(API_KEY, 4, 18, fetch_metadata_log, CONTROLLER),)

@@ -192,7 +192,12 @@ class BrokerPart:
             services.metadata,
             node_id=node_id,
             cluster_id=services.cluster_id,
-            directory_id=next(iter(services.log_manager.directory_ids.values())),
+            # On a combined node the voter names the directory: by that the leader tells the two apart.
+            directory_id=(
+                bytes(16)
+                if services.controller is not None
+                else next(iter(services.log_manager.directory_ids.values()))
+            ),
         )
         self._loader.add_listener("replicas", self._on_metadata)
         self._lifecycle = BrokerLifecycle(

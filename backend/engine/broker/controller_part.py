@@ -1,4 +1,4 @@
-"""The controller role of a node: the metadata log, the controller on it, and its listeners."""
+"""The controller role of a node: its place in the metadata quorum, the controller on it, and its listeners."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from collections.abc import Callable
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.apis.services import Services
 from backend.engine.config import BrokerConfig
-from backend.engine.config.listeners import SECURITY_PROTOCOL_IDS, controller_listeners
+from backend.engine.config.listeners import SECURITY_PROTOCOL_IDS, controller_listeners, voter_addresses
+from backend.engine.config.security import controller_security
 from backend.engine.controller.driver import Controller
 from backend.engine.controller.image import ControllerRegistration, Endpoint, SupportedFeature
+from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.listener import Listener
+from backend.engine.net.peer_client import PeerClient
+from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports
 from backend.engine.raft.metadata_log import MetadataLog, open_metadata_log
+from backend.engine.raft.node import Address, RaftNode
 
 FEATURES = tuple(SupportedFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
 
@@ -27,6 +32,9 @@ class ControllerPart:
         self._listeners = [Listener(ports, config, address, "controller") for address in controller_listeners(config)]
         self._endpoints: tuple[Endpoint, ...] = ()
         self._log: MetadataLog | None = None
+        self._raft: RaftNode | None = None
+        self._clients: list[PeerClient] = []
+        self._channel: PeerControllerChannel | None = None
         self.controller: Controller | None = None
 
     def bind(self) -> None:
@@ -42,27 +50,66 @@ class ControllerPart:
         )
 
     async def start(self, services: Services, cluster_id: str) -> None:
-        """Replays the metadata log, leads, serves."""
-        self._log = await open_metadata_log(self._ports, self._config)
+        """Takes its place in the quorum and serves; an only voter leads when this returns."""
+        config = self._config
+        self._log = await open_metadata_log(self._ports, config)
+        voters = voter_addresses(config)
+        others = [voter for voter in voters if voter != config.id]
+        raft = self._raft = RaftNode(
+            self._ports,
+            config,
+            self._log,
+            cluster_id=cluster_id,
+            peers={voter: self._client(voters[voter], "votes") for voter in others},
+            fetchers={voter: self._client(voters[voter], "log") for voter in others},
+            addresses={voter: Address(*address) for voter, address in voters.items()},
+            directory_id=next(iter(services.log_manager.directory_ids.values())),
+        )
+        if others:
+            self._channel = PeerControllerChannel(
+                self._ports,
+                tuple(voters.values()),
+                client_id=f"controller-{config.id}",
+                security=PeerSecurity.of(controller_security(config)),
+            )
         controller = Controller(
             self._ports,
             self._config,
-            self._log,
+            raft,
             cluster_id=cluster_id,
             registration=ControllerRegistration(self._config.id, self._ports.random.uuid(), self._endpoints, FEATURES),
+            channel=self._channel,
             on_failure=self._on_fatal,
         )
         self.controller = services.controller = controller
+        await raft.start()
         await controller.start()
         for listener in self._listeners:
             listener.start(services)
 
+    def _client(self, address: tuple[str, int], purpose: str) -> PeerClient:
+        """Requests of one connection wait for each other: a vote must not wait behind a fetch."""
+        security = PeerSecurity.of(controller_security(self._config))
+        client_id = f"controller-{self._config.id}-{purpose}"
+        made = PeerClient(self._ports, *address, client_id=client_id, security=security)
+        self._clients.append(made)
+        return made
+
+    def _close_clients(self) -> None:
+        for client in self._clients:
+            client.close()
+        if self._channel is not None:
+            self._channel.close()
+
     async def close(self) -> None:
-        """Serves no more and leaves the log flushed and closed."""
+        """Gives leadership up, serves no more, and leaves the log flushed and closed."""
+        if self._raft is not None:
+            await self._raft.stop()
         for listener in self._listeners:
             await listener.close()
         if self.controller is not None:
             await self.controller.stop()
+        self._close_clients()
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -73,6 +120,9 @@ class ControllerPart:
             await listener.close()
         if self.controller is not None:
             await self.controller.stop()
+        if self._raft is not None:
+            await self._raft.kill()
+        self._close_clients()
         if self._log is not None:
             self._log.abandon()
             self._log = None

@@ -94,7 +94,11 @@ def _add_controller_gauges(services: Services, metrics: BrokerMetrics) -> None:
         )
 
     prefix = "kafka_controller_kafkacontroller"
-    metrics.add_gauge(f"{prefix}_activecontrollercount", "Whether this node is the controller", lambda: 1.0)
+    metrics.add_gauge(
+        f"{prefix}_activecontrollercount",
+        "Whether this node is the active controller",
+        lambda: float(controller.is_active),
+    )
     metrics.add_gauge(f"{prefix}_offlinepartitionscount", "Partitions without a leader", leaderless)
     metrics.add_gauge(
         f"{prefix}_activebrokercount",

@@ -50,6 +50,7 @@ class Broker:
         self._broker: BrokerPart | None = None
         self._channel: PeerControllerChannel | None = None
         self._metrics_server: MetricsServer | None = None
+        self._left = False
         # Set with the reason once the node must not go on.
         self.failed: tasks.Future[str] = tasks.future()
 
@@ -147,6 +148,16 @@ class Broker:
             client_quotas=ClientQuotas(QuotaWindows.of(self.config)),
         )
 
+    async def leave(self) -> None:
+        """The broker role's part of a stop: hands leadership over and serves no more. The controller role goes on."""
+        with logging_as_node(self.config.id):
+            await self._leave()
+
+    async def _leave(self) -> None:
+        if self._broker is not None and not self._left:
+            self._left = True
+            await self._attempt("stop serving", self._broker.stop())
+
     async def stop(self) -> None:
         """Hands leadership over, answers what waits, writes everything down. What fails is logged; the rest goes on."""
         with logging_as_node(self.config.id):
@@ -155,8 +166,7 @@ class Broker:
     async def _stop(self) -> None:
         broker, logs, controller = self._broker, self._log_manager, self._controller
         epoch = -1 if broker is None else broker.epoch
-        if broker is not None:
-            await self._attempt("stop serving", broker.stop())
+        await self._leave()
         if logs is not None:
             await self._attempt("close its logs", logs.shutdown(epoch))
         if controller is not None:

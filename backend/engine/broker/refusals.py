@@ -7,9 +7,10 @@ from typing import Final
 
 from backend.engine.config import ConfigError
 from backend.engine.log.errors import CorruptLog, LogDirError
+from backend.engine.raft.node import QuorumMismatch
 from backend.protocol.errors import KafkaError
 
-REFUSALS: Final = (ConfigError, LogDirError, CorruptLog, KafkaError, OSError)
+REFUSALS: Final = (ConfigError, LogDirError, CorruptLog, KafkaError, QuorumMismatch, OSError)
 
 
 def sentence(error: BaseException) -> str:

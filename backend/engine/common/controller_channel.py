@@ -5,9 +5,26 @@ Between nodes of one cluster both ends run the same code, so versions are given,
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
+from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
+
+# Where the answers of admin requests without an error of the whole carry one error for each thing asked for.
+_PARTS: Final = ("topics", "responses", "results", "entries")
+_NOT_LEADER: Final[frozenset[int]] = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH})
+
+
+def is_from_standby(answer: Message) -> bool:
+    """Whether a controller answered that it is not the active one: nothing was carried out, another may be asked."""
+    if getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+        return True
+    first = next((parts[0] for name in _PARTS if (parts := getattr(answer, name, None))), None)
+    if getattr(first, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+        return True
+    # The metadata log's own requests (Fetch, FetchSnapshot, DescribeQuorum) have one partition.
+    partitions = getattr(first, "partitions", None) or ()
+    return any(getattr(one, "error_code", 0) in _NOT_LEADER for one in partitions[:1])
 
 
 class ControllerChannel(Protocol):

@@ -111,6 +111,39 @@ def controller_addresses(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
     return tuple(dict.fromkeys(found))
 
 
+def voter_addresses(config: BrokerConfig) -> dict[int, tuple[str, int]]:
+    """Node id → (host, port) of the metadata quorum's voters. Raises ConfigError."""
+    found: dict[int, tuple[str, int]] = {}
+    for text in config.controller_quorum_voters:
+        node, at, address = text.partition("@")
+        host, colon, port = address.rpartition(":")
+        if not at or not node.strip().isdigit() or not colon or not port.isdigit():
+            raise ConfigError(f"controller.quorum.voters holds {text!r}, which is not of the form id@host:port")
+        if int(node) in found:
+            raise ConfigError(f"controller.quorum.voters names node {int(node)} twice; give every node its own id")
+        found[int(node)] = (host.strip("[]"), int(port))
+    return found
+
+
+def _check_voters(config: BrokerConfig) -> None:
+    """A node with the controller role votes, and at the address that the others have for it."""
+    voters = voter_addresses(config)
+    if not voters:
+        return
+    if config.id not in voters:
+        raise ConfigError(
+            f"Node {config.id} has the controller role, but controller.quorum.voters names only {sorted(voters)}; add"
+            " it there on every node, or take the role away"
+        )
+    port = voters[config.id][1]
+    ports = [listener.port for listener in controller_listeners(config)]
+    if port not in ports:
+        raise ConfigError(
+            f"controller.quorum.voters has node {config.id} at port {port}, but its controller listener is at"
+            f" {', '.join(map(str, ports))}; is another node's id set here?"
+        )
+
+
 def check(config: BrokerConfig) -> None:
     """Raises ConfigError for settings that cannot start a node together."""
     if config.id < 0:
@@ -124,6 +157,8 @@ def check(config: BrokerConfig) -> None:
     roles = config.process_roles
     if "controller" in roles and not controller_listeners(config):
         raise ConfigError("A node with the controller role needs a listener that controller.listener.names lists")
+    if "controller" in roles:
+        _check_voters(config)
     if "broker" in roles:
         _check_broker(config)
     for listener in listeners(config):

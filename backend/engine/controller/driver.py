@@ -1,8 +1,8 @@
 """The active controller: one task carries out commands one after another, each against the newest image (KIP-631).
 
-A command's records are checked against the image, appended to the metadata log, and answered once they are on disk.
-All commands that wait while the disk is busy share the next flush. Brokers see records only up to the high watermark,
-which a flush moves. One voter for now: what is flushed is committed.
+A command's records are checked against the image, appended to the metadata log, and answered once they are committed,
+that is, on the disks of most voters. All commands that wait meanwhile share the next round. Whoever leads the metadata
+quorum is the active controller; the others are standbys, which only follow the log, so that each can take over at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import broker_heartbeat, fence_broker, register_broker
 from backend.engine.controller.commands.cluster import bootstrap, register_controller
@@ -20,14 +21,15 @@ from backend.engine.controller.commands.elections import elect_unclean, rebalanc
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import EMPTY_IMAGE, ControllerRegistration, MetadataImage
 from backend.engine.controller.loading import load_newest_snapshot
-from backend.engine.controller.replay import apply_records
+from backend.engine.controller.replay import ReplayError, apply_records
 from backend.engine.controller.sessions import Sessions
 from backend.engine.controller.snapshotter import Snapshotter
-from backend.engine.log.errors import NoSpace
+from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, tasks
-from backend.engine.raft.metadata_log import MetadataLog
+from backend.engine.raft.metadata_log import READ_BYTES, MetadataLog, MetadataLogFailed, decode_batches
+from backend.engine.raft.node import QuorumMismatch, RaftNode
 from backend.protocol import messages as m
-from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 R = TypeVar("R")
 Command = Callable[[MetadataImage], Outcome[R]]
@@ -38,6 +40,8 @@ QUEUED_COMMANDS_MAX: Final = 4096
 COMMANDS_PER_FLUSH_MAX: Final = 256
 # Sessions are looked at this many times per session time-out, so a dead broker is found at most an eighth late.
 SESSION_CHECKS: Final = 8
+# A standby looks so often whether the metadata tells where it listens.
+INTRODUCE_PAUSE_MS: Final = 1000
 UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
@@ -52,23 +56,27 @@ class _Waiting:
 
 
 class Controller:
-    """Start once; stop before closing the log. All methods on the loop's thread."""
+    """Start once; stop before stopping the raft node. All methods on the loop's thread."""
 
     def __init__(
         self,
         ports: Ports,
         config: BrokerConfig,
-        log: MetadataLog,
+        raft: RaftNode,
         *,
         cluster_id: str,
         registration: ControllerRegistration,
+        channel: ControllerChannel | None = None,
         on_failure: Callable[[str], None] | None = None,
     ) -> None:
-        """`on_failure` is told when the controller has stopped by itself."""
+        """`channel` is the way to the active controller, where there can be another; `on_failure` is told when the
+        controller has stopped by itself.
+        """
         self._ports = ports
         self._config = config
-        self._metadata_log = log
+        self.raft = raft
         self._registration = registration
+        self._channel = channel
         self._on_failure = on_failure
         self._committed = replace(EMPTY_IMAGE, cluster_id=cluster_id)
         self._newest = self._committed
@@ -76,11 +84,18 @@ class Controller:
         self._queue: deque[_Waiting] = deque()
         self._wake = tasks.Event()
         self._running: list[tasks.Task[None]] = []
+        # The epoch that this controller leads and has caught up in; -1 on a standby.
+        self._active_epoch = -1
+        self._introduced: tasks.Future[None] = tasks.future()
         self._stopped = False
-        # Time of the last committed record, ms since the epoch, and how long it took to load the image.
+        # Time of the last committed record, ms since the epoch; how long the last load of a snapshot took.
         self._last_record_ms = 0
         self.load_latency_ms = 0.0
-        self.snapshotter = Snapshotter(ports, config, log, lambda: (self._committed, self._last_record_ms))
+        self.snapshots_loaded = 0
+        self._unknown_records = 0
+        self.snapshotter = Snapshotter(
+            ports, config, raft.log, lambda: (self._committed, self._last_record_ms), raft.lowest_needed
+        )
         self._failure: BaseException | None = None
 
     @property
@@ -90,73 +105,123 @@ class Controller:
 
     @property
     def log(self) -> MetadataLog:
-        return self._metadata_log
+        return self.raft.log
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the controller that carries out commands."""
+        return self._active_epoch >= 0 and self.raft.leads(self._active_epoch)
 
     @property
     def failure(self) -> BaseException | None:
         """Why the controller has stopped by itself (its disk failed), or None."""
         return self._failure
 
+    def leader_address(self, listener_name: str) -> tuple[str, int]:
+        """Where the leader's listener of that name is, from the metadata or else the settings; ("", 0) unknown."""
+        leader = self._committed.controllers.get(self.raft.leader_id)
+        endpoint = next((one for one in leader.endpoints if one.name == listener_name), None) if leader else None
+        if endpoint is not None:
+            return endpoint.host, endpoint.port
+        address = self.raft.addresses.get(self.raft.leader_id)
+        return (address.host, address.port) if address else ("", 0)
+
     async def start(self) -> None:
-        """Replays the log, begins a new leader epoch, and makes an empty log a cluster's."""
-        log = self._metadata_log
-        begun_ms = self._ports.clock.monotonic_ms()
-        loaded = await self._ports.workers.run(lambda: load_newest_snapshot(log, self._committed.cluster_id))
-        self._newest, self._last_record_ms = loaded.image, loaded.last_record_ms
-        unknown, replayed_bytes = loaded.unknown_records, 0
+        """Loads the newest snapshot and follows the log, which its raft node has opened.
 
-        def count_unknown(record: object) -> None:
-            nonlocal unknown
-            unknown += 1
-
-        for batch in log.stored_batches(loaded.image.offset + 1):
-            self._newest = apply_records(
-                self._newest, batch.records, batch.last_offset, batch.epoch, report_unknown=count_unknown
-            )
-            self._last_record_ms = batch.timestamp_ms
-            replayed_bytes += batch.size_bytes
-        if unknown:
-            _log.warning("Controller %d skipped %d metadata records of unknown kinds", self._config.id, unknown)
-        self.load_latency_ms = self._ports.clock.monotonic_ms() - begun_ms
-        await log.begin_epoch(self._ports.clock.time_ms())
-        self._newest = replace(self._newest, offset=log.end_offset - 1, epoch=log.epoch)
-        self._committed = self._newest
-        self._sessions.update(self._newest, self._ports.clock.monotonic_ms())
-        self.snapshotter.start(replayed_bytes)
+        An only voter leads when this returns, and has made an empty log a cluster's.
+        """
+        await self._load_snapshot()
+        self.snapshotter.start()
         self._running.append(tasks.spawn(self._run(), name=f"controller {self._config.id}"))
-        self._running.append(tasks.spawn(self._watch_sessions(), name=f"controller {self._config.id} sessions"))
-        self._running.append(tasks.spawn(self._tend_leaders(), name=f"controller {self._config.id} leaders"))
-        await self.submit("bootstrap", bootstrap)
-        await self.submit("register controller", self._introduce)
-        _log.info(
-            "Controller %d leads epoch %d from offset %d with %d brokers and %d topics",
-            self._config.id, log.epoch, log.end_offset, len(self.image.brokers), len(self.image.topics),
-        )  # fmt: skip
+        if len(self.raft.voters) == 1:
+            await tasks.shield(self._introduced)
+        else:
+            introducing = self._introduce_again_and_again()
+            self._running.append(tasks.spawn(introducing, name=f"controller {self._config.id} registration"))
+
+    async def _load_snapshot(self) -> None:
+        begun_ms = self._ports.clock.monotonic_ms()
+        log, cluster_id = self.log, self._committed.cluster_id
+        loaded = await self._ports.workers.run(lambda: load_newest_snapshot(log, cluster_id))
+        self._committed = self._newest = loaded.image
+        self._last_record_ms = loaded.last_record_ms
+        self._unknown_records += loaded.unknown_records
+        if loaded.snapshot is not None:
+            self.load_latency_ms = self._ports.clock.monotonic_ms() - begun_ms
+            self.snapshots_loaded += 1
+            _log.info("Controller %d has loaded snapshot %s", self._config.id, loaded.snapshot)
+
+    async def _apply_committed(self) -> None:
+        """The image follows the log as far as it is committed."""
+        while (offset := self._committed.offset + 1) < self.log.high_watermark:
+            if offset < self.log.start_offset:
+                await self._load_snapshot()
+                continue
+            unknown = self._unknown_records
+            image, size_bytes = self._committed, 0
+            try:
+                for batch in decode_batches(self.log.read(offset, READ_BYTES)):
+                    image = apply_records(
+                        image, batch.records, batch.last_offset, batch.epoch, report_unknown=self._count_unknown
+                    )
+                    self._last_record_ms = batch.timestamp_ms
+                    size_bytes += batch.size_bytes
+            except (DecodeError, ReplayError) as error:
+                raise CorruptLog(
+                    f"{self.log.dir} is damaged behind offset {image.offset}: {error}; restore the folder from another"
+                    " controller"
+                ) from error
+            if image is self._committed:
+                raise CorruptLog(f"{self.log.dir} has no whole batch at offset {offset}; restore the folder")
+            self._committed = image
+            self.snapshotter.applied(size_bytes)
+            if self._unknown_records > unknown:
+                _log.warning(
+                    "Controller %d skipped %d metadata records of unknown kinds up to offset %d",
+                    self._config.id, self._unknown_records - unknown, image.offset,
+                )  # fmt: skip
+            await tasks.sleep_ms(0)
+
+    def _count_unknown(self, record: object) -> None:
+        self._unknown_records += 1
 
     def _introduce(self, image: MetadataImage) -> Outcome[Any]:
         own = self._registration
         if image.controllers.get(own.id) == own:
             return Outcome((), None)
-        request = m.ControllerRegistrationRequest
-        return register_controller(
-            image,
-            request(
-                controller_id=own.id,
-                incarnation_id=own.incarnation_id,
-                listeners=[
-                    request.Listeners(
-                        name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol
-                    )
-                    for one in own.endpoints
-                ],
-                features=[
-                    request.Features(
-                        name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level
-                    )
-                    for one in own.features
-                ],
-            ),
+        return register_controller(image, self._registration_request())
+
+    def _registration_request(self) -> m.ControllerRegistrationRequest:
+        own, request = self._registration, m.ControllerRegistrationRequest
+        return request(
+            controller_id=own.id,
+            incarnation_id=own.incarnation_id,
+            listeners=[
+                request.Listeners(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
+                for one in own.endpoints
+            ],
+            features=[
+                request.Features(
+                    name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level
+                )
+                for one in own.features
+            ],
         )
+
+    async def _introduce_again_and_again(self) -> None:
+        """Until the metadata shows where this controller listens: then brokers and tools find it when it leads."""
+        while True:
+            if self._committed.controllers.get(self._registration.id) != self._registration:
+                try:
+                    if self.is_active:
+                        await self.submit("register controller", self._introduce)
+                    elif self._channel is not None and self.raft.leader_id >= 0:
+                        timeout_ms = self._config.controller_quorum_request_timeout_ms
+                        await self._channel.send(self._registration_request(), 0, timeout_ms=timeout_ms)
+                except KafkaError as error:
+                    _log.debug("Controller %d is not registered yet: %s", self._config.id, error)
+            await tasks.sleep_ms(INTRODUCE_PAUSE_MS)
 
     async def stop(self) -> None:
         """Refuses what still waits and ends; the log is left flushed."""
@@ -173,6 +238,8 @@ class Controller:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller has failed: {self._failure}")
         if self._stopped:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down")
+        if not self.is_active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Controller {self._config.id} is not the active one")
         if len(self._queue) >= QUEUED_COMMANDS_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"The controller has {QUEUED_COMMANDS_MAX} requests waiting; try again"
@@ -191,7 +258,7 @@ class Controller:
                 image,
                 request,
                 self._config,
-                next_offset=self._metadata_log.end_offset,
+                next_offset=self.log.end_offset,
                 session_alive=self._sessions.alive(request.broker_id, self._ports.clock.monotonic_ms()),
             )
 
@@ -206,7 +273,7 @@ class Controller:
             result = broker_heartbeat(image, request, self._config, progress)
             self._sessions.caught_up_to(request.broker_id, request.current_metadata_offset)
             if request.want_shut_down and result.records:
-                offset = self._metadata_log.end_offset + len(result.records) - 1
+                offset = self.log.end_offset + len(result.records) - 1
                 self._sessions.shutting_down_at(request.broker_id, offset)
             return result
 
@@ -217,25 +284,96 @@ class Controller:
         self._sessions.caught_up_to(broker_id, fetch_offset - 1)
 
     async def _run(self) -> None:
+        """A standby follows; the leader carries out commands until it leads no more."""
+        raft, log = self.raft, self.log
         try:
             while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._queue:
-                    await self._commit_some()
-        except OSError as error:
-            self._failure = error
-            _log.critical(
-                "Controller %d stops: its metadata log %s failed: %s; free or repair the disk and start it again",
-                self._config.id, self._metadata_log.dir, error,
-            )  # fmt: skip
-            self._refuse_all(f"The controller has failed: {error}")
-            if self._on_failure is not None:
-                self._on_failure(f"its metadata log {self._metadata_log.dir} failed: {error}")
+                await self._apply_committed()
+                if raft.failure is not None:
+                    raise MetadataLogFailed(str(raft.failure))
+                if raft.is_leader:
+                    await self._lead(raft.epoch)
+                    continue
+                await log.wait_until(
+                    lambda: log.high_watermark > self._committed.offset + 1 or raft.is_leader or bool(raft.failure)
+                )
+        except (OSError, KafkaError) as error:
+            self._fail(error)
 
-    async def _commit_some(self) -> None:
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self._active_epoch = -1
+        _log.critical(
+            "Controller %d stops: its metadata log %s failed: %s; free or repair the disk and start it again",
+            self._config.id, self.log.dir, error,
+        )  # fmt: skip
+        self._refuse_all(f"The controller has failed: {error}")
+        if not self._introduced.done():
+            self._introduced.set_exception(error)
+        elif self._on_failure is not None:
+            own = isinstance(self.raft.failure, QuorumMismatch)
+            self._on_failure(str(error) if own else f"its metadata log {self.log.dir} failed: {error}")
+
+    async def _lead(self, epoch: int) -> None:
+        """Everything before the epoch is committed with its first record; then commands, until the epoch is over."""
+        raft, log = self.raft, self.log
+        start = raft.state.epoch_start
+        await log.wait_until(lambda: log.high_watermark > start or not raft.leads(epoch))
+        await self._apply_committed()
+        if not raft.leads(epoch):
+            return
+        self._newest = self._committed
+        self._sessions = Sessions(self._config.broker_session_timeout_ms)
+        self._sessions.update(self._committed, self._ports.clock.monotonic_ms())
+        self._active_epoch = epoch
+        name = f"controller {self._config.id}"
+        helpers = [
+            tasks.spawn(self._watch_sessions(), name=f"{name} sessions"),
+            tasks.spawn(self._tend_leaders(), name=f"{name} leaders"),
+            tasks.spawn(self._begin(), name=f"{name} first commands"),
+            tasks.spawn(self._wake_at_end_of(epoch), name=f"{name} epoch"),
+        ]
+        _log.info(
+            "Controller %d leads epoch %d from offset %d with %d brokers and %d topics",
+            self._config.id, epoch, log.end_offset, len(self.image.brokers), len(self.image.topics),
+        )  # fmt: skip
+        try:
+            while raft.leads(epoch):
+                while self._queue and raft.leads(epoch):
+                    await self._commit_some(epoch)
+                if raft.leads(epoch):
+                    await self._wake.wait()
+                    self._wake.clear()
+        finally:
+            self._active_epoch = -1
+            # What was not committed may be replaced by the next leader: the log will tell.
+            self._newest = self._committed
+            self._refuse_all("The controller leads no longer")
+            for helper in helpers:
+                await tasks.cancel(helper)
+        _log.info("Controller %d leads epoch %d no longer", self._config.id, epoch)
+
+    async def _wake_at_end_of(self, epoch: int) -> None:
+        await self.log.wait_until(lambda: not self.raft.leads(epoch))
+        self._wake.set()
+
+    async def _begin(self) -> None:
+        """An empty log becomes a cluster's, and the metadata tells where this controller listens."""
+        try:
+            await self.submit("bootstrap", bootstrap)
+            await self.submit("register controller", self._introduce)
+        except KafkaError as error:
+            if not self._introduced.done():
+                self._introduced.set_exception(error)
+                return
+            _log.warning("Controller %d could not introduce itself: %s", self._config.id, error)
+        if not self._introduced.done():
+            self._introduced.set_result(None)
+
+    async def _commit_some(self, epoch: int) -> None:
         taken: list[_Waiting] = []
         answers: list[tuple[Any, BaseException | None]] = []
+        bytes_before = self.log.appended_bytes
         try:
             while self._queue and len(taken) < COMMANDS_PER_FLUSH_MAX:
                 waiting = self._queue.popleft()
@@ -243,17 +381,22 @@ class Controller:
                     # Whoever asked has gone away; nothing was promised.
                     continue
                 taken.append(waiting)
-                answers.append(self._carry_out(waiting))
+                answers.append(self._carry_out(waiting, epoch))
             if self._newest is not self._committed:
-                await self._metadata_log.flush()
+                await self.raft.committed(self._newest.offset, epoch)
                 self._committed = self._newest
                 self._last_record_ms = self._ports.clock.time_ms()
-                self.snapshotter.changed()
+                self.snapshotter.applied(self.log.appended_bytes - bytes_before)
                 self._sessions.update(self._committed, self._ports.clock.monotonic_ms())
         except OSError as error:
             for waiting in taken:
                 _answer(waiting, None, KafkaError(ErrorCode.NOT_CONTROLLER, f"The metadata log failed: {error}"))
             raise
+        except KafkaError as error:
+            # Leadership ended: whether the records are committed, the next leader knows.
+            for waiting in taken:
+                _answer(waiting, None, error)
+            return
         except tasks.Cancelled:
             # What was appended may or may not survive: the next start will know.
             for waiting in taken:
@@ -262,23 +405,23 @@ class Controller:
         for waiting, (response, refusal) in zip(taken, answers, strict=True):
             _answer(waiting, response, refusal)
 
-    def _carry_out(self, waiting: _Waiting) -> tuple[Any, BaseException | None]:
-        log = self._metadata_log
+    def _carry_out(self, waiting: _Waiting, epoch: int) -> tuple[Any, BaseException | None]:
         try:
             outcome = waiting.command(self._newest)
             if not outcome.records:
                 return outcome.response, None
             # Before anything is written: records that do not fit the image would poison the log for good.
-            last_offset = log.end_offset + len(outcome.records) - 1
-            image = apply_records(self._newest, outcome.records, last_offset, log.epoch)
+            last_offset = self.log.end_offset + len(outcome.records) - 1
+            image = apply_records(self._newest, outcome.records, last_offset, epoch)
         except KafkaError as refusal:
             return None, refusal
         except Exception as bug:
             _log.exception("Controller %d could not carry out %s", self._config.id, waiting.name)
             return None, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{waiting.name} failed: {bug}")
         try:
-            log.append(outcome.records, self._ports.clock.time_ms())
-        except NoSpace as refusal:
+            self.raft.append(outcome.records, epoch)
+        except KafkaError as refusal:
+            # No space, or the epoch is over.
             return None, refusal
         self._newest = image
         if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in outcome.records):

@@ -17,6 +17,8 @@ REGISTRATION_VERSION: Final = 4
 HEARTBEAT_VERSION: Final = 2
 # While something is awaited (unfencing, leave to go) the next heartbeat follows sooner than the interval.
 IMPATIENT_INTERVAL_MS: Final = 50
+# After a heartbeat that nobody took.
+REFUSED_INTERVAL_MS: Final = 250
 # A controller that refuses so many heartbeats of a leaving broker in a row cannot hand its leadership over.
 LEAVE_TRIES: Final = 20
 # Registration errors that waiting cannot cure.
@@ -151,6 +153,9 @@ class BrokerLifecycle:
         pause_ms: float = self._config.broker_heartbeat_interval_ms
         if self._leaving or (self._ready and self._fenced):
             pause_ms = min(pause_ms, IMPATIENT_INTERVAL_MS)
+        elif self._told is not None:
+            # A new controller counts the silence from its election on: it is to hear of this broker soon.
+            pause_ms = min(pause_ms, REFUSED_INTERVAL_MS)
         try:
             await tasks.wait_for(self._wake.wait(), pause_ms)
         except tasks.Timeout:

@@ -1,7 +1,8 @@
 """Broker side of the metadata: follows `__cluster_metadata` over the network and publishes image after image.
 
 Fetch to the controller's listener (KIP-595, as an observer) → batches → replay → `on_metadata(old, new)` of every
-listener in their order. Kafka's MetadataLoader; these brokers keep no copy of the log and read it anew at start.
+listener in their order. Kafka's MetadataLoader; these brokers keep no copy of the log: they begin with the controller's
+newest snapshot (KIP-630), in memory, and go on from there.
 """
 
 from __future__ import annotations
@@ -15,12 +16,19 @@ from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.metadata_cache import MetadataCache
 from backend.engine.controller.replay import ReplayError, apply_records
+from backend.engine.controller.snapshot_images import image_of_snapshot
 from backend.engine.ports import tasks
-from backend.engine.raft.metadata_log import TOPIC_ID, decode_batches
+from backend.engine.raft.fetch import as_buffer
+from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID, decode_batches
+from backend.engine.raft.snapshots import BadSnapshot, SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
 
 FETCH_VERSION: Final = 18
+FETCH_SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_PIECE_BYTES: Final = 1 << 20
+# 100,000 partitions of 3 replicas are 15 MB.
+SNAPSHOT_BYTES_MAX: Final = 1 << 30
 # KafkaRaftClient.MAX_FETCH_WAIT_MS, and the most that one answer may hold.
 FETCH_WAIT_MS: Final = 500
 FETCH_BYTES: Final = 8 << 20
@@ -143,7 +151,10 @@ class MetadataLoader:
             )  # fmt: skip
             self._start_over()
             return
-        for batch in decode_batches(_joined(partition.records)):
+        if partition.snapshot_id.end_offset >= 0:
+            await self._fetch_snapshot(SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch))
+            return
+        for batch in decode_batches(as_buffer(partition.records)):
             self._image = apply_records(
                 self._image, batch.records, batch.last_offset, batch.epoch, report_unknown=self._note_unknown
             )
@@ -151,6 +162,45 @@ class MetadataLoader:
             self._caught_up = True
         if self._caught_up and self._image is not self._cache.image:
             await self._publish()
+
+    async def _fetch_snapshot(self, wanted: SnapshotId) -> None:
+        """The image starts over from a snapshot; whatever goes wrong, the next fetch says what to do instead."""
+        data = bytearray()
+        size = 1
+        while len(data) < size:
+            told = await self._fetch_piece(wanted, len(data))
+            size, piece = told.size, as_buffer(told.unaligned_records)
+            got = SnapshotId(told.snapshot_id.end_offset, told.snapshot_id.epoch)
+            if got != wanted or told.position != len(data) or not piece or size > SNAPSHOT_BYTES_MAX:
+                raise DecodeError(f"snapshot {wanted} came as {size} bytes of {got} from {told.position}")
+            data += piece
+        try:
+            image, _ = image_of_snapshot(data, wanted, self._cluster_id, report_unknown=self._note_unknown)
+        except BadSnapshot as error:
+            raise DecodeError(f"snapshot {wanted} is damaged: {error}") from error
+        _log.info("Broker %d goes on from snapshot %s of %d bytes", self._node_id, wanted, len(data))
+        self._image = image
+
+    async def _fetch_piece(self, wanted: SnapshotId, position: int) -> m.FetchSnapshotResponse.Topics.Partitions:
+        part = m.FetchSnapshotRequest.Topics.Partitions
+        asked = part(
+            partition=0,
+            current_leader_epoch=self._leader_epoch,
+            snapshot_id=part.SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
+            position=position,
+        )
+        # Without a replica id: on a combined node it would be the leader's own.
+        topics = [m.FetchSnapshotRequest.Topics(name=TOPIC, partitions=[asked])]
+        request = m.FetchSnapshotRequest(cluster_id=self._cluster_id, max_bytes=SNAPSHOT_PIECE_BYTES, topics=topics)
+        response = await self._channel.send(request, FETCH_SNAPSHOT_VERSION, timeout_ms=ANSWER_TIMEOUT_MS)
+        if not isinstance(response, m.FetchSnapshotResponse):
+            raise TypeError(f"a FetchSnapshot was answered by {type(response).__name__}")
+        if response.error_code or not response.topics:
+            raise error_for(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
+        told = response.topics[0].partitions[0]
+        if told.error_code:
+            raise error_for(told.error_code)
+        return told
 
     async def _publish(self) -> None:
         old, new = self._cache.image, self._image
@@ -167,9 +217,3 @@ class MetadataLoader:
 
     def _note_unknown(self, record: object) -> None:
         _log.warning("Broker %d skips a metadata record it does not model: %s", self._node_id, type(record).__name__)
-
-
-def _joined(records: object) -> bytes | bytearray | memoryview:
-    if isinstance(records, (bytes, bytearray, memoryview)):
-        return records
-    return b""

@@ -45,7 +45,8 @@ class Snapshotter:
         self._metadata_log = log
         self._committed = committed
         self._needed_from = needed_from
-        self._bytes_at_last = log.appended_bytes
+        # Bytes of the records in the image that the newest snapshot lacks.
+        self._bytes_since = 0
         self._last_at_ms = ports.clock.monotonic_ms()
         self._not_before_ms = 0.0
         self._wake = tasks.Event()
@@ -55,23 +56,22 @@ class Snapshotter:
         self.latest_generated_bytes = 0
         self.generation_latency_ms = 0.0
 
-    def start(self, replayed_bytes: int) -> None:
-        """Begins to watch; `replayed_bytes` of records had to be read at this start, which a snapshot would save."""
-        self._bytes_at_last = self._metadata_log.appended_bytes - replayed_bytes
+    def start(self) -> None:
+        """Begins to watch."""
         self._task = tasks.spawn(self._run(), name=f"snapshots of node {self._config.id}")
 
     async def stop(self) -> None:
         """Ends; a snapshot that is being written is left to the next start to clear away."""
         await tasks.cancel(self._task)
 
-    def changed(self) -> None:
-        """Records were committed."""
+    def applied(self, size_bytes: int) -> None:
+        """So many bytes of records have become part of the committed image."""
+        self._bytes_since += size_bytes
         if self._enough_bytes():
             self._wake.set()
 
     def _enough_bytes(self) -> bool:
-        since = self._metadata_log.appended_bytes - self._bytes_at_last
-        return since >= self._config.metadata_log_max_record_bytes_between_snapshots
+        return self._bytes_since >= self._config.metadata_log_max_record_bytes_between_snapshots
 
     def _due(self) -> bool:
         now_ms = self._ports.clock.monotonic_ms()
@@ -104,11 +104,11 @@ class Snapshotter:
         if snapshot_id.end_offset <= 0 or (latest is not None and latest.end_offset >= snapshot_id.end_offset):
             self._last_at_ms = self._ports.clock.monotonic_ms()
             return False
-        begun_ms, bytes_now = self._ports.clock.monotonic_ms(), self._metadata_log.appended_bytes
+        begun_ms, bytes_then = self._ports.clock.monotonic_ms(), self._bytes_since
         batches = snapshot_batches(image, last_contained_ms=last_ms, now_ms=self._ports.clock.time_ms())
         size = await self._metadata_log.write_snapshot(snapshot_id, batches)
         self._last_at_ms = self._ports.clock.monotonic_ms()
-        self._bytes_at_last = bytes_now
+        self._bytes_since -= bytes_then
         self.latest_generated_ms, self.latest_generated_bytes = self._ports.clock.time_ms(), size
         self.generation_latency_ms = self._last_at_ms - begun_ms
         _log.info("Node %d has written snapshot %s of %d bytes", self._config.id, snapshot_id, size)

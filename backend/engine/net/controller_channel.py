@@ -1,9 +1,13 @@
-"""A broker's way to the controller: one connection, moved on to the next quorum node when one cannot be reached."""
+"""A broker's way to the active controller: one connection, moved on to the next voter when one cannot be reached.
+
+A standby says that it is one, having carried nothing out; the request then goes to the next voter at once.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+from backend.engine.common.controller_channel import is_from_standby
 from backend.engine.net.peer_client import PeerClient
 from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.ports import Ports
@@ -35,7 +39,18 @@ class PeerControllerChannel:
         self._current = 0
 
     async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
-        """See the protocol; DecodeError becomes NETWORK_EXCEPTION, and a controller that is none any more is left."""
+        """See the protocol; DecodeError becomes NETWORK_EXCEPTION.
+
+        While there is no active controller the answer of a standby comes back.
+        """
+        answer = await self._ask(request, version, timeout_ms)
+        for _ in self._peers[1:]:
+            if not is_from_standby(answer):
+                break
+            answer = await self._ask(request, version, timeout_ms)
+        return answer
+
+    async def _ask(self, request: Message, version: int, timeout_ms: float) -> Message:
         peer = self._peers[self._current]
         try:
             answer = await peer.send(request, version, timeout_ms=timeout_ms)
@@ -47,7 +62,7 @@ class PeerControllerChannel:
             if error.code in _MOVE_ON:
                 self._leave(peer)
             raise
-        if getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+        if is_from_standby(answer):
             self._leave(peer)
         return answer
 

@@ -110,6 +110,11 @@ def is_diverging(answer: _Answer) -> bool:
     return answer.diverging_epoch.end_offset >= 0
 
 
+def as_buffer(records: object) -> bytes | bytearray | memoryview:
+    """The bytes of a decoded records field; empty for null."""
+    return records if isinstance(records, (bytes, bytearray, memoryview)) else b""
+
+
 def response_of(answer: _Answer, version: int, endpoint: m.FetchResponse.NodeEndpoints) -> m.FetchResponse:
     """The whole response; the leader's address goes along with every answer (version 16 and later)."""
     response = m.FetchResponse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.disk import Buffer
-from backend.engine.raft.observers import Observers
+from backend.engine.raft.quorum import LogEnd
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
@@ -106,40 +106,26 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
         return log, snapshots
 
     log, snapshots = await ports.workers.run(opened)
-    return MetadataLog(ports, log, snapshots, node_id=config.id)
+    return MetadataLog(ports, log, snapshots)
 
 
 class MetadataLog:
-    """The leader's log. All calls on the loop's thread; `flush` waits for the device on a worker."""
+    """One node's copy of the log. All calls on the loop's thread; what waits for the device runs on a worker."""
 
-    def __init__(self, ports: Ports, log: UnifiedLog, snapshots: SnapshotFiles, *, node_id: int) -> None:
+    def __init__(self, ports: Ports, log: UnifiedLog, snapshots: SnapshotFiles) -> None:
         self._ports = ports
         self._log = log
         self.snapshots = snapshots
         # Of all appends since the log was opened: what a snapshot would save the next start from.
         self.appended_bytes = 0
-        self._node_id = node_id
-        self._state = self._read_state()
-        self._high_watermark = 0
+        self._high_watermark = snapshots.latest.end_offset if snapshots.latest else 0
         self._moved = tasks.Event()
-        self.observers = Observers()
+        # A truncation while a flush is under way would let the flush vouch for records that came after it.
+        self._disk_turn = tasks.Lock()
 
     @property
     def dir(self) -> str:
         return self._log.dir
-
-    @property
-    def epoch(self) -> int:
-        """The leader epoch; 0 before the first."""
-        return self._state.leader_epoch
-
-    @property
-    def leader_id(self) -> int:
-        return self._state.leader_id
-
-    @property
-    def voters(self) -> tuple[int, ...]:
-        return self._state.voters or (self._node_id,)
 
     @property
     def start_offset(self) -> int:
@@ -150,6 +136,11 @@ class MetadataLog:
         """The leader epoch of the last record, in the log or in the snapshot that it begins with."""
         latest = self.snapshots.latest
         return max(self._log.leader_epochs.latest_epoch or 0, latest.epoch if latest else 0)
+
+    @property
+    def end(self) -> LogEnd:
+        """How complete this log is, for votes."""
+        return LogEnd(self.last_epoch, self.end_offset)
 
     @property
     def size_bytes(self) -> int:
@@ -163,92 +154,144 @@ class MetadataLog:
 
     @property
     def high_watermark(self) -> int:
-        """Offsets below are committed: on disk, and in time on most voters' disks."""
+        """Offsets below are committed: on the disks of most voters."""
         return self._high_watermark
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch <= the one asked for; (-1, -1) when there is none."""
         return self._log.end_offset_for_epoch(epoch)
 
-    async def begin_epoch(self, now_ms: int) -> None:
-        """This node leads from now on: the new epoch is on disk before its first record, the leader change."""
-        epoch = max(self._state.leader_epoch, self.last_epoch) + 1
-        self._state = QuorumState(leader_id=self._node_id, leader_epoch=epoch, voters=(self._node_id,))
-        path, data = f"{self.dir}/{QUORUM_STATE_FILE}", encode_quorum_state(self._state)
-        await self._ports.workers.run(lambda: self._ports.disk.write_atomic(path, data))
-        batch = leader_change(
-            leader_id=self._node_id,
-            voters=self.voters,
-            granting_voters=self.voters,
-            timestamp_ms=now_ms,
-            base_offset=self.end_offset,
-            leader_epoch=epoch,
-        )
-        self._append(batch, now_ms)
-        await self.flush()
+    # --- writing
 
-    def append(self, records: Sequence[Message], now_ms: int) -> int:
-        """Writes the records and gives the offset of the last; durable and visible only after `flush`.
+    def append(self, records: Sequence[Message], epoch: int, now_ms: int) -> int:
+        """Writes the leader's records and gives the offset of the last; durable only after `flush`.
 
         One batch, and so all or none, up to `BATCH_RECORDS_MAX` records. Raises NoSpace when nothing was written,
         MetadataLogFailed when the log cannot be used any longer.
         """
         for start in range(0, len(records), BATCH_RECORDS_MAX):
             part = records[start : start + BATCH_RECORDS_MAX]
-            batch = encode_batch(part, base_offset=self.end_offset, epoch=self.epoch, now_ms=now_ms)
+            batch = encode_batch(part, base_offset=self.end_offset, epoch=epoch, now_ms=now_ms)
             try:
-                self._append(batch, now_ms)
+                self._append(batch, epoch, now_ms)
             except NoSpace as error:
                 if start:
                     raise MetadataLogFailed(f"only a part of a change was written: {error.message}") from error
                 raise
         return self.end_offset - 1
 
-    def _append(self, batch: bytearray, now_ms: int) -> None:
+    def append_leader_change(
+        self, leader_id: int, epoch: int, voters: Sequence[int], granting_voters: Sequence[int], now_ms: int
+    ) -> None:
+        """The first record of a leader's epoch. As `append`."""
+        batch = leader_change(
+            leader_id=leader_id,
+            voters=voters,
+            granting_voters=granting_voters,
+            timestamp_ms=now_ms,
+            base_offset=self.end_offset,
+            leader_epoch=epoch,
+        )
+        self._append(batch, epoch, now_ms)
+
+    def _append(self, batch: bytearray, epoch: int, now_ms: int) -> None:
         try:
-            self._log.append_as_leader(memoryview(batch), self.epoch, now_ms=now_ms, origin="raft")
-            self.appended_bytes += len(batch)
+            self._log.append_as_leader(memoryview(batch), epoch, now_ms=now_ms, origin="raft")
         except NoSpace:
             raise
         except KafkaError as error:
             raise MetadataLogFailed(error.message) from error
+        self.appended_bytes += len(batch)
+        self.wake()
 
-    async def flush(self) -> None:
-        """What has been appended until this call reaches the device, and only then the high watermark."""
-        log = self._log
-        up_to = log.log_end_offset
-        # Only the records themselves: indexes and the epoch file are rebuilt from them when they are lost.
-        paths = tuple(segment.log_path for segment in log.segments.from_offset(log.recovery_point))
-        work = FlushWork(paths, log.dir, up_to, epochs_dirty=False)
-        await self._ports.workers.run(lambda: sync_files(self._ports.disk, work))
-        log.flushed(work)
-        log.update_high_watermark(up_to)
-        self._high_watermark = up_to
+    def append_fetched(self, data: bytes | bytearray | memoryview, epoch: int, now_ms: int) -> None:
+        """Batches of the leader of `epoch`, as they are. KafkaError for bytes that do not fit, NoSpace among them."""
+        info = self._log.append_as_follower(memoryview(data), epoch, now_ms=now_ms)
+        self.appended_bytes += info.size_bytes
+        self.wake()
+
+    async def truncate_to(self, offset: int) -> None:
+        """Drops all records at or past the offset, which is never below the high watermark. MetadataLogFailed."""
+        if offset < self._high_watermark:
+            raise MetadataLogFailed(
+                f"the leader's log parts from it at offset {offset}, below the committed offset {self._high_watermark}"
+            )
+        async with self._disk_turn:
+            try:
+                self._log.truncate_to(offset)
+            except KafkaError as error:
+                raise MetadataLogFailed(error.message) from error
+        self.wake()
+
+    async def start_at_snapshot(self, snapshot_id: SnapshotId) -> None:
+        """A fetched snapshot counts from now on and stands for the whole log, which goes on behind it."""
+        async with self._disk_turn:
+            self.snapshots.added(snapshot_id)
+            try:
+                self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
+            except KafkaError as error:
+                raise MetadataLogFailed(error.message) from error
+            for path in self._log.take_deleted_paths():
+                self._ports.disk.remove(path)
+        self._high_watermark = max(self._high_watermark, snapshot_id.end_offset)
+        self.wake()
+
+    async def flush(self) -> int:
+        """What has been appended until this call reaches the device; everything below the returned offset is there."""
+        async with self._disk_turn:
+            log = self._log
+            up_to = log.log_end_offset
+            # Only the records themselves: indexes and the epoch file are rebuilt from them when they are lost.
+            paths = tuple(segment.log_path for segment in log.segments.from_offset(log.recovery_point))
+            work = FlushWork(paths, log.dir, up_to, epochs_dirty=False)
+            await self._ports.workers.run(lambda: sync_files(self._ports.disk, work))
+            log.flushed(work)
+        return up_to
+
+    def update_high_watermark(self, offset: int) -> None:
+        """Offsets below are committed; only moves up."""
+        if offset > self._high_watermark:
+            self._high_watermark = offset
+            self._log.update_high_watermark(offset)
+            self.wake()
+
+    # --- who waits for what
+
+    def wake(self) -> None:
+        """Something changed that somebody may wait for."""
         moved, self._moved = self._moved, tasks.Event()
         moved.set()
 
-    def read(self, offset: int, max_bytes: int) -> bytes:
-        """Batches from the one that holds `offset` up to the high watermark; at least one when there is one."""
+    async def wait_until(self, condition: Callable[[], bool], timeout_ms: float | None = None) -> bool:
+        """Whether the condition came true within the time; looked at whenever this log or its quorum changes."""
+        deadline_ms = None if timeout_ms is None else self._ports.clock.monotonic_ms() + timeout_ms
+        while not condition():
+            moved = self._moved.wait()
+            if deadline_ms is None:
+                await moved
+                continue
+            try:
+                await tasks.wait_for(moved, deadline_ms - self._ports.clock.monotonic_ms())
+            except tasks.Timeout:
+                return condition()
+        return True
+
+    # --- reading
+
+    def read(self, offset: int, max_bytes: int, up_to: int | None = None) -> bytes:
+        """Batches from the one that holds `offset`, at least one when there is one, up to an offset.
+
+        Without one, up to the high watermark: what is committed.
+        """
+        up_to = self._high_watermark if up_to is None else up_to
         try:
-            found = self._log.read(offset, max_bytes, up_to_offset=self._high_watermark, min_one_message=True)
+            found = self._log.read(offset, max_bytes, up_to_offset=up_to, min_one_message=True)
         except KafkaError as error:
             raise MetadataLogFailed(error.message) from error
         return found.records
 
-    async def wait_above(self, offset: int, timeout_ms: float) -> None:
-        """Returns once the high watermark is above `offset`, or after the time."""
-        if self._high_watermark > offset:
-            return
-        try:
-            await tasks.wait_for(self._moved.wait(), timeout_ms)
-        except tasks.Timeout:
-            return
-
     def stored_batches(self, offset: int | None = None) -> Iterator[MetadataBatch]:
-        """Everything in the log from an offset on, or from its start. CorruptLog when a batch cannot be read.
-
-        Before the first epoch of this start: whatever survived is committed, since this node is the only voter.
-        """
+        """Everything in the log from an offset on, or from its start. CorruptLog when a batch cannot be read."""
         offset = self.start_offset if offset is None else offset
         while offset < self.end_offset:
             found = self._log.read(offset, READ_BYTES, up_to_offset=self.end_offset, min_one_message=True)
@@ -312,7 +355,8 @@ class MetadataLog:
         """Lets go of the files as a crash would, without a flush."""
         self._log.close_files()
 
-    def _read_state(self) -> QuorumState:
+    def read_state(self) -> QuorumState:
+        """What this node has promised. CorruptLog when the file cannot be read."""
         path = f"{self._log.dir}/{QUORUM_STATE_FILE}"
         if not self._ports.disk.exists(path):
             return QuorumState()
@@ -320,5 +364,9 @@ class MetadataLog:
             state = decode_quorum_state(self._ports.disk.read(path))
         except BadQuorumState as error:
             raise CorruptLog(f"{path}: {error}; remove the file if this is the only controller") from error
-        # Another node's leadership, or our own of the last start, ends here.
         return replace(state, leader_epoch=max(0, state.leader_epoch))
+
+    async def write_state(self, state: QuorumState) -> None:
+        """On the device when this returns. OSError."""
+        path, data = f"{self.dir}/{QUORUM_STATE_FILE}", encode_quorum_state(state)
+        await self._ports.workers.run(lambda: self._ports.disk.write_atomic(path, data))

@@ -39,6 +39,10 @@ class Observers:
         if len(self._observers) > OBSERVERS_MAX:
             self._observers.popitem(last=False)
 
+    def of(self, replica_id: int) -> Observer | None:
+        """The latest fetch of one replica."""
+        return self._observers.get(replica_id)
+
     def current(self, now_ms: int) -> list[Observer]:
         """Those whose session is not over, by id."""
         alive = [one for one in self._observers.values() if now_ms - one.last_fetch_ms < SESSION_TIMEOUT_MS]

@@ -444,6 +444,14 @@ def voter_fetched(state: Quorum, voter: int, offset: int, now: Moment) -> Quorum
     return _commit(replace(state, progress=state.progress.set(voter, Progress(offset, now.ms))))
 
 
+def voter_heard(state: Quorum, voter: int, now: Moment) -> Quorum:
+    """A voter asks the leader for something else than records, a snapshot: it lives."""
+    known = state.progress.get(voter) if state.is_leader else None
+    if known is None:
+        return state
+    return replace(state, progress=state.progress.set(voter, replace(known, heard_ms=now.ms)))
+
+
 def flushed(state: Quorum, end_offset: int) -> Quorum:
     """Everything below `end_offset` is on the leader's own disk."""
     return _commit(replace(state, flushed_end=end_offset)) if state.is_leader else state

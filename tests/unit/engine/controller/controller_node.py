@@ -28,6 +28,7 @@ from backend.engine.metrics import BrokerMetrics
 from backend.engine.net.server_connection import error_answer
 from backend.engine.ports import Clock, Ports, system_ports
 from backend.engine.raft.metadata_log import open_metadata_log
+from backend.engine.raft.node import RaftNode
 from backend.protocol import codec
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader, request_class, response_class
@@ -79,15 +80,22 @@ class ControllerNode:
         log = await open_metadata_log(self.ports, self.config)
         endpoints = (Endpoint("CONTROLLER", "127.0.0.1", 19192),)
         registration = ControllerRegistration(1, self.ports.random.uuid(), endpoints, FEATURES)
-        self.services.controller = Controller(
-            self.ports, self.config, log, cluster_id=CLUSTER_ID, registration=registration
-        )
-        await self.controller.start()
+        self.raft = RaftNode(self.ports, self.config, log, cluster_id=CLUSTER_ID)
+        controller = Controller(self.ports, self.config, self.raft, cluster_id=CLUSTER_ID, registration=registration)
+        self.services.controller = controller
+        try:
+            await self.raft.start()
+            await controller.start()
+        except BaseException:
+            await controller.stop()
+            await self.raft.kill()
+            raise
 
     async def stop(self) -> None:
         controller = self.controller
         self.services.controller = None
         await controller.stop()
+        await self.raft.stop()
         controller.log.close()
 
 

@@ -107,7 +107,7 @@ def test_the_log_and_old_snapshots_go_and_the_cluster_is_whole_after_a_restart(t
         again = ControllerNode(ports, tmp_path, **EAGER)
         await again.start()
         assert again.controller.image.configs == before.configs
-        assert again.controller.log.epoch == 2
+        assert again.controller.raft.epoch == 2
         await again.stop()
 
     run(play)

@@ -78,7 +78,7 @@ def test_a_restart_gives_the_same_image_in_a_new_epoch(tmp_path: Path) -> None:
             await node.stop()
             await node.start()
             assert content(node.controller.image) == content(before)
-            assert node.controller.log.epoch == 2
+            assert node.controller.raft.epoch == 2
             assert node.controller.image.offset > before.offset
 
     run(play)

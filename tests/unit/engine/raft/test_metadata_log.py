@@ -13,13 +13,15 @@ import pytest
 from backend.engine.config import BrokerConfig
 from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
-from backend.engine.raft.metadata_log import MetadataLog, decode_batches, open_metadata_log
+from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed, decode_batches, open_metadata_log
+from backend.engine.raft.quorum import LogEnd
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
     decode_quorum_state,
     encode_quorum_state,
 )
+from backend.engine.raft.snapshots import SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
 from tests.unit.protocol.kafka_fixtures import ROOT as KAFKA
@@ -48,13 +50,19 @@ async def opened(ports: Ports, folder: Path, **properties: str) -> MetadataLog:
     return await open_metadata_log(ports, config_of(folder, **properties))
 
 
-def test_each_start_is_a_new_epoch_that_begins_with_a_leader_change(tmp_path: Path) -> None:
+async def begin(log: MetadataLog, epoch: int = 1) -> None:
+    """An epoch of an only voter."""
+    log.append_leader_change(1, epoch, (1,), (1,), 1000)
+    log.update_high_watermark(await log.flush())
+
+
+def test_each_epoch_begins_with_a_leader_change(tmp_path: Path) -> None:
     async def play(ports: Ports) -> None:
         for epoch in (1, 2, 3):
             log = await opened(ports, tmp_path)
-            await log.begin_epoch(1000)
-            assert (log.epoch, log.leader_id, log.voters) == (epoch, 1, (1,))
-            log.append([FEATURE, FEATURE], 1001)
+            await begin(log, epoch)
+            assert log.end == LogEnd(epoch, 3 * epoch - 2)
+            log.append([FEATURE, FEATURE], epoch, 1001)
             await log.flush()
             log.close()
         log = await opened(ports, tmp_path)
@@ -68,26 +76,71 @@ def test_each_start_is_a_new_epoch_that_begins_with_a_leader_change(tmp_path: Pa
         log.close()
 
     run(play)
-    state = json.loads((tmp_path / "__cluster_metadata-0" / "quorum-state").read_bytes())
-    assert (state["leaderId"], state["leaderEpoch"], state["currentVoters"]) == (1, 3, [{"voterId": 1}])
 
 
-def test_nothing_is_visible_before_it_is_flushed(tmp_path: Path) -> None:
+def test_what_a_node_has_promised_is_read_back_from_kafkas_file(tmp_path: Path) -> None:
     async def play(ports: Ports) -> None:
         log = await opened(ports, tmp_path)
-        await log.begin_epoch(1000)
+        assert log.read_state() == QuorumState()
+        promised = QuorumState(leader_id=-1, leader_epoch=3, voted_id=2, voters=(1, 2, 3))
+        await log.write_state(promised)
+        assert log.read_state() == promised
+        log.close()
+
+    run(play)
+    state = json.loads((tmp_path / "__cluster_metadata-0" / "quorum-state").read_bytes())
+    assert (state["votedId"], state["leaderEpoch"], len(state["currentVoters"])) == (2, 3, 3)
+
+
+def test_records_of_a_lost_leader_are_cut_off_but_never_committed_ones(tmp_path: Path) -> None:
+    async def play(ports: Ports) -> None:
+        log = await opened(ports, tmp_path)
+        await begin(log)
+        log.append([FEATURE] * 3, 1, 1000)
+        log.append([FEATURE] * 3, 1, 1000)
+        assert await log.flush() == 7
+        log.update_high_watermark(4)
+        await log.truncate_to(4)
+        assert log.end == LogEnd(1, 4)
+        with pytest.raises(MetadataLogFailed, match="below the committed offset"):
+            await log.truncate_to(3)
+        log.close()
+
+    run(play)
+
+
+def test_a_fetched_snapshot_stands_for_the_whole_log(tmp_path: Path) -> None:
+    async def play(ports: Ports) -> None:
+        log = await opened(ports, tmp_path)
+        await begin(log)
+        await log.write_snapshot(SnapshotId(700, 4), [b"x"])
+        await log.start_at_snapshot(SnapshotId(700, 4))
+        assert (log.start_offset, log.high_watermark, log.end) == (700, 700, LogEnd(4, 700))
+        log.close()
+        again = await opened(ports, tmp_path)
+        assert (again.start_offset, again.high_watermark, again.end) == (700, 700, LogEnd(4, 700))
+        again.close()
+
+    run(play)
+
+
+def test_nothing_is_visible_before_it_is_committed(tmp_path: Path) -> None:
+    async def play(ports: Ports) -> None:
+        log = await opened(ports, tmp_path)
+        await begin(log)
         assert log.high_watermark == log.end_offset == 1
-        log.append([FEATURE], 1000)
+        log.append([FEATURE], 1, 1000)
+        await log.flush()
         assert (log.high_watermark, log.end_offset) == (1, 2)
         assert log.read(1, 1000) == b""
-        waiting = asyncio.ensure_future(log.wait_above(1, 10_000))
+        assert len(list(decode_batches(log.read(1, 1000, log.end_offset)))) == 1, "voters get what is not committed yet"
+        waiting = asyncio.ensure_future(log.wait_until(lambda: log.high_watermark > 1, 10_000))
         await asyncio.sleep(0)
         assert not waiting.done()
-        await log.flush()
-        await waiting
+        log.update_high_watermark(2)
+        assert await waiting
         assert [batch.records for batch in decode_batches(log.read(1, 1000))] == [(FEATURE,)]
-        await log.wait_above(1, 10_000)
-        await log.wait_above(2, 1)
+        assert not await log.wait_until(lambda: log.high_watermark > 2, 1)
         log.close()
 
     run(play)
@@ -98,9 +151,9 @@ def test_a_tail_that_was_cut_off_is_dropped_and_the_rest_stays(tmp_path: Path) -
 
     async def write(ports: Ports) -> None:
         log = await opened(ports, tmp_path)
-        await log.begin_epoch(1000)
+        await begin(log)
         for _ in range(3):
-            log.append([FEATURE], 1000)
+            log.append([FEATURE], 1, 1000)
         await log.flush()
         log.abandon()
 
@@ -121,9 +174,9 @@ def test_damage_before_the_tail_is_never_cut_off(tmp_path: Path) -> None:
 
     async def write(ports: Ports) -> None:
         log = await opened(ports, tmp_path)
-        await log.begin_epoch(1000)
+        await begin(log)
         for _ in range(3):
-            log.append([FEATURE], 1000)
+            log.append([FEATURE], 1, 1000)
         await log.flush()
         log.close()
 
@@ -141,9 +194,9 @@ def test_damage_before_the_tail_is_never_cut_off(tmp_path: Path) -> None:
 def test_many_segments_are_replayed_in_order(tmp_path: Path) -> None:
     async def play(ports: Ports) -> None:
         log = await opened(ports, tmp_path, metadata_log_segment_bytes="300")
-        await log.begin_epoch(1000)
+        await begin(log)
         for level in range(1, 30):
-            log.append([m.FeatureLevelRecord(name="f", feature_level=level)], 1000)
+            log.append([m.FeatureLevelRecord(name="f", feature_level=level)], 1, 1000)
             if level % 7 == 0:
                 await log.flush()
         await log.flush()
@@ -187,8 +240,8 @@ def test_other_quorum_state_files_are_refused(data: bytes) -> None:
 def test_more_records_than_a_batch_holds_go_in_several(tmp_path: Path) -> None:
     async def play(ports: Ports) -> None:
         log = await opened(ports, tmp_path)
-        await log.begin_epoch(1000)
-        assert log.append([FEATURE] * 20_001, 1000) == 20_001
+        await begin(log)
+        assert log.append([FEATURE] * 20_001, 1, 1000) == 20_001
         await log.flush()
         assert [len(batch.records) for batch in log.stored_batches()] == [0, 10_000, 10_000, 1]
         log.close()

@@ -1,0 +1,99 @@
+"""FetchSnapshot (59), versions 0-1, on a controller's listener: a snapshot's bytes, piece by piece (KIP-630).
+
+Where Apache Kafka 4.3.1 slips, answering every partition's error as a top-level -1 and ending on a negative size, the
+documented codes are sent.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.apis.context import CONTROLLER, Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.raft.metadata_log import TOPIC
+from backend.engine.raft.node import RaftNode
+from backend.engine.raft.snapshots import BOOTSTRAP_ID, SnapshotId
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+
+API_KEY: Final = 59
+# Of one piece, whatever the other side allows.
+ANSWER_BYTES_MAX: Final = 8 << 20
+
+_Topic = m.FetchSnapshotResponse.Topics
+_Answer = _Topic.Partitions
+_Asked = m.FetchSnapshotRequest.Topics.Partitions
+
+
+async def fetch_snapshot(
+    services: Services, context: RequestContext, request: m.FetchSnapshotRequest
+) -> m.FetchSnapshotResponse:
+    """At most `max_bytes` of the snapshot from the position on; its size tells when it is whole."""
+    controller = services.controller
+    if controller is None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Node {services.node_id} has no controller role")
+    refused = _refusal(services, request)
+    if refused is not None:
+        return m.FetchSnapshotResponse(error_code=refused)
+    topic, asked = request.topics[0], request.topics[0].partitions[0]
+    if request.replica_id in controller.raft.voters:
+        await controller.raft.voter_heard(request.replica_id)
+    known = topic.name == TOPIC and asked.partition == 0
+    answer = (
+        await _answer(services, controller.raft, asked, request.max_bytes)
+        if known
+        else _Answer(index=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unaligned_records=b"")
+    )
+    response = m.FetchSnapshotResponse(topics=[_Topic(name=topic.name, partitions=[answer])])
+    if context.api_version >= 1:
+        host, port = controller.leader_address(context.listener_name)
+        node = m.FetchSnapshotResponse.NodeEndpoints
+        response.node_endpoints = [node(node_id=controller.raft.leader_id, host=host, port=port)]
+    return response
+
+
+def _refusal(services: Services, request: m.FetchSnapshotRequest) -> ErrorCode | None:
+    """Why the whole request is refused, or None."""
+    if request.cluster_id is not None and request.cluster_id != services.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    malformed = len(request.topics) != 1 or len(request.topics[0].partitions) != 1
+    if malformed or request.max_bytes < 0 or request.replica_id == services.node_id:
+        return ErrorCode.INVALID_REQUEST
+    return None
+
+
+async def _answer(services: Services, raft: RaftNode, asked: _Asked, max_bytes: int) -> _Answer:
+    snapshot_id = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+    answer = _Answer(
+        index=0,
+        snapshot_id=_Answer.SnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch),
+        current_leader=_Answer.CurrentLeader(leader_id=raft.leader_id, leader_epoch=raft.epoch),
+        unaligned_records=b"",
+    )
+    if asked.current_leader_epoch != raft.epoch:
+        older = asked.current_leader_epoch < raft.epoch
+        answer.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return answer
+    if not raft.is_leader:
+        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return answer
+    files = raft.log.snapshots
+    if (snapshot_id.end_offset, snapshot_id.epoch) == BOOTSTRAP_ID or snapshot_id not in files.ids:
+        answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+        return answer
+    position, limit = asked.position, min(max_bytes, ANSWER_BYTES_MAX)
+    try:
+        size = files.size(snapshot_id)
+        if not 0 <= position < size:
+            answer.error_code = ErrorCode.POSITION_OUT_OF_RANGE
+            return answer
+        piece = await services.ports.workers.run(lambda: files.read_part(snapshot_id, position, limit))
+    except FileNotFoundError:
+        # Retention took it between the look and the read.
+        answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+        return answer
+    answer.size, answer.position, answer.unaligned_records = size, position, piece
+    return answer
+
+
+APIS: Final = (Api(API_KEY, 0, 1, fetch_snapshot, CONTROLLER),)

@@ -1,0 +1,135 @@
+"""Vote (52), BeginQuorumEpoch (53) and EndQuorumEpoch (54) between the voters of the metadata quorum (KIP-595)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from backend.engine.apis.context import CONTROLLER, Api, RequestContext
+from backend.engine.apis.services import Services
+from backend.engine.controller.driver import Controller
+from backend.engine.raft import quorum as q
+from backend.engine.raft.metadata_log import TOPIC
+from backend.engine.raft.node import RaftNode
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.messages import Message
+
+VOTE_KEY: Final = 52
+BEGIN_KEY: Final = 53
+END_KEY: Final = 54
+R = TypeVar("R", bound=Message)
+
+
+def _asked(services: Services, request: Any) -> tuple[Controller, Any] | ErrorCode:
+    """The one partition of the one topic, or why the whole request is refused."""
+    controller = services.controller
+    if controller is None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Node {services.node_id} has no controller role")
+    if request.cluster_id is not None and request.cluster_id != services.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return ErrorCode.INVALID_REQUEST
+    asked = request.topics[0].partitions[0]
+    if request.topics[0].topic_name != TOPIC or asked.partition_index != 0:
+        return ErrorCode.INVALID_REQUEST
+    return controller, asked
+
+
+async def _stepped(raft: RaftNode, change: Callable[[q.Quorum, q.Moment], tuple[q.Quorum, ErrorCode]]) -> ErrorCode:
+    outcome: list[ErrorCode] = []
+
+    def step(state: q.Quorum, now: q.Moment) -> q.Step:
+        state, code = change(state, now)
+        outcome.append(code)
+        return state, ()
+
+    await raft.step(step)
+    return outcome[0]
+
+
+def _answer(response: type[R], controller: Controller, context: RequestContext, code: int, **more: object) -> R:
+    """The answer with the leader as this node knows it; its address goes along in the versions that have it."""
+    raft, kind = controller.raft, response
+    topic: Any = kind.Topics  # type: ignore[attr-defined]  # all three have it
+    partition = topic.Partitions(
+        partition_index=0, error_code=code, leader_id=raft.leader_id, leader_epoch=raft.epoch, **more
+    )
+    make: Any = kind
+    made: Any = make(topics=[topic(topic_name=TOPIC, partitions=[partition])])
+    if context.api_version >= 1 and raft.leader_id >= 0:
+        host, port = controller.leader_address(context.listener_name)
+        made.node_endpoints = [kind.NodeEndpoints(node_id=raft.leader_id, host=host, port=port)]  # type: ignore[attr-defined]  # as above
+    found: R = made
+    return found
+
+
+async def vote(services: Services, context: RequestContext, request: m.VoteRequest) -> m.VoteResponse:
+    """Whether this node votes for the candidate; the promise is on its disk before the answer goes out."""
+    found = _asked(services, request)
+    if isinstance(found, ErrorCode):
+        return m.VoteResponse(error_code=found)
+    controller, asked = found
+    raft, wanted = controller.raft, request.voter_id
+    if context.api_version >= 1 and wanted not in (-1, services.node_id):
+        return _answer(m.VoteResponse, controller, context, ErrorCode.INVALID_VOTER_KEY, vote_granted=False)
+    if min(asked.last_offset, asked.last_offset_epoch, asked.replica_epoch) < 0:
+        return m.VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
+    question = q.VoteAsked(
+        asked.replica_id,
+        asked.replica_epoch,
+        q.LogEnd(asked.last_offset_epoch, asked.last_offset),
+        context.api_version >= 2 and asked.pre_vote,
+    )
+    granted: list[bool] = []
+
+    def change(state: q.Quorum, now: q.Moment) -> tuple[q.Quorum, ErrorCode]:
+        state, code, yes = q.vote_asked(state, question, raft.log.end, now)
+        granted.append(yes)
+        return state, code
+
+    code = await _stepped(raft, change)
+    return _answer(m.VoteResponse, controller, context, code, vote_granted=granted[0])
+
+
+async def begin(
+    services: Services, context: RequestContext, request: m.BeginQuorumEpochRequest
+) -> m.BeginQuorumEpochResponse:
+    """A leader introduces itself."""
+    found = _asked(services, request)
+    if isinstance(found, ErrorCode):
+        return m.BeginQuorumEpochResponse(error_code=found)
+    controller, asked = found
+    if context.api_version >= 1 and request.voter_id not in (-1, services.node_id):
+        return _answer(m.BeginQuorumEpochResponse, controller, context, ErrorCode.INVALID_VOTER_KEY)
+    code = await _stepped(
+        controller.raft, lambda state, now: q.begin_epoch_asked(state, asked.leader_id, asked.leader_epoch, now)
+    )
+    return _answer(m.BeginQuorumEpochResponse, controller, context, code)
+
+
+async def end(
+    services: Services, context: RequestContext, request: m.EndQuorumEpochRequest
+) -> m.EndQuorumEpochResponse:
+    """A leader has resigned."""
+    found = _asked(services, request)
+    if isinstance(found, ErrorCode):
+        return m.EndQuorumEpochResponse(error_code=found)
+    controller, asked = found
+    preferred = (
+        tuple(one.candidate_id for one in asked.preferred_candidates)
+        if context.api_version >= 1
+        else tuple(asked.preferred_successors)
+    )
+    code = await _stepped(
+        controller.raft,
+        lambda state, now: q.end_epoch_asked(state, asked.leader_id, asked.leader_epoch, preferred, now),
+    )
+    return _answer(m.EndQuorumEpochResponse, controller, context, code)
+
+
+APIS: Final = (
+    Api(VOTE_KEY, 0, 2, vote, CONTROLLER),
+    Api(BEGIN_KEY, 0, 1, begin, CONTROLLER),
+    Api(END_KEY, 0, 1, end, CONTROLLER),
+)

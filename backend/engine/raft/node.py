@@ -1,0 +1,426 @@
+"""A node of the metadata quorum: carries out what the state machine (`quorum`) decides (Kafka's KafkaRaftClient).
+
+One step at a time: the state machine's answer is on disk before anything that follows from it is sent. Beside the steps
+run a clock, a flusher for the leader's records, and, on followers, a fetcher that asks the leader for more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, cast
+
+from backend.engine.config import BrokerConfig
+from backend.engine.ports import Ports, tasks
+from backend.engine.raft import quorum as q
+from backend.engine.raft.fetch import LogView
+from backend.engine.raft.follower import Follower
+from backend.engine.raft.metadata_log import TOPIC, MetadataLog, MetadataLogFailed
+from backend.engine.raft.observers import Observers
+from backend.engine.raft.quorum import Moment, Quorum, Role
+from backend.engine.raft.quorum_state import NOBODY
+from backend.protocol import messages as m
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
+from backend.protocol.messages import Message
+
+VOTE_VERSION: Final = 2
+BEGIN_VERSION: Final = 1
+END_VERSION: Final = 1
+# The clock looks at most so often at a deadline that something else may have moved.
+TICK_MS: Final = 50.0
+# A clock that comes so much too late was held up: nobody could be heard meanwhile.
+HELD_UP_MS: Final = 250.0
+# Nobody needs an answer to a vote that is older than an election.
+RETRY_PAUSE_MS: Final = 100.0
+# How long a stop waits for the others to hear that this leader resigns.
+RESIGN_TIMEOUT_MS: Final = 500.0
+
+_log = logging.getLogger(__name__)
+
+
+class Peer(Protocol):
+    """The way to another voter; `net` implements it."""
+
+    async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
+        """The answer; KafkaError NETWORK_EXCEPTION or REQUEST_TIMED_OUT, DecodeError."""
+        ...
+
+
+class QuorumMismatch(Exception):
+    """This node must not take part as it is set up; one sentence for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a voter's controller listener is."""
+
+    host: str
+    port: int
+
+
+class RaftNode:
+    """Start once, then stop. All methods on the loop's thread."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        config: BrokerConfig,
+        log: MetadataLog,
+        *,
+        cluster_id: str,
+        peers: Mapping[int, Peer] | None = None,
+        fetchers: Mapping[int, Peer] | None = None,
+        addresses: Mapping[int, Address] | None = None,
+        directory_id: bytes = bytes(16),
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """`peers` are the other voters; without any this node is the only one.
+
+        `fetchers` are second ways to them, for requests that wait there. `on_failure` hears why this node ended.
+        """
+        self._ports = ports
+        self.log = log
+        self.node_id = config.id
+        self.cluster_id = cluster_id
+        self.directory_id = directory_id
+        self.config = config
+        self.peers = dict(peers or {})
+        self.fetchers = dict(fetchers or self.peers)
+        self.addresses = dict(addresses or {})
+        self.voters = tuple(sorted({config.id, *self.peers}))
+        # Latest fetches from this node while it leads: of the other voters, and of those without a vote.
+        self.voters_seen = Observers()
+        self.observers = Observers()
+        self.failure: BaseException | None = None
+        self.elections = 0
+        self._on_failure = on_failure
+        self._timing = q.Timing(
+            config.controller_quorum_election_timeout_ms,
+            config.controller_quorum_fetch_timeout_ms,
+            config.controller_quorum_election_backoff_max_ms,
+        )
+        self._state = Quorum(config.id, self.voters, self._timing, Role.UNATTACHED)
+        self._turn = tasks.Lock()
+        self._unflushed = tasks.Event()
+        self._ballot = 0
+        self._joined = False
+        self._running: list[tasks.Task[None]] = []
+        self._sending: set[tasks.Task[None]] = set()
+
+    # --- what others read
+
+    @property
+    def state(self) -> Quorum:
+        return self._state
+
+    @property
+    def epoch(self) -> int:
+        return self._state.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The leader as this node knows it, or -1."""
+        return self._state.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self._state.is_leader
+
+    def leads(self, epoch: int) -> bool:
+        """Whether this node still leads that epoch."""
+        return self._state.is_leader and self._state.epoch == epoch and self.failure is None
+
+    def view(self) -> LogView:
+        """What the answer to a fetch depends on."""
+        return LogView(
+            self.leader_id,
+            self.epoch,
+            self.log.start_offset,
+            self.log.end_offset,
+            self.log.high_watermark,
+            is_leader=self.is_leader,
+            earliest_snapshot=self.log.snapshots.earliest,
+            latest_snapshot=self.log.snapshots.latest,
+        )
+
+    # --- life
+
+    async def start(self) -> None:
+        """Takes its place in the quorum; an only voter leads when this returns. QuorumMismatch, CorruptLog, OSError."""
+        stored = self.log.read_state()
+        if stored.voters and set(stored.voters) != set(self.voters):
+            raise QuorumMismatch(
+                f"Its metadata log {self.log.dir} belongs to the voters {sorted(stored.voters)}, but"
+                f" controller.quorum.voters names {list(self.voters)}: voters cannot be changed on a folder that is in"
+                " use; set them as they were, or start with empty folders"
+            )
+        stored = replace(stored, voters=self.voters)
+
+        def begin(_: Quorum, now: Moment) -> q.Step:
+            state, effects = q.start(self.node_id, self.voters, self._timing, stored, self.log.end, now)
+            return replace(state, high_watermark=self.log.high_watermark), effects
+
+        self._spawn(self._flush_always(), "flusher")
+        await self.step(begin)
+        if len(self.voters) == 1:
+            await self.log.wait_until(lambda: self.log.high_watermark > self._state.epoch_start or bool(self.failure))
+            if self.failure is not None:
+                raise self.failure
+        else:
+            self._spawn(self._tick_always(), "clock")
+            self._spawn(Follower(self._ports, self).run(), "fetcher")
+
+    def _spawn(self, coroutine: object, what: str) -> None:
+        self._running.append(tasks.spawn(coroutine, name=f"raft {what} of node {self.node_id}"))  # type: ignore[arg-type]
+
+    async def stop(self) -> None:
+        """Gives leadership up, so that the others need not wait for a time-out, and ends."""
+        if self.is_leader and self.peers and self.failure is None:
+            await self.step(_resign)
+            with suppress(tasks.Timeout):
+                await tasks.wait_for(self._all_sent(), RESIGN_TIMEOUT_MS)
+        await self.kill()
+
+    async def _all_sent(self) -> None:
+        await tasks.gather_settled(list(self._sending))
+
+    async def kill(self) -> None:
+        """Ends without a word."""
+        for task in [*self._running, *self._sending]:
+            await tasks.cancel(task)
+        self._running.clear()
+
+    def fail(self, error: BaseException) -> None:
+        """This node's log cannot be used any longer: it takes part no more."""
+        if self.failure is None:
+            self.failure = error
+            _log.critical("Node %d leaves the metadata quorum: %s", self.node_id, error)
+            self.log.wake()
+            if self._on_failure is not None:
+                self._on_failure(error)
+
+    # --- steps
+
+    def _moment(self) -> Moment:
+        return Moment(self._ports.clock.monotonic_ms(), self._ports.random.uniform(0.0, 0.999999))
+
+    async def step(self, change: Callable[[Quorum, Moment], q.Step]) -> Quorum:
+        """One change of the state: on disk first, then its effects. Goes through even when the caller is cancelled."""
+        step = tasks.start(self._step(change), name=f"raft step of node {self.node_id}")
+        return await tasks.shield(step)
+
+    async def _step(self, change: Callable[[Quorum, Moment], q.Step]) -> Quorum:
+        async with self._turn:
+            before = self._state
+            state, effects = change(before, self._moment())
+            if state.durable != before.durable:
+                try:
+                    await self.log.write_state(state.durable)
+                except OSError as error:
+                    self.fail(error)
+                    raise
+            self._state = state
+            for effect in effects:
+                self._carry_out(state, effect)
+            self.log.update_high_watermark(state.high_watermark)
+            if (state.role, state.epoch, state.leader_id) != (before.role, before.epoch, before.leader_id):
+                _log.info(
+                    "Node %d is %s in epoch %d of the metadata quorum, led by %s", self.node_id, state.role,
+                    state.epoch, "nobody" if state.leader_id == NOBODY else f"node {state.leader_id}",
+                )  # fmt: skip
+                self.log.wake()
+            return state
+
+    def _carry_out(self, state: Quorum, effect: q.Effect) -> None:
+        match effect:
+            case q.AskForVotes(pre_vote):
+                self._ballot += 1
+                for voter in state.others():
+                    self._send(self._ask_for_vote(voter, state.epoch, pre_vote, self._ballot))
+            case q.BeginEpoch(granting_voters):
+                self.elections += 1
+                try:
+                    self.log.append_leader_change(
+                        self.node_id, state.epoch, self.voters, granting_voters, self._ports.clock.time_ms()
+                    )
+                except (OSError, KafkaError) as error:
+                    self.fail(error)
+                self._unflushed.set()
+            case q.TellLeader(to):
+                for voter in to:
+                    self._send(self._tell_leader(voter, state.epoch))
+            case q.TellEnd(epoch, preferred):
+                for voter in state.others():
+                    self._send(self._tell_end(voter, epoch, preferred))
+
+    def _send(self, coroutine: object) -> None:
+        task: tasks.Task[None] = tasks.spawn(coroutine, name=f"raft request of node {self.node_id}")  # type: ignore[arg-type]
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def learn(self, epoch: int, leader_id: int) -> None:
+        """Somebody spoke of an epoch and its leader."""
+        if epoch > self.epoch or (epoch == self.epoch and leader_id != self.leader_id):
+            await self.step(lambda state, now: (q.learned(state, epoch, leader_id, now), ()))
+
+    def exclusive(self) -> tasks.Lock:
+        """Held while the log is changed by what a leader has sent: no vote is given meanwhile."""
+        return self._turn
+
+    # --- requests to the others
+
+    async def _ask(self, voter: int, request: Message, version: int) -> Message | None:
+        """The answer; None when there was none. A foreign cluster's ends this node, unless it has its place already."""
+        timeout_ms = self.config.controller_quorum_request_timeout_ms
+        try:
+            answer = await self.peers[voter].send(request, version, timeout_ms=timeout_ms)
+        except (KafkaError, DecodeError) as error:
+            _log.debug("Node %d got no answer from voter %d: %s", self.node_id, voter, error)
+            return None
+        code = getattr(answer, "error_code", 0)
+        if code:
+            self.refused(voter, code)
+            return None
+        self._joined = True
+        return answer
+
+    def refused(self, voter: int, code: int) -> None:
+        """A voter has refused a whole request."""
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self._joined:
+            where = self.addresses.get(voter)
+            place = f" at {where.host}:{where.port}" if where else ""
+            self.fail(
+                QuorumMismatch(
+                    f"voter {voter}{place} belongs to another cluster than {self.cluster_id}; correct"
+                    " controller.quorum.voters, or start with this cluster's folder"
+                )
+            )
+        else:
+            _log.warning("Node %d: voter %d refuses its request: %s", self.node_id, voter, error_for(code))
+
+    async def _ask_for_vote(self, voter: int, epoch: int, pre_vote: bool, ballot: int) -> None:
+        wanted = Role.PROSPECTIVE if pre_vote else Role.CANDIDATE
+        while self._ballot == ballot and self._state.role is wanted and self.epoch == epoch:
+            end = self.log.end
+            part = m.VoteRequest.Topics.Partitions
+            asked = part(
+                partition_index=0,
+                replica_epoch=epoch,
+                replica_id=self.node_id,
+                replica_directory_id=self.directory_id,
+                last_offset_epoch=end.epoch,
+                last_offset=end.offset,
+                pre_vote=pre_vote,
+            )
+            topics = [m.VoteRequest.Topics(topic_name=TOPIC, partitions=[asked])]
+            request = m.VoteRequest(cluster_id=self.cluster_id, voter_id=voter, topics=topics)
+            answer = cast(m.VoteResponse | None, await self._ask(voter, request, VOTE_VERSION))
+            if answer is None:
+                await tasks.sleep_ms(RETRY_PAUSE_MS)
+                continue
+            [topic] = answer.topics
+            [told] = topic.partitions
+            await self.learn(told.leader_epoch, told.leader_id)
+            granted = told.vote_granted and not told.error_code
+            await self.step(
+                lambda state, now, granted=granted: q.vote_answered(  # type: ignore[misc]  # bound now
+                    state, voter, epoch=epoch, pre_vote=pre_vote, granted=granted, log_end=self.log.end, now=now
+                )
+            )
+            return
+
+    async def _tell_leader(self, voter: int, epoch: int) -> None:
+        part = m.BeginQuorumEpochRequest.Topics.Partitions
+        told = part(partition_index=0, leader_id=self.node_id, leader_epoch=epoch)
+        topics = [m.BeginQuorumEpochRequest.Topics(topic_name=TOPIC, partitions=[told])]
+        request = m.BeginQuorumEpochRequest(cluster_id=self.cluster_id, voter_id=voter, topics=topics)
+        answer = cast(m.BeginQuorumEpochResponse | None, await self._ask(voter, request, BEGIN_VERSION))
+        if answer is not None:
+            [topic] = answer.topics
+            [known] = topic.partitions
+            await self.learn(known.leader_epoch, known.leader_id)
+
+    async def _tell_end(self, voter: int, epoch: int, preferred: Sequence[int]) -> None:
+        part = m.EndQuorumEpochRequest.Topics.Partitions
+        told = part(
+            partition_index=0,
+            leader_id=self.node_id,
+            leader_epoch=epoch,
+            preferred_candidates=[part.PreferredCandidates(candidate_id=one) for one in preferred],
+        )
+        topics = [m.EndQuorumEpochRequest.Topics(topic_name=TOPIC, partitions=[told])]
+        await self._ask(voter, m.EndQuorumEpochRequest(cluster_id=self.cluster_id, topics=topics), END_VERSION)
+
+    # --- the clock and the disk
+
+    async def _tick_always(self) -> None:
+        clock = self._ports.clock
+        while self.failure is None:
+            planned_ms = clock.monotonic_ms() + TICK_MS
+            await tasks.sleep_ms(TICK_MS)
+            late_ms = clock.monotonic_ms() - planned_ms
+            if late_ms > HELD_UP_MS:
+                await self.step(lambda state, now, late_ms=late_ms: (q.held_up(state, late_ms), ()))  # type: ignore[misc]  # bound now
+            if clock.monotonic_ms() >= self._state.deadline_ms:
+                await self.step(lambda state, now: q.tick(state, self.log.end, now))
+
+    async def _flush_always(self) -> None:
+        while self.failure is None:
+            await self._unflushed.wait()
+            self._unflushed.clear()
+            try:
+                end = await self.log.flush()
+            except OSError as error:
+                self.fail(error)
+                return
+            if self.is_leader:
+                await self.step(lambda state, now, end=end: (q.flushed(state, end), ()))  # type: ignore[misc]  # bound now
+
+    # --- the leader's work
+
+    def append(self, records: Sequence[Message], epoch: int) -> int:
+        """Writes records as leader of `epoch`; the offset of the last. They count once they are `committed`.
+
+        NOT_CONTROLLER when the epoch is over; NoSpace, MetadataLogFailed as the log's.
+        """
+        if not self.leads(epoch):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {self.node_id} leads epoch {epoch} no longer")
+        last = self.log.append(records, epoch, self._ports.clock.time_ms())
+        self._unflushed.set()
+        return last
+
+    async def committed(self, offset: int, epoch: int) -> None:
+        """Returns once the offset is on the disks of most voters. NOT_CONTROLLER when leadership ends before."""
+        await self.log.wait_until(lambda: self.log.high_watermark > offset or not self.leads(epoch))
+        if self.log.high_watermark > offset:
+            return
+        if isinstance(self.failure, OSError):
+            raise MetadataLogFailed(str(self.failure)) from self.failure
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {self.node_id} leads epoch {epoch} no longer")
+
+    def voter_seen(self, voter: int, directory_id: bytes, offset: int, now_ms: int) -> None:
+        """For DescribeQuorum: when and from where a voter fetched; it is caught up at the log's end."""
+        self.voters_seen.note(voter, directory_id, offset, self.log.end_offset, now_ms)
+
+    async def voter_fetched(self, voter: int, offset: int) -> None:
+        """A voter has everything below `offset` on its disk."""
+        await self.step(lambda state, now: (q.voter_fetched(state, voter, offset, now), ()))
+
+    async def voter_heard(self, voter: int) -> None:
+        """A voter fetches a snapshot."""
+        await self.step(lambda state, now: (q.voter_heard(state, voter, now), ()))
+
+    def lowest_needed(self) -> int | None:
+        """The lowest offset that a voter which is heard still reads; None on a node that does not lead."""
+        if not self.is_leader:
+            return None
+        now_ms, limit_ms = self._ports.clock.monotonic_ms(), self._timing.fetch_timeout_ms * 2
+        heard = [one.end_offset for one in self._state.progress.values() if now_ms - one.heard_ms < limit_ms]
+        return min((offset for offset in heard if offset >= 0), default=None)
+
+
+def _resign(state: Quorum, now: Moment) -> q.Step:
+    """As a step."""
+    return q.resign(state, now)

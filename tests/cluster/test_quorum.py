@@ -1,0 +1,166 @@
+"""Three voters, each a process of its own: any one may die, come back, or lose its disk, and the cluster goes on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+from tests.cluster.broker_process import BrokerProcesses
+from tests.effort import effort
+from tests.waiting import wait_until
+from tests.wire import ask
+
+NODES = (1, 2, 3)
+# A snapshot after every few changes, and hardly any log behind it.
+EAGER = {
+    "metadata.log.max.record.bytes.between.snapshots": "2000",
+    "metadata.log.segment.bytes": "4000",
+    "metadata.max.retention.bytes": "6000",
+    "offsets.topic.num.partitions": "1",
+}
+DESCRIBE_VERSION = 2
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcesses]:
+    with BrokerProcesses(tmp_path_factory.mktemp("quorum"), voters=3, settings=EAGER) as running:
+        yield running
+
+
+def quorum(cluster: BrokerProcesses, *, without: int = 0) -> m.DescribeQuorumResponse.Topics.Partitions | None:
+    """What the leader tells, asked through some broker; None while there is none."""
+    topic = m.DescribeQuorumRequest.Topics
+    request = m.DescribeQuorumRequest(
+        topics=[topic(topic_name="__cluster_metadata", partitions=[topic.Partitions(partition_index=0)])]
+    )
+    for node_id in NODES:
+        if node_id == without:
+            continue
+        try:
+            answer = ask(cluster.layout.ports[node_id], request, DESCRIBE_VERSION, m.DescribeQuorumResponse)
+        except OSError:
+            continue
+        if not answer.error_code and not answer.topics[0].partitions[0].error_code:
+            return answer.topics[0].partitions[0]
+    return None
+
+
+def leader(cluster: BrokerProcesses, *, without: int = 0) -> int:
+    found: list[int] = []
+
+    def led() -> bool:
+        state = quorum(cluster, without=without)
+        found[:] = [state.leader_id] if state is not None and state.leader_id not in (-1, without) else []
+        return bool(found)
+
+    wait_until("the quorum has a leader", led)
+    return found[0]
+
+
+def create(cluster: BrokerProcesses, *names: str) -> None:
+    made = cluster.admin.create_topics([NewTopic(name, 2, 2) for name in names], request_timeout=30)
+    for future in made.values():
+        future.result(40)
+
+
+def caught_up(cluster: BrokerProcesses, node_id: int) -> bool:
+    state = quorum(cluster)
+    if state is None:
+        return False
+    ends = {voter.replica_id: voter.log_end_offset for voter in state.current_voters}
+    return ends[node_id] >= state.high_watermark
+
+
+def topics(cluster: BrokerProcesses) -> set[str]:
+    return {name for name in cluster.admin.list_topics(timeout=10).topics if not name.startswith("__")}
+
+
+def test_the_leader_dies_again_and_again_and_nothing_that_was_acknowledged_is_lost(cluster: BrokerProcesses) -> None:
+    made = set()
+    epochs = []
+    for number in range(effort(1, 15)):
+        killed = leader(cluster)
+        create(cluster, f"before-{number}")
+        cluster.kill(killed)
+        after = leader(cluster, without=killed)
+        assert after != killed
+        create(cluster, f"without-{number}")
+        state = quorum(cluster, without=killed)
+        assert state is not None
+        epochs.append(state.leader_epoch)
+        cluster.spawn(killed)
+        cluster.wait_for(*NODES)
+        wait_until(f"voter {killed} has caught up", lambda killed=killed: caught_up(cluster, killed))  # type: ignore[misc]  # bound now
+        made |= {f"before-{number}", f"without-{number}"}
+    assert epochs == sorted(set(epochs)), "each leader has an epoch of its own"
+    assert made <= topics(cluster)
+
+
+def test_a_voter_whose_disk_is_wiped_and_one_that_was_away_fetch_a_snapshot(cluster: BrokerProcesses) -> None:
+    away = next(node for node in NODES if node != leader(cluster))
+    cluster.kill(away)
+    # While it is away the log that it would need goes.
+    create(cluster, *(f"meanwhile-{number}" for number in range(20)))
+    shutil.rmtree(log_folder(cluster, away) / "__cluster_metadata-0")
+    cluster.spawn(away)
+    create(cluster, "during")
+    cluster.wait_for(*NODES)
+    wait_until(f"voter {away} has caught up", lambda: caught_up(cluster, away))
+    assert "goes on from snapshot" in cluster.log(away)
+    assert list((log_folder(cluster, away) / "__cluster_metadata-0").glob("*.checkpoint"))
+
+
+def log_folder(cluster: BrokerProcesses, node_id: int) -> Path:
+    return Path(cluster.layout.log_dirs[node_id])
+
+
+def test_a_leader_that_is_asked_to_stop_hands_over(cluster: BrokerProcesses) -> None:
+    stopped = leader(cluster)
+    assert cluster.stop(stopped) == 0
+    assert leader(cluster, without=stopped) != stopped
+    create(cluster, "handed-over")
+    cluster.spawn(stopped)
+    cluster.wait_for(*NODES)
+
+
+def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: BrokerProcesses) -> None:
+    port = cluster.layout.controller_ports[leader(cluster)]
+
+    def vote(**fields: object) -> m.VoteResponse:
+        part = m.VoteRequest.Topics.Partitions(partition_index=0, replica_id=2, replica_epoch=0)
+        topic = m.VoteRequest.Topics(topic_name=str(fields.pop("topic", "__cluster_metadata")), partitions=[part])
+        return ask(port, m.VoteRequest(topics=[topic], **fields), 2, m.VoteResponse)  # type: ignore[arg-type]  # by name
+
+    assert vote(cluster_id="another").error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert vote(topic="orders").error_code == ErrorCode.INVALID_REQUEST
+    assert vote(voter_id=99).topics[0].partitions[0].error_code == ErrorCode.INVALID_VOTER_KEY
+    assert vote().topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+    def snapshot(max_bytes: int = 100, topic: str = "__cluster_metadata", **fields: int) -> tuple[int, int]:
+        state = quorum(cluster)
+        assert state is not None
+        part = m.FetchSnapshotRequest.Topics.Partitions
+        epoch = fields.get("epoch", state.leader_epoch)
+        asked = part(
+            partition=0,
+            current_leader_epoch=epoch,
+            snapshot_id=part.SnapshotId(end_offset=fields.get("end_offset", 0), epoch=0),
+            position=0,
+        )
+        topics = [m.FetchSnapshotRequest.Topics(name=topic, partitions=[asked])]
+        request = m.FetchSnapshotRequest(max_bytes=max_bytes, topics=topics)
+        answer = ask(port, request, 1, m.FetchSnapshotResponse)
+        return answer.error_code, answer.topics[0].partitions[0].error_code if answer.topics else -1
+
+    assert snapshot() == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
+    assert snapshot(end_offset=5) == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
+    assert snapshot(epoch=0) == (0, ErrorCode.FENCED_LEADER_EPOCH)
+    assert snapshot(epoch=10_000) == (0, ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert snapshot(topic="orders") == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert snapshot(max_bytes=-1) == (ErrorCode.INVALID_REQUEST, -1)
