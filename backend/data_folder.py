@@ -32,6 +32,8 @@ class ClusterIdentity:
     brokers: int
     broker_port: int
     controller_port: int
+    # Voters of the metadata quorum; folders of before there could be several do not say it.
+    controllers: int = 1
 
 
 class DataFolder:
@@ -78,6 +80,7 @@ class DataFolder:
                     "use the newer ebbline that wrote it, or another folder with --data."
                 )
             fields = ClusterIdentity.__dataclass_fields__
+            content.setdefault("controllers", 1)
             for name, kept in fields.items():
                 if type(content[name]).__name__ != kept.type:
                     raise ValueError(f"{name} is {content[name]!r}, not {kept.type}")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -26,6 +26,8 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".ebbline")
     database_url: str | None = None
     brokers: int = Field(default=3, ge=1, le=BROKERS_MAX)
+    # Of the brokers, the first so many also keep the cluster's metadata; fixed when the folder is made.
+    controllers: int = Field(default=1, ge=1, le=3)
     cluster_name: str = Field(default="demo", min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
     process_per_broker: bool = False
     demo: bool = True
@@ -40,6 +42,13 @@ class Settings(BaseSettings):
     sample_interval_ms: int = Field(default=2000, ge=200, le=600_000)
     # obstore location of the remote tier (a folder or s3://bucket/prefix); default: <data>/remote.
     remote_location: str | None = None
+
+    @field_validator("controllers")
+    @classmethod
+    def _odd(cls, controllers: int) -> int:
+        if controllers == 2:
+            raise ValueError("two voters stand still when one is lost: use 1 or 3")
+        return controllers
 
     @classmethod
     def settings_customise_sources(

@@ -12,7 +12,9 @@ import typer
 from pydantic import ValidationError
 
 from backend.cli import look
+from backend.cli.quorum import quorum_app
 from backend.cli.remote import remote_app
+from backend.cli.snapshots import snapshot_app
 from backend.cli.toggle import toggle
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ app = typer.Typer(
 pipeline_app = typer.Typer(help="The Spark pipeline over __remote_log_metadata.", no_args_is_help=True)
 app.add_typer(pipeline_app, name="pipeline")
 app.add_typer(remote_app, name="remote")
+app.add_typer(quorum_app, name="quorum")
+app.add_typer(snapshot_app, name="snapshot")
 for command in (look.status, look.partitions, look.describe, look.segments, look.findings, toggle, look.audit):
     app.command(rich_help_panel="Ask the API")(command)
 app.command(rich_help_panel="Ask the API")(look.config)
@@ -54,6 +58,9 @@ def up(
     data: Annotated[Path | None, typer.Option(help="Data folder (default .ebbline).")] = None,
     database_url: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://…")] = None,
     brokers: Annotated[int | None, typer.Option(help="Number of embedded brokers, 1 to 9 (default 3).")] = None,
+    controllers: Annotated[
+        int | None, typer.Option(help="Voters that keep the metadata, 1 or 3; for a new folder (default 1).")
+    ] = None,
     cluster_name: Annotated[str | None, typer.Option(help="What a person types to confirm (default demo).")] = None,
     process_per_broker: Annotated[
         bool, typer.Option("--process-per-broker", help="Each broker in a process of its own, for throughput.")
@@ -85,6 +92,7 @@ def up(
         data_dir=data,
         database_url=database_url,
         brokers=brokers,
+        controllers=controllers,
         cluster_name=cluster_name,
         process_per_broker=process_per_broker or None,
         demo=False if no_demo else None,

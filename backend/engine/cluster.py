@@ -163,13 +163,18 @@ def run_broker(properties_path: str) -> int:
 async def _run(properties_path: str, signalled: tasks.Task[bool]) -> int:
     broker = Broker(BrokerConfig.parse(read_properties(properties_path)))
     starting = tasks.start(broker.start(), name=f"start of node {broker.node_id}")
-    await tasks.first([starting, signalled])
+    await tasks.first([starting, signalled, broker.failed])
     if not starting.done():
         await tasks.cancel(starting)
-        return 0
+        return _told(broker)
     starting.result()
     await tasks.first([signalled, broker.failed])
     await broker.stop()
+    return _told(broker)
+
+
+def _told(broker: Broker) -> int:
+    """The exit code, once stderr has the reason of a node that could not go on."""
     if not broker.failed.done():
         return 0
     sys.stderr.write(f"ebbline: Node {broker.node_id} cannot go on: {broker.failed.result()}\n")

@@ -53,6 +53,12 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
         folder.check_writable()
         if identity is not None:
             _check_identity(settings, identity, folder)
+            settings = _as_made(settings, identity)
+        elif settings.controllers > settings.brokers:
+            raise Refused(
+                f"{settings.controllers} controllers need as many brokers, not {settings.brokers}: use --controllers 1,"
+                " or more --brokers."
+            )
         check_ports(settings)
         check_database(settings.database)
         check_remote_location(settings)
@@ -69,6 +75,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
                 brokers=settings.brokers,
                 broker_port=settings.broker_port,
                 controller_port=settings.controller_port,
+                controllers=settings.controllers,
             )
             folder.write_identity(identity)
     except (DataFolderError, PreflightError, StoreError, java.NoUsableJava) as error:
@@ -82,11 +89,22 @@ def _check_identity(settings: Settings, identity: ClusterIdentity, folder: DataF
             f"The folder {folder.root} holds a cluster of {identity.brokers} brokers, not {settings.brokers}: "
             f"use --brokers {identity.brokers}, or another folder with --data."
         )
+    if "controllers" in settings.model_fields_set and identity.controllers != settings.controllers:
+        raise Refused(
+            f"The folder {folder.root} holds a cluster of {identity.controllers} controllers, not"
+            f" {settings.controllers}, which cannot be changed: leave --controllers out, or use another folder with"
+            " --data."
+        )
     if "cluster_name" in settings.model_fields_set and identity.cluster_name != settings.cluster_name:
         raise Refused(
             f"The folder {folder.root} belongs to cluster {identity.cluster_name!r}, not {settings.cluster_name!r}: "
             "leave --cluster-name out, or choose another folder with --data."
         )
+
+
+def _as_made(settings: Settings, identity: ClusterIdentity) -> Settings:
+    """With the voters that the folder was made with: they stand in every voter's log."""
+    return settings.model_copy(update={"controllers": identity.controllers})
 
 
 def environment(settings: Settings, folder: DataFolder, identity: ClusterIdentity) -> dict[str, str]:
@@ -121,11 +139,13 @@ def pipeline_lives(folder: DataFolder, now_s: float) -> bool:
 
 def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentity) -> list[ChildSpec]:
     """The children in start order."""
+    settings = _as_made(settings, identity)
     shared = environment(settings, folder, identity)
     backend_env = shared | {
         "EBBLINE_BROKERS": str(settings.brokers),
         "EBBLINE_BROKER_PORT": str(settings.broker_port),
         "EBBLINE_CONTROLLER_PORT": str(settings.controller_port),
+        "EBBLINE_CONTROLLERS": str(settings.controllers),
         "EBBLINE_METRICS_PORT": str(settings.metrics_port),
         "EBBLINE_API_PORT": str(settings.api_port),
         "EBBLINE_DEMO": str(settings.demo).lower(),

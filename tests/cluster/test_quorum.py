@@ -21,7 +21,7 @@ NODES = (1, 2, 3)
 EAGER = {
     "metadata.log.max.record.bytes.between.snapshots": "2000",
     "metadata.log.segment.bytes": "4000",
-    "metadata.max.retention.bytes": "6000",
+    "metadata.max.retention.bytes": "3000",
     "offsets.topic.num.partitions": "1",
 }
 DESCRIBE_VERSION = 2

@@ -19,7 +19,7 @@ WAIT_S: Final = 60.0
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
     libraries()
-    with EngineCluster(tmp_path_factory.mktemp("java"), brokers=3) as running:
+    with EngineCluster(tmp_path_factory.mktemp("java"), brokers=3, voters=3) as running:
         yield running
 
 
@@ -137,3 +137,17 @@ def test_the_metadata_log_and_its_snapshot_are_dumped(cluster: EngineCluster, to
         assert "Could not read" not in dumped
     # The header and the footer.
     assert dumped.count("isControl: true") == 2
+
+
+def test_the_quorum_is_described_as_kafka_describes_its_own(tools: JavaTools) -> None:
+    status = dict(
+        line.split(":", 1) for line in tools.run("kafka-metadata-quorum", "describe", "--status").splitlines() if line
+    )
+    assert int(status["LeaderId"]) in (1, 2, 3)
+    assert int(status["HighWatermark"]) > 0
+    assert all(
+        f'"id": {voter}' in status["CurrentVoters"] or str(voter) in status["CurrentVoters"] for voter in (1, 2, 3)
+    )
+    rows = table(tools.run("kafka-metadata-quorum", "describe", "--replication"))
+    assert {row["NodeId"] for row in rows} == {"1", "2", "3"}
+    assert sorted(row["Status"] for row in rows) == ["Follower", "Follower", "Leader"]

@@ -64,6 +64,11 @@ class Broker:
         return self.config.id
 
     @property
+    def started(self) -> bool:
+        """Whether the node's parts can be looked into."""
+        return self._services is not None and (self._controller is None or self._services.controller is not None)
+
+    @property
     def services(self) -> Services:
         """The node's parts; only after the start."""
         assert self._services is not None, "not started"

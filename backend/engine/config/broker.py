@@ -391,10 +391,6 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = _table()
 WITHOUT_EFFECT: Final = frozenset(
     {
         "controller.quorum.append.linger.ms",
-        "controller.quorum.election.backoff.max.ms",
-        "controller.quorum.election.timeout.ms",
-        "controller.quorum.fetch.timeout.ms",
-        "controller.quorum.request.timeout.ms",
         "controller.quorum.retry.backoff.ms",
         "controller.socket.timeout.ms",
         "group.consumer.max.assignment.interval.ms",

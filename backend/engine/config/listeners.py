@@ -157,8 +157,6 @@ def check(config: BrokerConfig) -> None:
     roles = config.process_roles
     if "controller" in roles and not controller_listeners(config):
         raise ConfigError("A node with the controller role needs a listener that controller.listener.names lists")
-    if "controller" in roles:
-        _check_voters(config)
     if "broker" in roles:
         _check_broker(config)
     for listener in listeners(config):
@@ -174,6 +172,8 @@ def check(config: BrokerConfig) -> None:
         )
     if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
         raise ConfigError("broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms")
+    if "controller" in roles:
+        _check_voters(config)
 
 
 def _is_loopback(host: str) -> bool:

@@ -104,6 +104,10 @@ class Controller:
         return self._committed
 
     @property
+    def _alone(self) -> bool:
+        return len(self.raft.voters) == 1
+
+    @property
     def log(self) -> MetadataLog:
         return self.raft.log
 
@@ -134,7 +138,7 @@ class Controller:
         await self._load_snapshot()
         self.snapshotter.start()
         self._running.append(tasks.spawn(self._run(), name=f"controller {self._config.id}"))
-        if len(self.raft.voters) == 1:
+        if self._alone:
             await tasks.shield(self._introduced)
         else:
             introducing = self._introduce_again_and_again()
@@ -308,7 +312,7 @@ class Controller:
             self._config.id, self.log.dir, error,
         )  # fmt: skip
         self._refuse_all(f"The controller has failed: {error}")
-        if not self._introduced.done():
+        if self._alone and not self._introduced.done():
             self._introduced.set_exception(error)
         elif self._on_failure is not None:
             own = isinstance(self.raft.failure, QuorumMismatch)
@@ -363,7 +367,7 @@ class Controller:
             await self.submit("bootstrap", bootstrap)
             await self.submit("register controller", self._introduce)
         except KafkaError as error:
-            if not self._introduced.done():
+            if self._alone and not self._introduced.done():
                 self._introduced.set_exception(error)
                 return
             _log.warning("Controller %d could not introduce itself: %s", self._config.id, error)

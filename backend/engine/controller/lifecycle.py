@@ -169,7 +169,7 @@ class BrokerLifecycle:
                 self._broker_epoch = await self._send_registration()
             except KafkaError as error:
                 if error.code in _HOPELESS and not self._registered.done():
-                    self._registered.set_exception(error)
+                    self._registered.set_exception(self._explained(error))
                     return
                 if error.code is not shown:
                     shown = error.code
@@ -180,6 +180,15 @@ class BrokerLifecycle:
             if not self._registered.done():
                 self._registered.set_result(self._broker_epoch)
             return
+
+    def _explained(self, error: KafkaError) -> KafkaError:
+        if error.code is not ErrorCode.INCONSISTENT_CLUSTER_ID:
+            return error
+        return KafkaError(
+            error.code,
+            f"The controllers belong to another cluster than {self._registration.cluster_id}; correct"
+            " controller.quorum.voters, or start with that cluster's folder or an empty one",
+        )
 
     async def _send_registration(self) -> int:
         response = await self._channel.send(

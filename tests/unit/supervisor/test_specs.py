@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -10,11 +11,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
+from backend.process import cluster_layout
 from backend.settings import Settings
 from backend.supervisor.preflight import PreflightError, check_ports, check_remote_location
-from backend.supervisor.up import PIPELINE_SIGN_S, child_specs, pipeline_lives
+from backend.supervisor.up import PIPELINE_SIGN_S, Refused, child_specs, pipeline_lives, prepare
 from spark.life import LivingStop
 from spark.settings import PipelineSettings
 from tests.ports import free_ports
@@ -83,3 +86,35 @@ def test_a_sign_of_life_in_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> 
     assert not stop.wait(0)
     stop.set()
     assert stop.wait(0)
+
+
+def test_voters_are_fixed_with_the_folder_and_every_child_is_told(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.lock()
+    made = ClusterIdentity(FORMAT_VERSION, "AAAAAAAAAAAAAAAAAAAAAQ", "demo", 3, 19092, 19192, 3)
+    folder.write_identity(made)
+    assert folder.read_identity() == made
+    [backend, *_] = child_specs(Settings(data_dir=tmp_path), folder, made)
+    assert backend.environment["EBBLINE_CONTROLLERS"] == "3"
+    layout = cluster_layout(Settings(data_dir=tmp_path, controllers=3), {"EBBLINE_CLUSTER_ID": made.cluster_id})
+    assert layout.controller_ports == {1: 19192, 2: 19193, 3: 19194}
+    voters = "1@127.0.0.1:19192,2@127.0.0.1:19193,3@127.0.0.1:19194"
+    assert layout.properties(3)["controller.quorum.voters"] == voters
+    assert layout.properties(3)["process.roles"] == "broker,controller"
+    with pytest.raises(Refused, match="holds a cluster of 3 controllers, not 1"):
+        prepare(Settings(data_dir=tmp_path, controllers=1))
+
+
+def test_a_folder_of_before_there_were_several_voters_has_one(tmp_path: Path) -> None:
+    old = {"format": 1, "cluster_id": "c", "cluster_name": "demo", "brokers": 3, "broker_port": 1, "controller_port": 2}
+    (tmp_path / "cluster.json").write_text(json.dumps(old))
+    identity = DataFolder(tmp_path).read_identity()
+    assert identity is not None
+    assert identity.controllers == 1
+
+
+def test_two_voters_and_more_voters_than_brokers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="use 1 or 3"):
+        Settings(controllers=2)
+    with pytest.raises(Refused, match="3 controllers need as many brokers"):
+        prepare(Settings(data_dir=tmp_path / "new", brokers=1, controllers=3))

@@ -1,0 +1,104 @@
+"""`ebbline quorum describe`: who leads the metadata, and how far the others are. Asks a broker, as any client does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from backend.cli.api import Exit
+from backend.cli.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
+from backend.cli.tables import table
+from backend.cli.words import age
+from backend.control.gateway.client import Gateway, parse_bootstrap
+from backend.control.gateway.errors import GatewayError
+from backend.control.gateway.quorum import Quorum, fetch_quorum
+from backend.protocol.errors import KafkaError
+
+quorum_app = typer.Typer(help="The quorum that keeps the cluster's metadata.", no_args_is_help=True)
+
+BootstrapOption = Annotated[
+    str | None, typer.Option("--bootstrap-server", help="host:port, ... (default: the brokers of the data folder).")
+]
+
+
+@quorum_app.callback()
+def quorum() -> None:
+    """Options of every command."""
+
+
+@quorum_app.command()
+def describe(
+    bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DEFAULT, json_: JsonOption = False
+) -> None:
+    """Leader, epoch, voters and observers with their lag."""
+    try:
+        found = asyncio.run(_fetched(bootstrap_server or _local(data)))
+    except ValueError as error:
+        fail(str(error), Exit.USAGE)
+    except (GatewayError, KafkaError) as error:
+        fail(f"The quorum cannot be described: {error}", Exit.AWAY)
+    if found is None:
+        fail("The quorum has no leader at the moment, or the cluster does not tell: try again.", Exit.ATTENTION)
+    if json_:
+        show_json(_document(found))
+        return
+    now_ms = int(time.time() * 1000)
+    print(f"Leader {found.leader_id} in epoch {found.leader_epoch}; committed up to offset {found.high_watermark}")
+    rows = [
+        (
+            str(one.node_id),
+            "leader" if one.node_id == found.leader_id else one.role,
+            str(one.log_end_offset) if one.log_end_offset >= 0 else "unknown",
+            str(found.lag(one)) if one.log_end_offset >= 0 else "unknown",
+            age(one.last_caught_up_ms, now_ms) if one.last_caught_up_ms >= 0 else "never",
+        )
+        for one in found.replicas
+    ]
+    console().print(table(("node", "role", "log end", "lag", "caught up"), rows, right=("log end", "lag")))
+
+
+async def _fetched(bootstrap: str) -> Quorum | None:
+    gateway = Gateway(parse_bootstrap(bootstrap))
+    try:
+        return await fetch_quorum(gateway)
+    finally:
+        await gateway.close()
+
+
+def _local(data: Path) -> str:
+    """The brokers of the cluster in a data folder."""
+    from backend.data_folder import DataFolder, DataFolderError
+    from backend.settings import LOOPBACK
+
+    try:
+        identity = DataFolder(data).read_identity()
+    except DataFolderError as error:
+        fail(str(error), Exit.USAGE)
+    if identity is None:
+        fail(
+            f"The folder {data} holds no cluster: name it with --data, or brokers with --bootstrap-server.", Exit.USAGE
+        )
+    return ",".join(f"{LOOPBACK}:{identity.broker_port + n}" for n in range(identity.brokers))
+
+
+def _document(found: Quorum) -> dict[str, Any]:
+    return {
+        "leader_id": found.leader_id,
+        "leader_epoch": found.leader_epoch,
+        "high_watermark": found.high_watermark,
+        "replicas": [
+            {
+                "node_id": one.node_id,
+                "role": one.role,
+                "log_end_offset": one.log_end_offset,
+                "lag": found.lag(one),
+                "last_fetch_ms": one.last_fetch_ms,
+                "last_caught_up_ms": one.last_caught_up_ms,
+            }
+            for one in found.replicas
+        ],
+    }

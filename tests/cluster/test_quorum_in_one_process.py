@@ -1,0 +1,173 @@
+"""Three voters in one process: failover, snapshots in small pieces, a bad snapshot, and who may not take part."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from backend.engine.broker import Broker, StartRefused
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.driver import Controller
+from backend.engine.raft import follower
+from tests.engine_cluster import EngineCluster, layout
+
+NODES = (1, 2, 3)
+EAGER = {
+    "metadata.log.max.record.bytes.between.snapshots": "2000",
+    "metadata.log.segment.bytes": "4000",
+    "metadata.max.retention.bytes": "3000",
+    "offsets.topic.num.partitions": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        # So that a snapshot takes several requests.
+        patch.setattr(follower, "SNAPSHOT_BYTES", 700)
+        with EngineCluster(tmp_path_factory.mktemp("voters"), voters=3, settings=EAGER) as running:
+            yield running
+
+
+def controller(cluster: EngineCluster, node_id: int) -> Controller:
+    found = cluster.broker(node_id).services.controller
+    assert found is not None
+    return found
+
+
+def active(cluster: EngineCluster) -> int:
+    """Waits for a leader that has caught up."""
+    found: list[int] = []
+
+    def led() -> bool:
+        nodes = [node for node, one in cluster.cluster.brokers.items() if one.started]
+        found[:] = [node for node in nodes if controller(cluster, node).is_active]
+        return len(found) == 1
+
+    cluster.wait_until("one controller is active", led)
+    return found[0]
+
+
+def create(cluster: EngineCluster, *names: str) -> None:
+    # Of the nodes one that surely runs: the client gives up on what it asked of another.
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_of(active(cluster)), "log_level": 0})
+    for future in admin.create_topics([NewTopic(name, 2, 2) for name in names]).values():
+        future.result(40)
+
+
+def same_images(cluster: EngineCluster) -> bool:
+    images = [controller(cluster, node).image for node in cluster.cluster.brokers]
+    return len({image.offset for image in images}) == 1 and all(image == images[0] for image in images)
+
+
+def metadata_folder(cluster: EngineCluster, node_id: int) -> Path:
+    return Path(cluster.layout.log_dirs[node_id]) / "__cluster_metadata-0"
+
+
+def test_every_voter_has_the_same_image_and_snapshots_of_its_own(cluster: EngineCluster) -> None:
+    for group in "ab":
+        create(cluster, *(f"early-{group}-{number}" for number in range(12)))
+        # One change a snapshot at least, however busy the machine.
+        for node in NODES:
+            cluster.call(controller(cluster, node).snapshotter.take())
+    cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
+    for node in NODES:
+        cluster.wait_until(
+            f"node {node} has a snapshot and a shorter log",
+            lambda node=node: controller(cluster, node).log.start_offset > 0,  # type: ignore[misc]  # bound now
+        )
+
+
+def test_another_leader_takes_over_and_the_old_one_follows_it(cluster: EngineCluster) -> None:
+    killed = active(cluster)
+    epoch = cluster.ask(lambda: controller(cluster, killed).raft.epoch)
+    cluster.kill_broker(killed)
+    assert active(cluster) != killed
+    create(cluster, "after-the-leader")
+    cluster.start_broker(killed)
+    cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
+    assert cluster.ask(lambda: controller(cluster, killed).raft.epoch) > epoch
+
+
+def test_a_damaged_snapshot_is_refused_and_the_next_one_fetched(
+    cluster: EngineCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = active(cluster)
+    wiped = next(node for node in NODES if node != leader)
+    cluster.kill_broker(wiped)
+    shutil.rmtree(metadata_folder(cluster, wiped))
+    cluster.call(controller(cluster, leader).snapshotter.take())
+    latest = cluster.ask(lambda: controller(cluster, leader).log.snapshots.latest)
+    assert latest is not None
+    path = metadata_folder(cluster, leader) / latest.file_name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    path.write_bytes(data)
+    starting = asyncio.run_coroutine_threadsafe(cluster.cluster.start_broker(wiped), cluster.loop)
+    cluster.wait_until("the snapshot is refused", lambda: "sent what cannot be used" in caplog.text)
+    create(cluster, *(f"late-{number}" for number in range(3)))
+    cluster.call(controller(cluster, leader).snapshotter.take())
+    starting.result(60)
+    cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
+    assert cluster.ask(lambda: controller(cluster, wiped).snapshots_loaded) > 0
+    assert not list(metadata_folder(cluster, wiped).glob("*.part"))
+
+
+def refused(properties: dict[str, str]) -> str:
+    async def start() -> None:
+        await Broker(BrokerConfig.parse(properties)).start()
+
+    with pytest.raises(StartRefused) as error:
+        asyncio.run(start())
+    return str(error.value)
+
+
+def test_a_node_that_must_not_take_part_says_why_in_one_line(cluster: EngineCluster, tmp_path: Path) -> None:
+    taken = cluster.layout.properties(2)
+    # The same id again, elsewhere.
+    other = layout(tmp_path, brokers=3, voters=3)
+    again = other.properties(2) | {"controller.quorum.voters": taken["controller.quorum.voters"]}
+    assert "is another node's id set here?" in refused(again)
+    # An id without a vote.
+    stranger = other.properties(3) | {"node.id": "7", "controller.quorum.voters": taken["controller.quorum.voters"]}
+    assert "controller.quorum.voters names only [1, 2, 3]" in refused(stranger)
+
+
+def test_voters_do_not_change_on_a_folder_in_use(tmp_path: Path) -> None:
+    one = layout(tmp_path, brokers=3, settings=EAGER)
+
+    async def found() -> None:
+        node = Broker(BrokerConfig.parse(one.properties(1)))
+        await node.start()
+        await node.stop()
+
+    asyncio.run(found())
+    three = layout(tmp_path, brokers=3, voters=3)
+    assert "voters cannot be changed on a folder that is in use" in refused(three.properties(1))
+
+
+def test_a_voter_of_another_cluster_ends_with_one_line(cluster: EngineCluster, tmp_path: Path) -> None:
+    other = layout(tmp_path, brokers=3, voters=3)
+    foreign = other.properties(3) | {"ebbline.cluster.id": "BBBBBBBBBBBBBBBBBBBBBQ"}
+    ports = cluster.layout.controller_ports
+    own_port = other.controller_ports[3]
+    foreign["controller.quorum.voters"] = f"1@127.0.0.1:{ports[1]},2@127.0.0.1:{ports[2]},3@127.0.0.1:{own_port}"
+
+    async def start() -> str:
+        node = Broker(BrokerConfig.parse(foreign))
+        starting = asyncio.ensure_future(node.start())
+        try:
+            # Its vote and its broker's registration are refused; either may come first.
+            await asyncio.wait({starting, node.failed}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+            return node.failed.result() if node.failed.done() else str(starting.exception())
+        finally:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            await node.kill()
+
+    assert "another cluster than BBBBBBBBBBBBBBBBBBBBBQ" in asyncio.run(start())
