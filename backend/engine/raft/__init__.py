@@ -1,5 +1,5 @@
-"""The metadata quorum's log (KIP-595): `__cluster_metadata-0` in Kafka's format, its epochs, and Fetch from it.
+"""The metadata quorum (KIP-595, KIP-630, KIP-996): `__cluster_metadata-0` in Kafka's format, on one or three voters.
 
-One voter for now: this node leads from its start on, each start is a new epoch, and what is flushed is committed. Fetch
-by brokers (observers) is already Kafka's, so that more voters and snapshots (KIP-630) change nothing for them.
+`quorum` decides (pure), `node` carries out, `follower` fetches from the leader, `fetch` is what the leader answers to a
+fetch, `metadata_log` and `snapshots` are the files.
 """

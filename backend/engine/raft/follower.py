@@ -65,7 +65,7 @@ class Follower:
                 if error.code is ErrorCode.NETWORK_EXCEPTION:
                     await self._unreachable(state)
                 await tasks.sleep_ms(RETRY_PAUSE_MS)
-            except (DecodeError, BadSnapshot) as error:
+            except (DecodeError, ValueError) as error:  # BadSnapshot, and an answer without the partition
                 _log.error("Node %d: leader %d sent what cannot be used, asking again: %s",
                            node.node_id, state.leader_id, error)  # fmt: skip
                 await tasks.sleep_ms(REFUSED_PAUSE_MS)
@@ -147,11 +147,21 @@ class Follower:
                 await self._truncate(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
             records = as_buffer(partition.records)
             if len(records):
-                log.append_fetched(records, asked.epoch, self._ports.clock.time_ms())
+                self._append(records, asked.epoch)
         # The leader has it on a majority, whatever this disk still lacks.
         await node.step(lambda state, now: (_told(state, asked, partition.high_watermark, log.end_offset), ()))
         if log.end_offset != offset:
             await log.flush()
+
+    def _append(self, records: bytes | bytearray | memoryview, epoch: int) -> None:
+        try:
+            self._node.log.append_fetched(records, epoch, self._ports.clock.time_ms())
+        except NoSpace:
+            raise
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                raise MetadataLogFailed(error.message) from error
+            raise DecodeError(f"its records do not fit: {error.message}") from error
 
     async def _truncate(self, epoch: int, end_offset: int) -> None:
         """To where both logs are the same (`ReplicatedLog.truncateToEndOffset`)."""
