@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewTopic
 
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -25,6 +24,7 @@ EAGER = {
     "offsets.topic.num.partitions": "1",
 }
 DESCRIBE_VERSION = 2
+CREATE_VERSION = 7
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +63,15 @@ def leader(cluster: BrokerProcesses, *, without: int = 0) -> int:
     return found[0]
 
 
-def create(cluster: BrokerProcesses, *names: str) -> None:
-    made = cluster.admin.create_topics([NewTopic(name, 2, 2) for name in names], request_timeout=30)
-    for future in made.values():
-        future.result(40)
+def create(cluster: BrokerProcesses, *names: str, without: int = 0) -> None:
+    """Through a broker that runs: a client may take the dead one for the controller as long as that is not fenced."""
+    through = next(node for node in NODES if node != without)
+    topic = m.CreateTopicsRequest.Topics
+    request = m.CreateTopicsRequest(
+        topics=[topic(name=name, num_partitions=2, replication_factor=2) for name in names], timeout_ms=30_000
+    )
+    answer = ask(cluster.layout.ports[through], request, CREATE_VERSION, m.CreateTopicsResponse, timeout_s=40)
+    assert [(one.name, one.error_code, one.error_message) for one in answer.topics] == [(n, 0, None) for n in names]
 
 
 def caught_up(cluster: BrokerProcesses, node_id: int) -> bool:
@@ -90,7 +95,7 @@ def test_the_leader_dies_again_and_again_and_nothing_that_was_acknowledged_is_lo
         cluster.kill(killed)
         after = leader(cluster, without=killed)
         assert after != killed
-        create(cluster, f"without-{number}")
+        create(cluster, f"without-{number}", without=killed)
         state = quorum(cluster, without=killed)
         assert state is not None
         epochs.append(state.leader_epoch)
@@ -106,10 +111,11 @@ def test_a_voter_whose_disk_is_wiped_and_one_that_was_away_fetch_a_snapshot(clus
     away = next(node for node in NODES if node != leader(cluster))
     cluster.kill(away)
     # While it is away the log that it would need goes.
-    create(cluster, *(f"meanwhile-{number}" for number in range(20)))
+    for group in "ab":
+        create(cluster, *(f"meanwhile-{group}-{number}" for number in range(15)), without=away)
     shutil.rmtree(log_folder(cluster, away) / "__cluster_metadata-0")
     cluster.spawn(away)
-    create(cluster, "during")
+    create(cluster, "during", without=away)
     cluster.wait_for(*NODES)
     wait_until(f"voter {away} has caught up", lambda: caught_up(cluster, away))
     assert "goes on from snapshot" in cluster.log(away)
@@ -118,15 +124,6 @@ def test_a_voter_whose_disk_is_wiped_and_one_that_was_away_fetch_a_snapshot(clus
 
 def log_folder(cluster: BrokerProcesses, node_id: int) -> Path:
     return Path(cluster.layout.log_dirs[node_id])
-
-
-def test_a_leader_that_is_asked_to_stop_hands_over(cluster: BrokerProcesses) -> None:
-    stopped = leader(cluster)
-    assert cluster.stop(stopped) == 0
-    assert leader(cluster, without=stopped) != stopped
-    create(cluster, "handed-over")
-    cluster.spawn(stopped)
-    cluster.wait_for(*NODES)
 
 
 def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: BrokerProcesses) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -94,6 +95,15 @@ def test_another_leader_takes_over_and_the_old_one_follows_it(cluster: EngineClu
     assert cluster.ask(lambda: controller(cluster, killed).raft.epoch) > epoch
 
 
+def test_a_leader_that_is_asked_to_stop_hands_over(cluster: EngineCluster) -> None:
+    stopped = active(cluster)
+    cluster.stop_broker(stopped)
+    assert active(cluster) != stopped
+    create(cluster, "handed-over")
+    cluster.start_broker(stopped)
+    cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
+
+
 def test_a_damaged_snapshot_is_refused_and_the_next_one_fetched(
     cluster: EngineCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -163,7 +173,8 @@ def test_a_voter_of_another_cluster_ends_with_one_line(cluster: EngineCluster, t
         starting = asyncio.ensure_future(node.start())
         try:
             # Its vote and its broker's registration are refused; either may come first.
-            await asyncio.wait({starting, node.failed}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+            ends: list[asyncio.Future[Any]] = [starting, node.failed]
+            await asyncio.wait(ends, timeout=30, return_when=asyncio.FIRST_COMPLETED)
             return node.failed.result() if node.failed.done() else str(starting.exception())
         finally:
             starting.cancel()
