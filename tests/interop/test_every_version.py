@@ -27,7 +27,7 @@ CORRELATION_ID: Final = 77
 _TOKENS: Final = "delegation tokens are left out of the product"
 _SHARE: Final = "share groups (KIP-932) are left out of the product"
 _STREAMS: Final = "streams groups (KIP-1071) are left out of the product"
-_QUORUM: Final = "the controller is one voter, so nobody votes and no voter joins or leaves"
+_QUORUM: Final = "the voters stand in the settings, so none joins or leaves"
 
 # Keys that Kafka 4.3.1 serves and this engine does not, each with its reason.
 ABSENT: Final[dict[ListenerKind, dict[int, str]]] = {
@@ -40,9 +40,8 @@ ABSENT: Final[dict[ListenerKind, dict[int, str]]] = {
     "controller": {
         **dict.fromkeys((38, 39, 40, 41), _TOKENS),
         50: "brokers describe the credentials, from the metadata that they have",
-        **dict.fromkeys((52, 53, 54, 80, 81, 82), _QUORUM),
+        **dict.fromkeys((80, 81, 82), _QUORUM),
         58: "brokers send requests on as they are, without an envelope",
-        59: "the metadata log is kept whole, so there are no snapshots to fetch",
     },
 }
 

@@ -87,7 +87,8 @@ def test_the_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
 def test_the_folder_of_another_node_is_refused(tmp_path: Path) -> None:
     made = layout(tmp_path, brokers=1)
     run_once(made)
-    assert "belongs to node 1, not 4" in refused(made, node_id="4")
+    voters = f"4@127.0.0.1:{made.controller_port}"
+    assert "belongs to node 1, not 4" in refused(made, node_id="4", controller_quorum_voters=voters)
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:

@@ -192,6 +192,7 @@ class BrokerPart:
             services.metadata,
             node_id=node_id,
             cluster_id=services.cluster_id,
+            workers=ports.workers,
             # On a combined node the voter names the directory: by that the leader tells the two apart.
             directory_id=(
                 bytes(16)

@@ -17,7 +17,7 @@ from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.metadata_cache import MetadataCache
 from backend.engine.controller.replay import ReplayError, apply_records
 from backend.engine.controller.snapshot_images import image_of_snapshot
-from backend.engine.ports import tasks
+from backend.engine.ports import Workers, tasks
 from backend.engine.raft.fetch import as_buffer
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID, decode_batches
 from backend.engine.raft.snapshots import BadSnapshot, SnapshotId
@@ -53,12 +53,15 @@ class MetadataLoader:
         node_id: int,
         cluster_id: str,
         directory_id: bytes = bytes(16),
+        workers: Workers | None = None,
     ) -> None:
+        """Snapshots are read by `workers`, where there are some: 100,000 partitions take seconds."""
         self._channel = channel
         self._cache = cache
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._directory_id = directory_id
+        self._workers = workers
         self._listeners: list[tuple[str, Listener]] = []
         self._image = replace(EMPTY_IMAGE, cluster_id=cluster_id)
         self._leader_epoch = 0
@@ -174,8 +177,12 @@ class MetadataLoader:
             if got != wanted or told.position != len(data) or not piece or size > SNAPSHOT_BYTES_MAX:
                 raise DecodeError(f"snapshot {wanted} came as {size} bytes of {got} from {told.position}")
             data += piece
+
+        def read() -> MetadataImage:
+            return image_of_snapshot(data, wanted, self._cluster_id, report_unknown=self._note_unknown)[0]
+
         try:
-            image, _ = image_of_snapshot(data, wanted, self._cluster_id, report_unknown=self._note_unknown)
+            image = read() if self._workers is None else await self._workers.run(read)
         except BadSnapshot as error:
             raise DecodeError(f"snapshot {wanted} is damaged: {error}") from error
         _log.info("Broker %d goes on from snapshot %s of %d bytes", self._node_id, wanted, len(data))

@@ -7,10 +7,10 @@ run a clock, a flusher for the leader's records, and, on followers, a fetcher th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import Ports, tasks
@@ -172,8 +172,8 @@ class RaftNode:
             self._spawn(self._tick_always(), "clock")
             self._spawn(Follower(self._ports, self).run(), "fetcher")
 
-    def _spawn(self, coroutine: object, what: str) -> None:
-        self._running.append(tasks.spawn(coroutine, name=f"raft {what} of node {self.node_id}"))  # type: ignore[arg-type]
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
+        self._running.append(tasks.spawn(coroutine, name=f"raft {what} of node {self.node_id}"))
 
     async def stop(self) -> None:
         """Gives leadership up, so that the others need not wait for a time-out, and ends."""
@@ -255,8 +255,8 @@ class RaftNode:
                 for voter in state.others():
                     self._send(self._tell_end(voter, epoch, preferred))
 
-    def _send(self, coroutine: object) -> None:
-        task: tasks.Task[None] = tasks.spawn(coroutine, name=f"raft request of node {self.node_id}")  # type: ignore[arg-type]
+    def _send(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = tasks.spawn(coroutine, name=f"raft request of node {self.node_id}")
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
@@ -323,13 +323,16 @@ class RaftNode:
             [topic] = answer.topics
             [told] = topic.partitions
             await self.learn(told.leader_epoch, told.leader_id)
-            granted = told.vote_granted and not told.error_code
-            await self.step(
-                lambda state, now, granted=granted: q.vote_answered(  # type: ignore[misc]  # bound now
-                    state, voter, epoch=epoch, pre_vote=pre_vote, granted=granted, log_end=self.log.end, now=now
-                )
-            )
+            await self._vote_answered(voter, epoch, pre_vote, told.vote_granted and not told.error_code)
             return
+
+    async def _vote_answered(self, voter: int, epoch: int, pre_vote: bool, granted: bool) -> None:
+        def change(state: Quorum, now: Moment) -> q.Step:
+            return q.vote_answered(
+                state, voter, epoch=epoch, pre_vote=pre_vote, granted=granted, log_end=self.log.end, now=now
+            )
+
+        await self.step(change)
 
     async def _tell_leader(self, voter: int, epoch: int) -> None:
         part = m.BeginQuorumEpochRequest.Topics.Partitions
@@ -362,9 +365,15 @@ class RaftNode:
             await tasks.sleep_ms(TICK_MS)
             late_ms = clock.monotonic_ms() - planned_ms
             if late_ms > HELD_UP_MS:
-                await self.step(lambda state, now, late_ms=late_ms: (q.held_up(state, late_ms), ()))  # type: ignore[misc]  # bound now
+                await self._held_up(late_ms)
             if clock.monotonic_ms() >= self._state.deadline_ms:
                 await self.step(lambda state, now: q.tick(state, self.log.end, now))
+
+    async def _held_up(self, by_ms: float) -> None:
+        await self.step(lambda state, now: (q.held_up(state, by_ms), ()))
+
+    async def _flushed(self, end: int) -> None:
+        await self.step(lambda state, now: (q.flushed(state, end), ()))
 
     async def _flush_always(self) -> None:
         while self.failure is None:
@@ -376,7 +385,7 @@ class RaftNode:
                 self.fail(error)
                 return
             if self.is_leader:
-                await self.step(lambda state, now, end=end: (q.flushed(state, end), ()))  # type: ignore[misc]  # bound now
+                await self._flushed(end)
 
     # --- the leader's work
 
