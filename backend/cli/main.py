@@ -12,6 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from backend.cli import look
+from backend.cli.lab import lab_app
 from backend.cli.remote import remote_app
 from backend.cli.toggle import toggle
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 pipeline_app = typer.Typer(help="The Spark pipeline over __remote_log_metadata.", no_args_is_help=True)
 app.add_typer(pipeline_app, name="pipeline")
 app.add_typer(remote_app, name="remote")
+app.add_typer(lab_app, name="lab", rich_help_panel="Ask the API")
 for command in (look.status, look.partitions, look.describe, look.segments, look.findings, toggle, look.audit):
     app.command(rich_help_panel="Ask the API")(command)
 app.command(rich_help_panel="Ask the API")(look.config)
