@@ -113,7 +113,7 @@ class Peer:
         self._running.add(asked)
         target.serving.add(asked)
         try:
-            return await asked
+            answer = await asked
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
@@ -122,6 +122,9 @@ class Peer:
         finally:
             self._running.discard(asked)
             target.serving.discard(asked)
+        if self._nodes.listen is not None:
+            self._nodes.listen(self._sender, self._node, request, answer)
+        return answer
 
     def close(self) -> None:
         for asked in self._running:
@@ -258,6 +261,8 @@ class Nodes:
         # (sender, receiver) pairs that cannot talk.
         self.cut: set[tuple[int, int]] = set()
         self.controller_errors: list[ErrorCode] = []
+        # Told of every (sender, receiver, request, answer).
+        self.listen: Callable[[int, int, Message, Message], None] | None = None
         self.nodes: dict[int, Node] = {node: self._node(node) for node in range(1, count + 1)}
 
     def _node(self, node: int) -> Node:
