@@ -246,8 +246,8 @@ class Stage:
                 for fetched in topic.partitions:
                     if fetched.error_code in ELECTION_ERRORS:
                         continue
-                    if (said := _fetched(fetched)) is not None:
-                        self._asked.append(f"{self._asking(sender)} {who} Fetch -> {said}")
+                    if (seen := _fetched(fetched)) is not None:
+                        self._asked.append(f"{self._asking(sender)} {who} Fetch -> {seen}")
 
     def _asking(self, node: int) -> str:
         """A follower's log at the moment of an answer, which it has not taken over yet."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from backend.protocol.batch import RecordData
+from backend.protocol.errors import ErrorCode
 from tests.scenarios.tiering_lab import DEBUG, START_MS, Lab, lab, values
 
 FIXTURE: Final = json.loads(
@@ -23,8 +24,6 @@ CASES: Final[Mapping[str, Any]] = {case["case"]: case for case in FIXTURE["cases
 LEADER, OLD, NEW = 1, 2, 3
 # The names of the fixture for what ListOffsets tells of a replica.
 OFFSETS: Final = {"logStart": -2, "localStart": -4, "latestTiered": -5, "pendingUpload": -6, "end": -1}
-FLAG: Final = "follower_fetch_last_tiered_offset_enable"
-COMPAT: Final = "follower_fetch_tiered_compat"
 # First offsets of the 13 segments of Kafka's topic of 52,000 records, and where its leader epochs begin.
 SEGMENTS: Final = (0, 4035, 8070, 12105, 16140, 20175, 24210, 28245, 32280, 36320, 40355, 44390, 48425)
 EPOCHS: Final = (0, 15_000, 35_000)
@@ -38,12 +37,21 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield started
 
 
+def set_flag(running: Lab, value: str | None, node: int | None = None) -> None:
+    """On one broker, or as the brokers' common default; None unsets it."""
+    assert running.alter_brokers(node, follower_fetch_last_tiered_offset_enable=value) == 0
+
+
+def set_compat(running: Lab, value: str | None) -> None:
+    assert running.alter_brokers(follower_fetch_tiered_compat=value) == 0
+
+
 @pytest.fixture(autouse=True)
 def settings_as_before(running: Lab) -> Iterator[None]:
     yield
     for node in (None, LEADER, OLD, NEW):
-        running.alter_brokers(node, **{FLAG: None})
-    running.alter_brokers(**{COMPAT: None})
+        set_flag(running, None, node)
+    set_compat(running, None)
 
 
 def offsets(running: Lab, topic: str, node: int) -> dict[str, int]:
@@ -120,14 +128,17 @@ def stuck_in_kafka(running: Lab, name: str, joined: dict[str, int], *, flag_off:
     case = CASES[name]
     topic = case["topic"]
     assert case["joined_isr_after_s"] is None
-    running.alter_brokers(**{COMPAT: "kafka"})
+    set_compat(running, "kafka")
     expect_leader(running, case)
     add(running, topic)
     running.wait("three attempts have failed", lambda: attempts(running, topic) >= 3)
     assert set(running.registration(topic).isr) == {LEADER, OLD}
     assert offsets(running, topic, NEW) == wanted(case["new_replica"])
     assert checkpoint(running, topic, LEADER) == case["leader_leader_epoch_checkpoint"]
-    running.alter_brokers(**{FLAG if flag_off else COMPAT: None})
+    if flag_off:
+        set_flag(running, None)
+    else:
+        set_compat(running, None)
     wait_joined(running, topic)
     expect_offsets(running, topic, NEW, joined)
 
@@ -173,7 +184,7 @@ def drift(running: Lab) -> str:
 def test_a_leader_that_has_offset_0_makes_the_flag_meaningless(running: Lab, drift: str) -> None:
     as_kafka(running, "flag off, leader still has offset 0 locally")
     remove(running, drift)
-    running.alter_brokers(**{FLAG: "true"})
+    set_flag(running, "true")
     as_kafka(running, "flag on (cluster default), leader still has offset 0 locally")
     remove(running, drift)
 
@@ -185,29 +196,29 @@ def test_the_flag_starts_the_replica_behind_the_last_tiered_offset(running: Lab,
     expect_offsets(running, drift, LEADER, wanted(CASES["flag off, leader local start above 0"]["leader_before"]))
     as_kafka(running, "flag off, leader local start above 0")
     remove(running, drift)
-    running.alter_brokers(**{FLAG: "true"})
+    set_flag(running, "true")
     as_kafka(running, "flag on (cluster default), leader local start above 0")
     remove(running, drift)
 
 
 def test_only_the_new_replicas_own_broker_counts(running: Lab, drift: str) -> None:
-    running.alter_brokers(NEW, **{FLAG: "true"})
+    set_flag(running, "true", NEW)
     as_kafka(running, "flag on for broker 3 only (the new replica)")
     remove(running, drift)
-    running.alter_brokers(NEW, **{FLAG: None})
-    running.alter_brokers(LEADER, **{FLAG: "true"})
-    running.alter_brokers(OLD, **{FLAG: "true"})
+    set_flag(running, None, NEW)
+    set_flag(running, "true", LEADER)
+    set_flag(running, "true", OLD)
     as_kafka(running, "flag on for brokers 1 and 2 only (leader and old follower)")
     remove(running, drift)
     for node in (LEADER, OLD):
-        running.alter_brokers(node, **{FLAG: None})
-    running.alter_brokers(**{FLAG: "true"})
-    running.alter_brokers(NEW, **{FLAG: "false"})
+        set_flag(running, None, node)
+    set_flag(running, "true")
+    set_flag(running, "false", NEW)
     as_kafka(running, "cluster default true, broker 3 overrides with false")
 
 
 def test_an_empty_topic_and_one_without_anything_tiered_are_copied_from_0(running: Lab) -> None:
-    running.alter_brokers(**{FLAG: "true"})
+    set_flag(running, "true")
     running.create("t-empty", [(LEADER, OLD)])
     expect_leader(running, CASES["flag on, empty topic (0/0/0)"])
     as_kafka(running, "flag on, empty topic (0/0/0)")
@@ -217,7 +228,7 @@ def test_an_empty_topic_and_one_without_anything_tiered_are_copied_from_0(runnin
 
 
 def test_a_log_start_inside_a_remote_segment_changes_nothing(running: Lab) -> None:
-    running.alter_brokers(**{FLAG: "true"})
+    set_flag(running, "true")
     running.create("t-mid", [(LEADER, OLD)], local_retention_bytes=1)
     running.produce("t-mid", *values(*range(7)))
     as_kafka(running, "flag on, 0-5 tiered and deleted locally, record 6 local (0/6/7)")
@@ -227,23 +238,23 @@ def test_a_log_start_inside_a_remote_segment_changes_nothing(running: Lab) -> No
 
 
 def test_everything_tiered_keeps_a_replica_out_of_kafka_and_not_out_of_ours(running: Lab) -> None:
-    running.alter_brokers(**{FLAG: "true"})
+    set_flag(running, "true")
     running.create("t-all", [(LEADER, OLD)], local_retention_ms=1)
     running.produce("t-all", *values(*range(6)))
     joined = {"logStart": 0, "localStart": 6, "latestTiered": 5, "pendingUpload": -1, "end": 6}
     stuck_in_kafka(running, "flag on, everything tiered (0/6/6), no producer active", joined)
     running.produce("t-all", *values(6))
     remove(running, "t-all")
-    running.alter_brokers(**{FLAG: None})
+    set_flag(running, None)
     as_kafka(running, "flag off, everything tiered (0/7/7)")
     remove(running, "t-all")
-    running.alter_brokers(**{FLAG: "true"})
+    set_flag(running, "true")
     stuck = "flag on, everything tiered (0/7/7), stuck, then the flag is switched off"
     stuck_in_kafka(running, stuck, afterwards(stuck), flag_off=True)
 
 
 def test_records_deleted_up_to_the_local_log_keep_a_replica_out_of_kafka_and_not_out_of_ours(running: Lab) -> None:
-    running.alter_brokers(**{FLAG: "true"})
+    set_flag(running, "true")
     running.create("t-gone", [(LEADER, OLD)], local_retention_bytes=1)
     running.produce("t-gone", *values(*range(8)))
     running.wait("0-5 are remote only", lambda: running.offsets("t-gone")[1] == 6)
@@ -262,12 +273,12 @@ def test_everything_deleted_keeps_a_replica_out_of_kafka_and_not_out_of_ours(run
     wait_joined(running, topic)
     remove(running, topic)
     running.delete_records(topic, 7)
-    running.alter_brokers(**{FLAG: "true"})
+    set_flag(running, "true")
     stuck_in_kafka(running, name, afterwards(name))
 
 
 def test_a_remote_tier_emptied_by_deletion_keeps_a_replica_out_of_kafka_and_not_out_of_ours(running: Lab) -> None:
-    running.alter_brokers(**{FLAG: "true"})
+    set_flag(running, "true")
     running.create("t-edge", [(LEADER, OLD)], local_retention_bytes=1)
     running.produce("t-edge", *values(*range(7)))
     running.wait("0-5 are remote only", lambda: running.offsets("t-edge")[1] == 6)
@@ -281,8 +292,56 @@ def test_a_remote_tier_emptied_by_deletion_keeps_a_replica_out_of_kafka_and_not_
 
 
 def test_a_topic_without_remote_storage_starts_at_the_leaders_log_start(running: Lab) -> None:
-    running.alter_brokers(**{FLAG: "true"})
+    set_flag(running, "true")
     running.create("t-plain", [(LEADER, OLD)], remote_storage_enable="false")
     running.produce("t-plain", *values(*range(7)))
     running.delete_records("t-plain", 5)
     as_kafka(running, "flag on, topic without remote storage, log start 5, LEO 7")
+
+
+def in_sync(running: Lab, topic: str, *nodes: int) -> None:
+    running.wait(f"{topic} is in sync on {nodes}", lambda: set(running.registration(topic).isr) == set(nodes))
+
+
+def test_tiering_off_and_on_again_with_nothing_newly_copied(running: Lab) -> None:
+    topic = "t-again"
+    set_flag(running, "true")
+    running.create(topic, [(LEADER, OLD)], local_retention_bytes=1)
+    running.produce(topic, *values(*range(7)))
+    running.wait("0-5 are remote only", lambda: running.offsets(topic)[1] == 6)
+    off = {"remote_storage_enable": "false", "remote_log_delete_on_disable": "true", "local_retention_bytes": None}
+    assert running.alter(topic, **off) == 0
+    running.wait("nothing is remote", lambda: running.remote_starts(topic) == [])
+    running.wait("the log begins with what is local", lambda: running.offsets(topic)[0] == 6)
+    assert running.alter(topic, remote_storage_enable="true", remote_log_delete_on_disable="false") == 0
+    add(running, topic)
+    in_sync(running, topic, LEADER, OLD, NEW)
+    running.wait("the replica is whole", lambda: running.offsets(topic, node=NEW)[:3] == (6, 6, 7))
+    assert running.fetch(topic, 6, node=NEW).values == [(6, b"v6")]
+
+
+def test_a_leader_that_has_just_restarted_does_not_keep_a_new_replica_out_for_long(running: Lab) -> None:
+    topic = "t-restart"
+    set_flag(running, "true")
+    running.create(topic, [(OLD,)], local_retention_bytes=1)
+    running.produce(topic, *values(*range(7)))
+    running.wait("0-5 are remote only", lambda: running.offsets(topic)[1] == 6)
+    running.cluster.stop_broker(OLD)
+    running.cluster.start_broker(OLD)
+    running.reassign(topic, (OLD, NEW))
+    in_sync(running, topic, OLD, NEW)
+    expect_offsets(running, topic, NEW, offsets(running, topic, OLD))
+    assert running.offsets(topic, node=NEW)[:3] == (0, 6, 7)
+
+
+def test_a_compacted_topic_is_not_tiered_and_is_copied_whole(running: Lab) -> None:
+    topic = "t-compact"
+    set_flag(running, "true")
+    running.create(topic, [(LEADER, OLD)], remote_storage_enable="false", cleanup_policy="compact")
+    for key in (b"a", b"b", b"a"):
+        running.produce_batch(topic, [RecordData(START_MS, key, b"value")])
+    refused = running.alter(topic, remote_storage_enable="true")
+    assert refused == ErrorCode.INVALID_CONFIG
+    add(running, topic)
+    in_sync(running, topic, LEADER, OLD, NEW)
+    assert running.offsets(topic, node=NEW)[:3] == (0, 0, 3)
