@@ -127,15 +127,17 @@ class Stage:
         await self.nodes.until("the remote log metadata is read", lambda: manager.is_ready(tip))
 
     async def settle(self) -> None:
-        """All replicas that are up agree on the leader, the log end, the high watermark and what is remote."""
+        """All replicas that are up are in sync, know it, and agree on log end, high watermark and what is remote."""
         registration = self.nodes.play.partition(TOPIC)
         up = self.replicas_up()
         await self.nodes.until("the ISR", lambda: set(self.nodes.play.partition(TOPIC).isr) == set(up))
 
         def same() -> bool:
             logs = [self.log(node) for node in up]
+            told = [self.nodes[node].events.phases(TOPIC)[-1:] for node in up if node != self.leader]
             facts = {(log.log_end_offset, log.high_watermark, log.highest_remote_offset) for log in logs}
-            return len(facts) == 1 and logs[0].log_end_offset == logs[0].high_watermark
+            settled = all(last == ["IN_SYNC"] for last in told)
+            return settled and len(facts) == 1 and logs[0].log_end_offset == logs[0].high_watermark
 
         assert registration.leader in up, registration
         await self.nodes.until("agreement", same)

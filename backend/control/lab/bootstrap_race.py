@@ -55,7 +55,8 @@ async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, tell: Tell) -
             "retention.ms": "-1",
             "retention.bytes": "-1",
             "min.insync.replicas": "1",
-            "max.message.bytes": str(2_000_000),
+            # The files of a removed replica soon make room for the next one's.
+            "file.delete.delay.ms": "1000",
         },
     )
     await _fill(topic, plan, plan.head_bytes, Step.HEAD, tell)

@@ -284,11 +284,22 @@ class Follower:
             error=error,
         )
 
-    def delay(self, reason: str, *, waiting: bool = False) -> None:
+    def delay(self, reason: str) -> None:
         """An attempt failed; nothing until the back-off is over."""
-        resume_ms = self._host.clock.monotonic_ms() + self._host.config.replica_fetch_backoff_ms
         wall_ms = self._host.clock.time_ms()
-        self._set(fetch_state.delayed(self.state, reason, resume_ms=resume_ms, wall_ms=wall_ms, waiting=waiting))
+        self._set(fetch_state.delayed(self.state, reason, resume_ms=self._resume_ms(), wall_ms=wall_ms))
+
+    def wait(self, reason: str) -> None:
+        """Remote log metadata is still being read; nothing until `waited`."""
+        wall_ms = self._host.clock.time_ms()
+        self._set(fetch_state.waiting(self.state, reason, resume_ms=self._resume_ms(), wall_ms=wall_ms))
+
+    def waited(self, *, ready: bool) -> None:
+        """The wait is over, and the metadata is read or is not."""
+        self._set(fetch_state.waited(self.state, ready=ready))
+
+    def _resume_ms(self) -> float:
+        return self._host.clock.monotonic_ms() + self._host.config.replica_fetch_backoff_ms
 
     def fail(self, reason: str, *, expected: bool = False) -> None:
         """Nothing until metadata brings a new leader epoch, which is on its way when the failure is `expected`."""
