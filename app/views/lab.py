@@ -110,9 +110,8 @@ def _race(page: Page) -> None:
     if run is None:
         st.html(markup.empty("No race was run since the backend's start.", "Start one above: 300 MB take a minute."))
         return
-    st.html(f"<p><strong>{markup.text(pictures.progress_words(run))}</strong></p>")
-    if (sentence := pictures.comparison(run)) is not None:
-        st.html(f"<p>{markup.text(sentence)}</p>")
+    words = f"<strong>{markup.text(pictures.progress_words(run))}</strong>"
+    st.html(f"<div>{words} {markup.text(pictures.comparison(run) or '')}</div>")
     for column, flag in zip(st.columns(2), (False, True), strict=True):
         with column, st.container(key=f"card-race-{'on' if flag else 'off'}"):
             card_head(f"race-{flag}", pictures.NAMES[flag], f"topic {run['topic']}")

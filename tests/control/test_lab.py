@@ -26,7 +26,7 @@ def run_of(site: ControlSite) -> dict[str, Any]:
 
 
 def wait_for_end(site: ControlSite) -> dict[str, Any]:
-    site.wait_until("the race ends", lambda: run_of(site)["state"] != "running", timeout_s=120)
+    site.wait_until("the race ends", lambda: run_of(site)["state"] != "running", timeout_s=300)
     return run_of(site)
 
 
@@ -51,7 +51,7 @@ def ended(site: ControlSite) -> dict[str, Any]:
             409,
             "A bootstrap race is running already: wait for its end, or cancel it.",
         )
-        ended = running.result(120)
+        ended = running.result(300)
     assert ended.exit_code == 0, ended.output
     assert "add a replica with the flag on …" in ended.stderr
     run: dict[str, Any] = json.loads(ended.stdout)
@@ -124,7 +124,9 @@ def test_a_race_that_is_cancelled_cleans_up(site: ControlSite, ended: dict[str, 
     assert site.operator.post(START, json={"size_bytes": SIZE_BYTES}).status_code == 202
     site.wait_until("records are produced", lambda: run_of(site)["produced_bytes"] > 0)
     assert site.operator.post(f"{START}/cancel").status_code == 202
-    assert wait_for_end(site)["state"] == "cancelled"
+    ended_early = wait_for_end(site)
+    assert (ended_early["state"], ended_early["step"]) == ("cancelled", "clean up")
+    assert ended_early["message"].startswith("It was about to ")
     assert_nothing_is_left(site)
     actions = [(row["action"], row["result"]) for row in site.get("/v1/audit?limit=20")["items"]]
     assert ("cancel bootstrap race", "accepted") in actions

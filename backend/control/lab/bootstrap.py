@@ -133,18 +133,17 @@ class BootstrapLab:
         try:
             await self._steps(plan, leader, note.broker)
         except asyncio.CancelledError:
-            state, message = RunState.CANCELLED, "Cancelled."
+            state, message = RunState.CANCELLED, f"It was about to {self._at}."
         except (LabFailed, GatewayError, KafkaError) as error:
-            state = RunState.FAILED
-            message = str(error) if isinstance(error, LabFailed) else sentence(error)
+            cause = str(error) if isinstance(error, LabFailed) else sentence(error)
+            state, message = RunState.FAILED, f"It could not {self._at}. {cause}"
         except Exception as error:
             _log.exception("The bootstrap race failed")
-            state, message = RunState.FAILED, f"A fault of this program: {error!r}."
+            state, message = RunState.FAILED, f"It could not {self._at}, by a fault of this program: {error!r}."
         self._tell(step=Step.CLEAN_UP)
         left = await self._clean_up(note)
         if left is not None:
             message = " ".join(filter(None, (message, left)))
-        # A cancelled run keeps the step it was at only in its log line.
         self._tell(state=state, message=message, ended_ms=now_ms())
         _log.info("The bootstrap race is %s%s", state.value, f": {message}" if message else "")
         self._task = None
@@ -209,6 +208,11 @@ class BootstrapLab:
             return text
         await asyncio.to_thread(self._note_path.unlink, missing_ok=True)
         return None
+
+    @property
+    def _at(self) -> str:
+        """What the run is about."""
+        return "begin" if self.run is None else self.run.step.value
 
     def _tell(self, **changes: Any) -> None:
         if self.run is not None:
