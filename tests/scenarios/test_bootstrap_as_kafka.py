@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from backend.protocol import messages as m
 from backend.protocol.batch import RecordData
 from backend.protocol.errors import ErrorCode
 from tests.scenarios.tiering_lab import DEBUG, START_MS, Lab, lab, values
@@ -24,6 +25,7 @@ CASES: Final[Mapping[str, Any]] = {case["case"]: case for case in FIXTURE["cases
 LEADER, OLD, NEW = 1, 2, 3
 # The names of the fixture for what ListOffsets tells of a replica.
 OFFSETS: Final = {"logStart": -2, "localStart": -4, "latestTiered": -5, "pendingUpload": -6, "end": -1}
+FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 # First offsets of the 13 segments of Kafka's topic of 52,000 records, and where its leader epochs begin.
 SEGMENTS: Final = (0, 4035, 8070, 12105, 16140, 20175, 24210, 28245, 32280, 36320, 40355, 44390, 48425)
 EPOCHS: Final = (0, 15_000, 35_000)
@@ -160,6 +162,23 @@ def attempts(running: Lab, topic: str) -> int:
     return running.cluster.ask(ask)
 
 
+def described(running: Lab) -> dict[str, Any]:
+    """The flag as the new replica's broker describes it, in the fixture's names."""
+    resources = m.DescribeConfigsRequest.Resources
+    wanted = resources(resource_type=4, resource_name=str(NEW), configuration_keys=[FLAG])
+    request = m.DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
+    [row] = running.ask(NEW, request, 4, m.DescribeConfigsResponse).results[0].configs
+    return {
+        "Name": row.name,
+        "Value": row.value,
+        "ReadOnly": row.read_only,
+        "ConfigSource": row.config_source,
+        "IsSensitive": row.is_sensitive,
+        "ConfigType": row.config_type,
+        "Synonyms": [{"Name": one.name, "Value": one.value, "Source": one.source} for one in row.synonyms],
+    }
+
+
 def records(first: int, end: int) -> Sequence[RecordData]:
     return [RecordData(START_MS + offset, None, b"") for offset in range(first, end)]
 
@@ -215,6 +234,8 @@ def test_only_the_new_replicas_own_broker_counts(running: Lab, drift: str) -> No
     set_flag(running, "true")
     set_flag(running, "false", NEW)
     as_kafka(running, "cluster default true, broker 3 overrides with false")
+    told = CASES["cluster default true, broker 3 overrides with false"]["extra"]["describe_configs_broker_3"][0]
+    assert described(running) == {name: told[name] for name in described(running)}
 
 
 def test_an_empty_topic_and_one_without_anything_tiered_are_copied_from_0(running: Lab) -> None:
