@@ -225,8 +225,9 @@ class Stage:
         ]
 
     def show_phases(self, node: int) -> None:
-        """The phases of a follower, as its broker told them."""
-        self.lines.append(f"   phases of {NAMES[node]}: {' -> '.join(self.nodes[node].events.phases(TOPIC))}")
+        """The phases of a follower, as its broker told them; without a wait for metadata, which is chance."""
+        told = [phase for phase in self.nodes[node].events.phases(TOPIC) if phase != "WAITING_FOR_METADATA"]
+        self.lines.append(f"   phases of {NAMES[node]}: {' -> '.join(told)}")
 
     # --- the wire
 
@@ -249,7 +250,16 @@ class Stage:
                     if fetched.error_code in ELECTION_ERRORS:
                         continue
                     if (seen := _fetched(fetched)) is not None:
-                        self._asked.append(f"{self._asking(sender)} {who} Fetch -> {seen}")
+                        self._note_fetch(f"{self._asking(sender)} {who} Fetch -> {seen}")
+
+    def _note_fetch(self, line: str) -> None:
+        """The same answer to a log that has not changed begins an attempt anew: only the last one is told.
+
+        Whether a new replica's metadata is read in time for its first attempt is chance.
+        """
+        if line in self._asked:
+            del self._asked[self._asked.index(line) :]
+        self._asked.append(line)
 
     def _asking(self, node: int) -> str:
         """A follower's log at the moment of an answer, which it has not taken over yet."""
