@@ -1,4 +1,5 @@
-"""The control API as the pages use it: plan, try, execute once, revert. Reads of pages go to the database instead.
+"""The control API as the pages use it: plan, try, execute once, revert, and the lab's races, which live in the backend
+alone. All other reads of pages go to the database.
 
 Every failure is an :class:`ApiError` with one sentence for people; no other exception leaves this module.
 """
@@ -18,6 +19,9 @@ from backend.store.queries.audit import OperationRow
 CONNECT_TIMEOUT_S: Final = 2.0
 # A plan asks every broker; an execution waits for its effect as long as the API is asked to (EXECUTE_WAIT_MS).
 PLAN_TIMEOUT_S: Final = 20.0
+# A part of a page is drawn with the answer.
+LOOK_TIMEOUT_S: Final = 3.0
+LAB_BOOTSTRAP: Final = "/v1/lab/bootstrap"
 EXECUTE_WAIT_MS: Final = 8_000
 EXECUTE_TIMEOUT_S: Final = 30.0
 SENTENCE_CHARS_MAX: Final = 500
@@ -86,14 +90,33 @@ class ControlApi:
         """A new plan that puts back what ``plan_id`` found; it is executed like any other. Raises ApiError."""
         return _plan(self._post(f"/v1/plans/{plan_id}/revert", {}, PLAN_TIMEOUT_S))
 
+    def bootstrap_race(self) -> Json | None:
+        """The race of the lab that is going on, else the last one; None: there was none. Raises ApiError."""
+        return _run(self._call("GET", LAB_BOOTSTRAP, None, LOOK_TIMEOUT_S))
+
+    def start_bootstrap_race(self, size_bytes: int, tiered_percent: int) -> Json | None:
+        """Begins a race. Raises ApiError."""
+        body = {"size_bytes": size_bytes, "tiered_percent": tiered_percent}
+        return _run(self._post(LAB_BOOTSTRAP, body, PLAN_TIMEOUT_S))
+
+    def cancel_bootstrap_race(self) -> Json | None:
+        """Ends the race that is going on. Raises ApiError."""
+        return _run(self._post(f"{LAB_BOOTSTRAP}/cancel", {}, PLAN_TIMEOUT_S))
+
     def _post(self, path: str, body: Json, timeout_s: float, headers: Mapping[str, str] | None = None) -> Json:
+        return self._call("POST", path, body, timeout_s, headers)
+
+    def _call(
+        self, method: str, path: str, body: Json | None, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> Json:
         if not self._url:
             raise ApiAway("No control API is known here: start the dashboard with `ebbline up`.", sent=False)
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
         try:
             # No proxy may stand between two processes of one machine.
             with httpx.Client(base_url=self._url, timeout=timeout, trust_env=False) as client:
-                answer = client.post(path, json=body, headers=_encoded({**self._identity(), **(headers or {})}))
+                all_headers = _encoded({**self._identity(), **(headers or {})})
+                answer = client.request(method, path, json=body, headers=all_headers)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             raise ApiAway(
                 "The control API does not answer; nothing was changed. Try again when it runs.", sent=False
@@ -140,6 +163,13 @@ def _plan(body: Json) -> OperationRow:
         return OperationRow(**{name: body["plan"][name] for name in OperationRow.__slots__})
     except (KeyError, TypeError) as error:
         raise _not_understood() from error
+
+
+def _run(body: Json) -> Json | None:
+    run = body.get("run")
+    if run is not None and not isinstance(run, dict):
+        raise _not_understood()
+    return run
 
 
 def _not_understood() -> ApiAway:

@@ -18,6 +18,7 @@ _TITLES: Final = {
     "remote": "Remote log",
     "followers": "Followers",
     "config": "Config",
+    "lab": "Lab",
     "activity": "Activity",
 }
 _HIDDEN: Final = frozenset({"partition"})

@@ -12,6 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from backend.cli import look
+from backend.cli.lab import lab_app
 from backend.cli.quorum import quorum_app
 from backend.cli.remote import remote_app
 from backend.cli.snapshots import snapshot_app
@@ -33,6 +34,7 @@ app.add_typer(pipeline_app, name="pipeline")
 app.add_typer(remote_app, name="remote")
 app.add_typer(quorum_app, name="quorum")
 app.add_typer(snapshot_app, name="snapshot")
+app.add_typer(lab_app, name="lab", rich_help_panel="Ask the API")
 for command in (look.status, look.partitions, look.describe, look.segments, look.findings, toggle, look.audit):
     app.command(rich_help_panel="Ask the API")(command)
 app.command(rich_help_panel="Ask the API")(look.config)

@@ -212,3 +212,40 @@ def config(rows: Iterable[Row]) -> Table:
             for r in rows
         ),
     )
+
+
+def bootstrap_races(rows: Iterable[Row]) -> Table:
+    """The replicas of a bootstrap race, one a row."""
+    columns = ["FLAG", "COPIED", "SECONDS", "STARTS AT", "LOG END", "LOCAL RECORDS"]
+    return table(
+        columns,
+        (
+            (
+                "on" if r["flag"] else "off",
+                size(r["copied_bytes"]),
+                f"{r['seconds']:.2f}",
+                offset(r["start_offset"]),
+                offset(r["log_end"]),
+                offset(r["log_end"] - r["start_offset"]),
+            )
+            for r in rows
+        ),
+        right=columns[1:],
+    )
+
+
+def bootstrap_phases(race: Row) -> Table:
+    """The phases of one new replica with the seconds since it was asked for."""
+    return table(
+        ["AFTER", "PHASE", "TARGET", "WHY"],
+        (
+            (
+                f"{(seen['at_ms'] - race['began_ms']) / 1000:.3f} s",
+                seen["phase"],
+                "" if seen["target_offset"] is None else offset(seen["target_offset"]),
+                seen["reason"] or "",
+            )
+            for seen in race["phases"]
+        ),
+        right=["AFTER", "TARGET"],
+    )

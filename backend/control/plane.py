@@ -22,6 +22,7 @@ from backend.control.http.openapi import document
 from backend.control.http.readiness import Readiness
 from backend.control.http.server import ApiServer, ApiServerError
 from backend.control.http.tokens import Tokens
+from backend.control.lab.bootstrap import BootstrapLab
 from backend.control.observer.cluster_rows import Watched
 from backend.control.observer.observer import Observer
 from backend.control.operations.kinds import Site
@@ -109,6 +110,13 @@ class ControlPlane:
             embedded=settings.cluster_kind == "embedded",
         )
         self.operations = Operations(site, after_change=self.observer.look_again)
+        self.bootstrap_lab = BootstrapLab(
+            self.gateway,
+            self.database,
+            settings.cluster_id,
+            settings.run_dir,
+            embedded=settings.cluster_kind == "embedded",
+        )
         self.tokens = Tokens(self.database, settings.cluster_id)
         self.metrics = Metrics(self.observer, self._registries)
         self.readiness = Readiness(self.observer, self.database, self._more_checks)
@@ -130,6 +138,7 @@ class ControlPlane:
         self._built = False
         if self._server is not None:
             await self._server.stop()
+        await self.bootstrap_lab.close()
         await self.operations.close()
         for task in self._tasks:
             task.cancel()
@@ -172,3 +181,4 @@ class ControlPlane:
         recovered = await self.operations.recover(self.started_ms)
         if recovered:
             _log.warning("%d plans of an earlier run were looked after", recovered)
+        await self.bootstrap_lab.recover()

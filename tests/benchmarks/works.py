@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from tests.benchmarks.bootstrap import bootstrap_copied_mb, bootstrap_seconds
 from tests.benchmarks.peers import Peer
 
 TIERING_TIMEOUT_S = 300.0
@@ -143,6 +144,7 @@ def idle_memory(peer: Peer, topic: str, quick: bool) -> float:
     return peer.resident_mb()
 
 
+NEW_REPLICA = "new replica in sync, 731 MB local, 85 % tiered"
 WORKS = (
     Work("start", "start of 3 brokers to first acknowledged record", "s", False, start_time, repeat=False),
     Work("memory", "resident memory of 3 idle brokers", "MB", False, idle_memory, repeat=False),
@@ -184,6 +186,10 @@ WORKS = (
         times("again_p50_ms"),
         repeat=False,
     ),
+    Work("bootstrap", f"{NEW_REPLICA}, flag off", "s", False, bootstrap_seconds(False), repeat=False),
+    Work("bootstrap", f"{NEW_REPLICA}, flag on", "s", False, bootstrap_seconds(True), repeat=False),
+    Work("bootstrap", "the same, flag off: copied", "MB", False, bootstrap_copied_mb(False), repeat=False),
+    Work("bootstrap", "the same, flag on: copied", "MB", False, bootstrap_copied_mb(True), repeat=False),
 )
 
 

@@ -34,15 +34,18 @@ class MemoryTopicLog:
 
 
 class MemoryMetadataTopic:
-    """One client of it. `failures` are raised by the next calls, one each."""
+    """One client of it. `failures` are raised by the next calls, one each; while `down` every call fails."""
 
     def __init__(self, log: MemoryTopicLog | None = None) -> None:
         self.log = log or MemoryTopicLog()
         self.failures: list[Exception] = []
+        self.down = False
         self.records_max = 500
         self.closed = False
 
     def _maybe_fail(self) -> None:
+        if self.down:
+            raise unavailable()
         if self.failures:
             raise self.failures.pop(0)
 

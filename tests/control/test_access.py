@@ -13,6 +13,8 @@ from backend.control.http.endpoints import ENDPOINTS
 from tests.control.site import ControlSite
 
 ROLES = ("nobody", "stranger", "app", "viewer", "operator")
+# How the lab says that it does nothing.
+NOTHING_DONE = {"start bootstrap race": (422,), "cancel bootstrap race": (409,)}
 WRITES = [e for e in ENDPOINTS if e.method != "GET"]
 
 
@@ -29,7 +31,7 @@ def caller(site: ControlSite, role: str) -> httpx.Client:
 
 
 def call(client: httpx.Client, endpoint: Endpoint) -> httpx.Response:
-    """A call with harmless arguments: there is no plan and no finding of this number."""
+    """A call with harmless arguments: there is no plan and no finding of this number, and no race of one byte."""
     path = endpoint.path.format(topic="__ebbline_events", partition=0, plan_id=999_999, finding_id=999_999)
     bodies: dict[str, Any] = {
         "create plan": {"kind": "toggle_bootstrap", "inputs": {"enable": None}},
@@ -37,6 +39,7 @@ def call(client: httpx.Client, endpoint: Endpoint) -> httpx.Response:
         "revert plan": {},
         "acknowledge finding": {},
         "mute finding": {"minutes": 5},
+        "start bootstrap race": {"size_bytes": 1},
     }
     headers = dict.fromkeys(endpoint.header_names, "a-key")
     return client.request(endpoint.method, path, json=bodies.get(endpoint.name), headers=headers)
@@ -53,7 +56,7 @@ def test_every_endpoint_lets_in_whom_it_says(site: ControlSite, endpoint: Endpoi
     elif endpoint.method != "GET" and role != "operator":
         assert status == 403
     else:
-        assert status in (200, 201, 404)
+        assert status in (200, 201, 404, *NOTHING_DONE.get(endpoint.name, ()))
 
 
 @pytest.mark.parametrize("endpoint", WRITES, ids=lambda e: e.name)

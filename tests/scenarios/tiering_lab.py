@@ -110,18 +110,20 @@ class Lab:
         for at, value in enumerate(values):
             end = self.log(topic, partition).log_end_offset
             timestamp = START_MS + 1000 * end if first_ms is None else first_ms + at
-            batch = build_batch([RecordData(timestamp, None, value)])
-            data = m.ProduceRequest.TopicData
-            request = m.ProduceRequest(
-                acks=-1,
-                timeout_ms=30_000,
-                topic_data=[
-                    data(name=topic, partition_data=[data.PartitionData(index=partition, records=bytes(batch))])
-                ],
-            )
-            answer = self.ask(self.leader(topic, partition), request, 9, m.ProduceResponse)
-            [told] = answer.responses[0].partition_responses
-            assert told.error_code == 0, told
+            self.produce_batch(topic, [RecordData(timestamp, None, value)], partition=partition)
+
+    def produce_batch(self, topic: str, records: Sequence[RecordData], *, partition: int = 0) -> None:
+        """One batch with acks=all."""
+        data = m.ProduceRequest.TopicData
+        batch = bytes(build_batch(records))
+        request = m.ProduceRequest(
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[data(name=topic, partition_data=[data.PartitionData(index=partition, records=batch)])],
+        )
+        answer = self.ask(self.leader(topic, partition), request, 9, m.ProduceResponse)
+        [told] = answer.responses[0].partition_responses
+        assert told.error_code == 0, told
 
     def list_offset(
         self, node: int, topic: str, timestamp: int, *, replica: int = CONSUMER, isolation: int = 0, partition: int = 0

@@ -8,7 +8,7 @@ from backend.control.gateway.client import Gateway
 from backend.control.gateway.connection import Address
 from backend.control.gateway.pool import Lane
 from backend.protocol import messages as m
-from backend.protocol.errors import ErrorCode, error_code, error_for
+from backend.protocol.errors import ErrorCode, KafkaError, error_code, error_for
 from backend.tiering.ids import TopicPartition
 
 
@@ -73,6 +73,17 @@ async def fetch_cluster(gateway: Gateway, *, lane: Lane = Lane.SAMPLE) -> Cluste
     view = _cluster_view(answer)
     await gateway.learn_brokers({broker.broker_id: broker.address for broker in view.brokers})
     return view
+
+
+async def fetch_topic(gateway: Gateway, topic: str, *, lane: Lane = Lane.SAMPLE) -> TopicView:
+    """One topic. Raises ClusterUnavailable, KafkaError for a topic that is not there."""
+    request = m.MetadataRequest(topics=[m.MetadataRequest.Topics(name=topic)], allow_auto_topic_creation=False)
+    answer = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane)
+    for told in answer.topics:
+        if told.error_code:
+            raise error_for(told.error_code)
+        return _topic_view(told)
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
 
 
 def _cluster_view(answer: m.MetadataResponse) -> ClusterView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from backend.control.http import findings, plans, reads, schemas, system
+from backend.control.http import findings, lab, plans, reads, schemas, system
 from backend.control.http.call import Access, Endpoint
 
 ENDPOINTS: Final = (
@@ -178,5 +178,37 @@ ENDPOINTS: Final = (
         reads.audit_entries,
         schemas.AuditAnswer,
         query_model=schemas.AuditQuery,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/lab/bootstrap",
+        "start bootstrap race",
+        "Race a new replica with KIP-1023's flag off against one with it on; embedded cluster only",
+        Access.OPERATOR,
+        lab.start_bootstrap,
+        schemas.BootstrapAnswer,
+        status=202,
+        body_model=schemas.BootstrapBody,
+        problems=(409,),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/lab/bootstrap",
+        "bootstrap race",
+        "The bootstrap race that is going on, else the last one",
+        Access.VIEWER,
+        lab.get_bootstrap,
+        schemas.BootstrapAnswer,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/lab/bootstrap/cancel",
+        "cancel bootstrap race",
+        "End the bootstrap race; it cleans up after itself",
+        Access.OPERATOR,
+        lab.cancel_bootstrap,
+        schemas.BootstrapAnswer,
+        status=202,
+        problems=(409,),
     ),
 )

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from backend.control.lab.bootstrap_run import BootstrapRun
 from backend.store.queries.audit import AuditRow, OperationRow
 from backend.store.queries.config import ConfigRow
 from backend.store.queries.findings import Finding
@@ -113,6 +114,19 @@ class ExecuteBody(Strict):
 
 class RevertBody(Strict):
     reason: Text | None = None
+
+
+class BootstrapBody(Strict):
+    """Bytes of the leader's local log, and how much of it is in the remote tier too."""
+
+    size_bytes: Annotated[int, Field(ge=1, le=2**53)] = 2_000_000_000
+    tiered_percent: Annotated[int, Field(ge=0, le=100)] = 85
+
+
+class BootstrapAnswer(BaseModel):
+    """The race that is going on, else the last one; null: there was none since the start."""
+
+    run: BootstrapRun | None
 
 
 class ProcessAnswer(BaseModel):

@@ -227,6 +227,7 @@ class BrokerConfig:
     follower_fetch_tiered_compat: str = _text(
         "kip",
         one_of=("kip", "kafka"),
+        dynamic=True,
         doc="kafka: a fully tiered or emptied leader keeps new replicas out, as 4.3.1 does",
     )
     # Quotas

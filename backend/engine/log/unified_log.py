@@ -40,6 +40,8 @@ __all__ = ["AppendInfo", "FlushWork", "Origin", "ReadInfo", "TimestampedOffset",
 Origin = Literal["client", "coordinator", "raft"]
 NO_REMOTE_OFFSET: Final = -1
 # No space, no quota, or the process may not write files of that size.
+# Removed at once; a `.tmp` that a crash leaves is removed when the log is opened.
+SPACE_PROBE_FILE: Final = "space.tmp"
 FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _log = logging.getLogger(__name__)
@@ -163,7 +165,7 @@ class UnifiedLog:
         return self._highest_remote_offset
 
     def update_highest_remote_offset(self, offset: int) -> None:
-        """Only moves up."""
+        """Only moves up; a truncation below it takes it back."""
         self._highest_remote_offset = max(self._highest_remote_offset, offset)
 
     def update_high_watermark(self, offset: int) -> bool:
@@ -260,6 +262,28 @@ class UnifiedLog:
             self._disk_full = True
             _log.error("Partition %s takes no records: %s", self, message)
         return NoSpace(message)
+
+    def require_space(self, size_bytes: int) -> None:
+        """Finds out whether the disk takes so many bytes more, before something that must not fail half-way.
+
+        Raises NoSpace; the log is as it was.
+        """
+        self._check_online()
+        path = f"{self.dir}/{SPACE_PROBE_FILE}"
+        try:
+            try:
+                probe = self._disk.open(path, create=True)
+                try:
+                    probe.append([bytes(size_bytes)])
+                finally:
+                    probe.close()
+            finally:
+                self._disk.remove(path)
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                raise self._failed("write", error) from error
+            text = f"could not write {self.dir}: {error.strerror}; free some space there, it goes on by itself"
+            raise NoSpace(text) from error
 
     @contextmanager
     def _disk_errors(self, doing: str) -> Iterator[None]:
@@ -595,6 +619,8 @@ class UnifiedLog:
 
     def _note_cut(self, end_offset: int) -> None:
         self.truncations += 1
+        # What was copied from here on was another history's: other records may come, and they are not copied yet.
+        self._highest_remote_offset = min(self._highest_remote_offset, end_offset - 1)
         if self.cleaner_checkpoint is not None:
             self.cleaner_checkpoint = min(self.cleaner_checkpoint, end_offset)
 

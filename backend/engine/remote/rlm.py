@@ -362,6 +362,10 @@ class RemoteLogManager:
         """
         return await read_aux_state(self._tier, tip, epoch, offset)
 
+    async def wait_ready(self, tip: TopicIdPartition, timeout_ms: float) -> bool:
+        """Whether the partition's metadata has been read up to its end, after waiting for it."""
+        return await self._tier.metadata.wait_ready(tip, timeout_ms)
+
     async def close(self) -> None:
         """Ends all tasks, the metadata manager and the storage."""
         loops = [loop for _, loops in self._hosted.values() for loop in loops] + list(self._ending)

@@ -235,12 +235,21 @@ def building(state: FetchState, *, target_offset: int, evidence: str, wall_ms: i
     return noted if state.attempts else _in_phase(noted, FollowerPhase.BUILDING_REMOTE_AUX, wall_ms)
 
 
-def delayed(state: FetchState, reason: str, *, resume_ms: float, wall_ms: int, waiting: bool = False) -> FetchState:
-    """An attempt failed: nothing until `resume_ms`. `waiting`: only remote log metadata has to catch up."""
-    phase = FollowerPhase.WAITING_FOR_METADATA if waiting else FollowerPhase.DELAYED
-    return _in_phase(
-        replace(state, evidence=reason, attempts=state.attempts + 1, resume_ms=resume_ms, busy=False), phase, wall_ms
-    )
+def delayed(state: FetchState, reason: str, *, resume_ms: float, wall_ms: int) -> FetchState:
+    """An attempt failed: nothing until `resume_ms`."""
+    noted = replace(state, evidence=reason, attempts=state.attempts + 1, resume_ms=resume_ms, busy=False)
+    return _in_phase(noted, FollowerPhase.DELAYED, wall_ms)
+
+
+def waiting(state: FetchState, reason: str, *, resume_ms: float, wall_ms: int) -> FetchState:
+    """Remote log metadata has to catch up, which its plan waits for (`waited`), at most until `resume_ms`."""
+    noted = replace(state, evidence=reason, attempts=state.attempts + 1, resume_ms=resume_ms, busy=True)
+    return _in_phase(noted, FollowerPhase.WAITING_FOR_METADATA, wall_ms)
+
+
+def waited(state: FetchState, *, ready: bool) -> FetchState:
+    """The metadata is read: the next fetch asks again at once. If it is not, the back-off stays."""
+    return replace(state, resume_ms=None if ready else state.resume_ms, busy=False)
 
 
 def failed(state: FetchState, reason: str, *, wall_ms: int) -> FetchState:

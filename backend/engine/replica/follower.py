@@ -32,6 +32,10 @@ LIST_OFFSETS_11_LEVEL: Final = 29
 ATTEMPTS_REPORTED: Final = 3
 ATTEMPTS_REPORTED_EVERY: Final = 10
 
+# An entry of the epoch checkpoint: two numbers of at most 10 and 19 digits. Besides, an empty segment with its indexes.
+EPOCH_BYTES_MAX: Final = 32
+REBUILD_BYTES: Final = 16 << 10
+
 _log = logging.getLogger(__name__)
 
 
@@ -212,9 +216,10 @@ class Follower:
     def _rebuild(self, rebuild: Rebuild) -> None:
         log = self.partition.log
         snapshot = rebuild.producer_snapshot
+        # Whatever can be wrong with the snapshot or the disk is found before anything local is dropped.
         if snapshot is not None:
-            # Raises for bytes that are no snapshot, before anything local is dropped.
             decode_snapshot(snapshot)
+        log.require_space(len(snapshot or b"") + EPOCH_BYTES_MAX * len(rebuild.leader_epochs) + REBUILD_BYTES)
         log.truncate_fully_and_start_at(rebuild.next_offset, rebuild.log_start_offset)
         try:
             log.leader_epochs.assign_all(rebuild.leader_epochs)
@@ -279,11 +284,22 @@ class Follower:
             error=error,
         )
 
-    def delay(self, reason: str, *, waiting: bool = False) -> None:
+    def delay(self, reason: str) -> None:
         """An attempt failed; nothing until the back-off is over."""
-        resume_ms = self._host.clock.monotonic_ms() + self._host.config.replica_fetch_backoff_ms
         wall_ms = self._host.clock.time_ms()
-        self._set(fetch_state.delayed(self.state, reason, resume_ms=resume_ms, wall_ms=wall_ms, waiting=waiting))
+        self._set(fetch_state.delayed(self.state, reason, resume_ms=self._resume_ms(), wall_ms=wall_ms))
+
+    def wait(self, reason: str) -> None:
+        """Remote log metadata is still being read; nothing until `waited`."""
+        wall_ms = self._host.clock.time_ms()
+        self._set(fetch_state.waiting(self.state, reason, resume_ms=self._resume_ms(), wall_ms=wall_ms))
+
+    def waited(self, *, ready: bool) -> None:
+        """The wait is over, and the metadata is read or is not."""
+        self._set(fetch_state.waited(self.state, ready=ready))
+
+    def _resume_ms(self) -> float:
+        return self._host.clock.monotonic_ms() + self._host.config.replica_fetch_backoff_ms
 
     def fail(self, reason: str, *, expected: bool = False) -> None:
         """Nothing until metadata brings a new leader epoch, which is on its way when the failure is `expected`."""

@@ -69,7 +69,7 @@ class TierPlans:
                 outcome = await self._outcome(follower, plan)
             follower.apply(outcome)
         except RemoteStorageNotReady as error:
-            follower.delay(str(error), waiting=True)
+            await self._wait_ready(follower, str(error))
         except (CannotBuild, RemoteStorageError, DecodeError, ValueError) as error:
             _log.warning("%s cannot start behind the remote tier yet: %s", follower, error)
             follower.delay(str(error) or type(error).__name__)
@@ -81,6 +81,14 @@ class TierPlans:
         if not follower.dropped:
             self._running.pop(follower.key, None)
             self._on_end(follower)
+
+    async def _wait_ready(self, follower: Follower, reason: str) -> None:
+        """Goes on as soon as the metadata is read, which for a new replica takes a moment, or after the back-off."""
+        source = self._host.aux_states
+        assert source is not None, "only it finds its metadata not ready"
+        follower.wait(reason)
+        tip, timeout_ms = follower.partition.topic_id_partition, self._host.config.replica_fetch_backoff_ms
+        follower.waited(ready=await source.wait_ready(tip, timeout_ms))
 
     def _refused(self, follower: Follower, error: KafkaError) -> None:
         offline = follower.partition.log.offline_reason

@@ -56,6 +56,10 @@ class AuxStateSource(Protocol):
         """
         ...
 
+    async def wait_ready(self, tip: TopicIdPartition, timeout_ms: float) -> bool:
+        """Whether the partition's metadata has been read up to its end, after waiting for it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class View:

@@ -81,6 +81,27 @@ def engine_events(
     return [EngineEventRow(**row._mapping) for row in rows]
 
 
+def phases_since(
+    connection: Connection, cluster_id: str, topic: str, partition: int, broker_id: int, since_ms: int
+) -> list[tuple[int, dict[str, Any]]]:
+    """(time in ms, body) of what one broker told of its follower phases since then, oldest first; up to 200."""
+    table = t.engine_event
+    rows = connection.execute(
+        select(table.c.at_ms, table.c.body)
+        .where(
+            table.c.cluster_id == cluster_id,
+            table.c.topic == topic,
+            table.c.partition == partition,
+            table.c.broker_id == broker_id,
+            table.c.type == "phase",
+            table.c.at_ms >= since_ms,
+        )
+        .order_by(table.c.at_ms, table.c.source_offset)
+        .limit(EVENTS_MAX)
+    )
+    return [(row.at_ms, row.body) for row in rows]
+
+
 def segment_events(
     connection: Connection, cluster_id: str, topic_id: str, partition: int, limit: int = EVENTS_MAX
 ) -> list[SegmentEventRow]:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from backend.engine.log.config import LogConfig
-from backend.engine.log.errors import OffsetOutOfRange, UnexpectedAppendOffset
+from backend.engine.log.errors import NoSpace, OffsetOutOfRange, UnexpectedAppendOffset
 from backend.engine.log.unified_log import UnifiedLog
 from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode, KafkaError
-from tests.unit.engine.log.logs import DENSE, NOW_MS, append, batch, open_test_log, replicate, values
+from tests.unit.engine.log.logs import DENSE, NOW_MS, append, batch, files, open_test_log, replicate, values
+from tests.unit.engine.log.test_full_disk import files_of_at_most
 
 BATCH_BYTES = 72
 
@@ -372,3 +373,30 @@ def test_the_highest_remote_offset_never_falls_and_tells_what_is_only_local(tmp_
     assert log.highest_remote_offset == 3
     assert [s.base_offset for s in log.only_local_segments] == [4, 6]
     assert log.producer_state.snapshot_bytes(2) is not None
+
+
+def test_records_that_were_cut_off_no_longer_count_as_copied(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path, replace(DENSE, segment_index_bytes=24, remote_storage_enable=True), remote=True)
+    append(log, *range(7))
+    log.update_highest_remote_offset(5)
+    log.truncate_to(5)
+    assert log.highest_remote_offset == 4
+    append(log, 5, 6, 7, 8, epoch=1)
+    log.update_high_watermark(9)
+    log.config = replace(log.config, local_retention_bytes=1)
+    log.delete_old_segments(NOW_MS)
+    assert log.local_log_start_offset == 4, "the new record 5 is in no other place: its segment must stay"
+    log.truncate_fully_and_start_at(3)
+    assert log.highest_remote_offset == 2
+
+
+def test_space_is_looked_for_without_changing_anything(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    append(log, 0, 1)
+    before = files(tmp_path)
+    log.require_space(5000)
+    with files_of_at_most(4000), pytest.raises(NoSpace, match="free some space"):
+        log.require_space(5000)
+    assert files(tmp_path) == before
+    append(log, 2)
+    assert log.log_end_offset == 3

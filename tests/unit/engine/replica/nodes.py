@@ -106,6 +106,9 @@ class Peer:
 
     async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
         target = self._nodes.nodes.get(self._node)
+        refused = self._nodes.refuse(self._sender, self._node, request)
+        if refused is not None:
+            raise KafkaError(refused)
         if target is None or not target.up or (self._sender, self._node) in self._nodes.cut:
             await asyncio.sleep(0)
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"node {self._node} is down")
@@ -113,7 +116,7 @@ class Peer:
         self._running.add(asked)
         target.serving.add(asked)
         try:
-            return await asked
+            answer = await asked
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
@@ -122,6 +125,9 @@ class Peer:
         finally:
             self._running.discard(asked)
             target.serving.discard(asked)
+        if self._nodes.listen is not None:
+            self._nodes.listen(self._sender, self._node, request, answer)
+        return answer
 
     def close(self) -> None:
         for asked in self._running:
@@ -154,6 +160,7 @@ class Node:
             events=self.events,
             metrics=self.metrics,
         )
+        self.metadata_topic = MemoryMetadataTopic(nodes.metadata_topic)
         self.remote: RemoteLogManager | None = self._remote_log_manager() if tiered else None
         self.replicas.remote_logs = self.remote
         none = cast(Any, None)
@@ -174,7 +181,7 @@ class Node:
             config=lambda: self.replicas.config,
             ports=self.ports,
             workers=self.ports.workers,
-            topic=MemoryMetadataTopic(self.nodes.metadata_topic),
+            topic=self.metadata_topic,
             events=self.events,
             metrics=self.metrics,
             on_fatal=pytest.fail,
@@ -182,7 +189,9 @@ class Node:
 
     async def start(self) -> None:
         self.logs.open_dirs(CLUSTER_ID, self.id)
-        await self.logs.load_all()
+        # What a topic's settings say decides how its logs are opened.
+        self.replicas.image = self.nodes.play.image
+        await self.logs.load_all(self.replicas.topic_config)
         if self.remote is not None:
             await self.remote.start()
         self.replicas.start()
@@ -258,6 +267,10 @@ class Nodes:
         # (sender, receiver) pairs that cannot talk.
         self.cut: set[tuple[int, int]] = set()
         self.controller_errors: list[ErrorCode] = []
+        # What a sender gets in place of a receiver's answer to a request; None: the answer.
+        self.refuse: Callable[[int, int, Message], ErrorCode | None] = lambda *_: None
+        # Told of every (sender, receiver, request, answer).
+        self.listen: Callable[[int, int, Message, Message], None] | None = None
         self.nodes: dict[int, Node] = {node: self._node(node) for node in range(1, count + 1)}
 
     def _node(self, node: int) -> Node:

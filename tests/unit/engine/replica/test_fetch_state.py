@@ -28,6 +28,8 @@ from backend.engine.replica.fetch_state import (
     progressed,
     truncating,
     truncation_point,
+    waited,
+    waiting,
     with_isr,
 )
 from backend.protocol.errors import ErrorCode
@@ -149,9 +151,14 @@ def test_a_delayed_partition_keeps_its_phase_until_something_succeeds() -> None:
 
 
 def test_waiting_for_metadata_is_a_phase_of_its_own() -> None:
-    state = delayed(planning(fetching()), "not read yet", resume_ms=1, wall_ms=2, waiting=True)
-    assert state.phase is FollowerPhase.WAITING_FOR_METADATA
-    assert not state.busy
+    state = waiting(planning(fetching()), "not read yet", resume_ms=1000, wall_ms=2)
+    assert (state.phase, state.attempts) == (FollowerPhase.WAITING_FOR_METADATA, 1)
+    assert not state.is_ready(5000), "its plan still waits"
+    assert waited(state, ready=True).is_ready(0), "nothing is left to wait for"
+    late = waited(state, ready=False)
+    assert not late.is_ready(999)
+    assert late.is_ready(1000)
+    assert late.phase is FollowerPhase.WAITING_FOR_METADATA
 
 
 def test_a_plan_keeps_the_partition_out_of_fetches_and_shows_its_target() -> None:

@@ -1,0 +1,144 @@
+"""`ebbline lab`: what can be tried on the embedded cluster. Begins it through the API, follows it, shows the result."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import typer
+
+from backend.cli import tables
+from backend.cli.api import Api, Exit, Json
+from backend.cli.options import (
+    DATA_DEFAULT,
+    ApiOption,
+    DataOption,
+    JsonOption,
+    TokenOption,
+    calls,
+    console,
+    fail,
+    show_json,
+)
+from backend.cli.words import plain
+from backend.control.words import in_bytes
+
+PATH: Final = "/v1/lab/bootstrap"
+ASK_EVERY_S: Final = 0.5
+RUNNING: Final = "running"
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?i?B?)", re.IGNORECASE)
+_UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
+
+lab_app = typer.Typer(help="Try things on the embedded cluster.", no_args_is_help=True)
+
+
+@lab_app.callback()
+def lab() -> None:
+    """Options of every lab command."""
+
+
+@lab_app.command()
+def bootstrap(
+    size: Annotated[str, typer.Option(help="The leader's local log, like 2GB, 500MB or 64MiB.")] = "2GB",
+    tiered: Annotated[str, typer.Option(help="How much of it is in the remote tier too, like 85%.")] = "85%",
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Race an empty replica with KIP-1023's flag off against one with it on: bytes, seconds, phases.
+
+    Makes a topic, deletes it again, and puts the flag back. Ctrl-C ends the race; it cleans up after itself.
+    """
+    body = {"size_bytes": size_bytes(size), "tiered_percent": percent(tiered)}
+    with calls(api, token_file, data) as opened:
+        run = opened.post(PATH, body)["run"]
+        try:
+            run = _follow(opened, run)
+        except KeyboardInterrupt:
+            opened.post(f"{PATH}/cancel", {})
+            run = _follow(opened, run)
+    if json_:
+        show_json(run)
+    else:
+        for line in result_lines(run):
+            console().print(line)
+    if run["state"] != "done":
+        fail(f"The race is {run['state']}. {plain(run['message'] or '')}".strip(), Exit.FAILED)
+    if run["message"]:
+        print(f"ebbline: {plain(run['message'])}", file=sys.stderr)
+
+
+def size_bytes(text: str) -> int:
+    """`2GB`, `500 MB`, `64MiB` as bytes; one line and exit code 2 for anything else."""
+    found = _SIZE.fullmatch(text.strip())
+    unit = "" if found is None else found[2].lower().removesuffix("b")
+    if found is None or unit not in _UNITS:
+        fail(f"{text!r} is no size: give one like 2GB, 500MB or 64MiB.", Exit.USAGE)
+    return round(float(found[1]) * _UNITS[unit])
+
+
+def percent(text: str) -> int:
+    """`85%` or `85`; one line and exit code 2 for anything else."""
+    digits = text.strip().removesuffix("%").strip()
+    if not digits.isdecimal() or len(digits) > 3:
+        fail(f"{text!r} is no share: give one like 85%.", Exit.USAGE)
+    return int(digits)
+
+
+def _follow(opened: Api, run: Json) -> Json:
+    """Waits for the end; each step, and every tenth of what is produced, is a line on stderr."""
+    shown = ""
+    while True:
+        line = progress_line(run)
+        if line != shown:
+            print(line, file=sys.stderr, flush=True)
+            shown = line
+        if run["state"] != RUNNING:
+            return run
+        time.sleep(ASK_EVERY_S)
+        found = opened.get(PATH)["run"]
+        if found is None or found["started_ms"] != run["started_ms"]:
+            fail("The backend was started anew and the race is lost; it is cleaned up.", Exit.FAILED)
+        run = found
+
+
+def progress_line(run: Json) -> str:
+    """What the race is about now."""
+    if run["state"] != RUNNING:
+        return f"{run['state']}."
+    line = f"{plain(run['step'])} …"
+    if run["step"].startswith("produce"):
+        line += f" {10 * (10 * run['produced_bytes'] // run['total_bytes'])} % of {in_bytes(run['total_bytes'])}"
+    return line
+
+
+def result_lines(run: Json) -> Iterable[object]:
+    """What was found, for people."""
+    log = run["leader_log"]
+    if log is not None:
+        yield (
+            f"Leader {run['leader']}: offsets {log['log_start']} to {log['log_end']}, local from"
+            f" {log['local_start']} ({in_bytes(log['local_bytes'])}), first not tiered {log['pending_upload']}."
+        )
+    if run["races"]:
+        yield tables.bootstrap_races(run["races"])
+    if len(run["races"]) == 2:
+        off, on = run["races"]
+        yield comparison(off, on)
+    for race in run["races"]:
+        yield f"Phases of the replica with the flag {'on' if race['flag'] else 'off'}:"
+        yield tables.bootstrap_phases(race)
+
+
+def comparison(off: Json, on: Json) -> str:
+    """One sentence that sets the two beside each other."""
+    share = 100 * on["copied_bytes"] / off["copied_bytes"] if off["copied_bytes"] else 100
+    return (
+        f"With the flag on the replica copied {share:.0f} % of the bytes in {on['seconds']:.2f} s instead of"
+        f" {off['seconds']:.2f} s, and has {on['log_end'] - on['start_offset']} of"
+        f" {off['log_end'] - off['start_offset']} local records."
+    )

@@ -1,0 +1,112 @@
+"""What the bootstrap race tells while it runs and afterwards. Frozen values: a run is replaced, never changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    """Where a run is."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Step(StrEnum):
+    """What a run is about, in this order."""
+
+    CREATE = "create the topic"
+    HEAD = "produce the beginning"
+    COPY_HEAD = "copy the beginning to the remote tier"
+    TRIM = "delete the beginning locally"
+    TIERED = "produce what is tiered and local"
+    COPY_TIERED = "copy it to the remote tier"
+    REST = "produce what is not tiered"
+    FLAG_OFF = "add a replica with the flag off"
+    REMOVE = "remove the replica"
+    FLAG_ON = "add a replica with the flag on"
+    CLEAN_UP = "clean up"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A replica's offsets at a moment, as the replica itself says (ListOffsets, replica id -2)."""
+
+    at_ms: int
+    log_start: int
+    local_start: int
+    log_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSeen:
+    """A phase of the new replica, as its broker told it in `__ebbline_events`."""
+
+    at_ms: int
+    phase: str
+    target_offset: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """One replica from its assignment until it is in the ISR.
+
+    `copied_bytes` is what the leader sent: the new replica's log, to which nothing else was added. `start_offset` is
+    where that log begins.
+    """
+
+    flag: bool
+    began_ms: int
+    joined_ms: int
+    seconds: float
+    start_offset: int
+    log_end: int
+    copied_bytes: int
+    positions: tuple[Position, ...]
+    phases: tuple[PhaseSeen, ...]
+
+    @property
+    def local_offsets(self) -> int:
+        """How many records the new replica has locally."""
+        return self.log_end - self.start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLog:
+    """The leader's log before the races; `pending_upload` is the first offset that is not in the remote tier."""
+
+    log_start: int
+    local_start: int
+    pending_upload: int
+    log_end: int
+    local_bytes: int
+
+    @property
+    def untiered_bytes(self) -> int:
+        """Local bytes that are in no other place; all records are of one size."""
+        local_offsets = self.log_end - self.local_start
+        return 0 if local_offsets <= 0 else self.local_bytes * (self.log_end - self.pending_upload) // local_offsets
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapRun:
+    """A run as it is now. `produced_bytes` of `total_bytes` tells how far the topic is built."""
+
+    state: RunState
+    step: Step
+    started_ms: int
+    ended_ms: int | None
+    size_bytes: int
+    tiered_percent: int
+    topic: str
+    leader: int
+    broker: int
+    produced_bytes: int
+    total_bytes: int
+    leader_log: LeaderLog | None = None
+    races: tuple[Race, ...] = ()
+    message: str | None = None

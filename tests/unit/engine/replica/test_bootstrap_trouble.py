@@ -1,0 +1,248 @@
+"""Trouble while a replica of a tiered partition starts: nothing local is dropped first, one sentence says what it waits
+for, attempts come with the back-off, and it goes on by itself once the trouble is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.engine.controller.commands.outcome import Outcome
+from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+from backend.protocol.messages import Message
+from tests.unit.engine.log.test_full_disk import files_of_at_most
+from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes, play
+
+TOPIC = "orders"
+FLAG = {"follower_fetch_last_tiered_offset_enable": "true"}
+NEW = 3
+KAFKA_4_2_IV0 = 28
+
+
+async def remote_up_to_5(nodes: Nodes) -> None:
+    """0-5 remote only, 6 local, on brokers 1 and 2."""
+    nodes.create(TOPIC, [1, 2], **SMALL_SEGMENTS, local_retention_bytes="1")
+    for number in range(7):
+        assert (await nodes.produce(1, TOPIC, b"v%d" % number)).error_code == 0
+    for node in (1, 2):
+        await nodes.tiered_up_to(node, TOPIC, 5)
+    await nodes.until("the high watermark", lambda: nodes[2].offsets(TOPIC)[2] == 7)
+    await nodes.retain(1, 2)
+    assert nodes[1].offsets(TOPIC) == (0, 6, 7, 7)
+
+
+def told(nodes: Nodes, node: int = NEW) -> list[dict[str, Any]]:
+    """What the broker said of the replica's phases."""
+    return [seen for kind, seen in nodes[node].events.seen if kind == "phase" and seen["topic"] == TOPIC]
+
+
+async def waits(nodes: Nodes, sentence: str, *, phase: str = "DELAYED", node: int = NEW) -> None:
+    """Two attempts and more have failed for this reason, in this phase."""
+
+    def seen() -> bool:
+        return any(
+            row["phase"] == phase and row["attempts"] >= 2 and sentence in row["evidence"]["reason"]
+            for row in told(nodes, node)
+        )
+
+    try:
+        await nodes.until(f"the replica waits: {sentence}", seen)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; told was {told(nodes, node)}") from error
+
+
+async def joins(nodes: Nodes, start: int = 6) -> None:
+    """The replica is in sync and whole."""
+    await nodes.in_sync(TOPIC, 1, 2, NEW)
+    await nodes.until("the end", lambda: nodes[NEW].offsets(TOPIC) == (0, start, 7, 7))
+    leader, replica = (nodes[node].partition(TOPIC).log for node in (1, NEW))
+    assert replica.leader_epochs.entries == leader.leader_epochs.entries
+    rows = [await nodes.fetch(NEW, TOPIC, offset) for offset in range(7)]
+    assert all(row.error_code == 0 and row.records for row in rows)
+
+
+@pytest.mark.parametrize("flag", [False, True], ids=["flag off", "flag on"])
+def test_it_waits_for_remote_log_metadata_that_is_still_being_read(tmp_path: Path, flag: bool) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True) as nodes:
+            await remote_up_to_5(nodes)
+            if flag:
+                nodes.config(BROKER_RESOURCE, str(NEW), **FLAG)
+            nodes[NEW].metadata_topic.down = True
+            await nodes.reassign(TOPIC, 1, 2, NEW)
+            await waits(nodes, "is still being read", phase="WAITING_FOR_METADATA")
+            assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
+            nodes[NEW].metadata_topic.down = False
+            await joins(nodes)
+
+    play(run)
+
+
+def spoilt(data: bytes) -> bytes:
+    return b"no index at all" + data[:3]
+
+
+@pytest.mark.parametrize(
+    ("index", "spoil", "sentence"),
+    [
+        ("leader_epoch_checkpoint", None, "leader_epoch_checkpoint"),
+        ("leader_epoch_checkpoint", spoilt, "cannot be read"),
+        ("snapshot", None, "snapshot"),
+        ("snapshot", spoilt, "snapshot"),
+    ],
+    ids=["epochs missing", "epochs damaged", "producers missing", "producers damaged"],
+)
+def test_it_waits_for_an_index_that_is_missing_or_damaged(
+    tmp_path: Path, index: str, spoil: Callable[[bytes], bytes] | None, sentence: str
+) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True) as nodes:
+            await remote_up_to_5(nodes)
+            [path] = (tmp_path / "remote").rglob(f"00000000000000000004-*.{index}")
+            data = path.read_bytes()
+            path.unlink()
+            if spoil is not None:
+                path.write_bytes(spoil(data))
+            await nodes.reassign(TOPIC, 1, 2, NEW)
+            await waits(nodes, sentence)
+            assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
+            path.write_bytes(data)
+            await joins(nodes)
+
+    play(run)
+
+
+def test_it_waits_for_a_leader_that_is_too_old_for_the_question(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True) as nodes:
+            await remote_up_to_5(nodes)
+            nodes.config(BROKER_RESOURCE, str(NEW), **FLAG)
+
+            def too_old(sender: int, receiver: int, request: Message) -> ErrorCode | None:
+                asks = isinstance(request, m.ListOffsetsRequest) and request.topics[0].partitions[0].timestamp == -6
+                return ErrorCode.UNSUPPORTED_VERSION if asks and sender == NEW else None
+
+            nodes.refuse = too_old
+            await nodes.reassign(TOPIC, 1, 2, NEW)
+            await waits(nodes, "version")
+            assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
+            # The way out without a newer leader: the flag off.
+            nodes.config(BROKER_RESOURCE, str(NEW), follower_fetch_last_tiered_offset_enable="false")
+            await joins(nodes)
+
+    play(run)
+
+
+def test_it_waits_for_a_configuration_that_makes_the_topic_tiered(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True) as nodes:
+            settings = {**SMALL_SEGMENTS, "remote_storage_enable": "false", "local_retention_bytes": "1"}
+            nodes.create(TOPIC, [1, 2], **settings)
+            nodes.cut |= {(NEW, 1)}
+            await nodes.reassign(TOPIC, 1, 2, NEW)
+            publish, nodes.publish = nodes.publish, lambda *_: publish(1, 2)  # type: ignore[method-assign]  # news is late
+            nodes.config(TOPIC_RESOURCE, TOPIC, remote_storage_enable="true")
+            for number in range(7):
+                assert (await nodes.produce(1, TOPIC, b"v%d" % number)).error_code == 0
+            await nodes.tiered_up_to(1, TOPIC, 5)
+            await nodes.retain(1)
+            nodes.cut.clear()
+            await waits(nodes, "configuration has not reached this broker yet")
+            assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
+            nodes.publish = publish  # type: ignore[method-assign]
+            nodes.publish()
+            await joins(nodes)
+
+    play(run)
+
+
+def test_a_full_disk_in_the_middle_of_a_build_drops_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True, replica_lag_time_max_ms="300") as nodes:
+            nodes.create(TOPIC, [1, 2, NEW], **SMALL_SEGMENTS, local_retention_bytes="1")
+            for number in range(2):
+                await nodes.produce(1, TOPIC, b"v%d" % number)
+            await nodes.stop(NEW)
+            await nodes.in_sync(TOPIC, 1, 2)
+            for number in range(2, 7):
+                await nodes.produce(1, TOPIC, b"v%d" % number)
+            await nodes.tiered_up_to(1, TOPIC, 5)
+            await nodes.until("the high watermark", lambda: nodes[2].offsets(TOPIC)[2] == 7)
+            await nodes.retain(1)
+            with files_of_at_most(8 << 10):
+                await nodes.restart(NEW)
+                await waits(nodes, "free some space")
+                assert nodes[NEW].offsets(TOPIC)[3] == 2
+                assert nodes[NEW].values(TOPIC) == [(0, b"v0"), (1, b"v1")]
+            await joins(nodes)
+
+    play(run)
+
+
+def test_a_leader_that_does_not_know_its_tiered_offset_is_waited_for(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True) as nodes:
+            await remote_up_to_5(nodes)
+            nodes.config(BROKER_RESOURCE, str(NEW), **FLAG)
+            await nodes.stop(2)
+            await nodes.stop(1)
+            restarting = nodes._node
+
+            def without_metadata(node: int) -> Any:
+                made = restarting(node)
+                made.metadata_topic.down = True
+                return made
+
+            nodes._node = without_metadata  # type: ignore[method-assign]  # the leader comes back without metadata
+            await nodes.restart(1)
+            nodes._node = restarting  # type: ignore[method-assign]
+            assert (await nodes.list_offset(1, TOPIC, -6, replica_id=NEW)).offset == -1
+            await nodes.reassign(TOPIC, 1, NEW)
+            await waits(nodes, "does not know yet up to where it is tiered")
+            assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
+            nodes[1].metadata_topic.down = False
+            await nodes.in_sync(TOPIC, 1, NEW)
+            assert nodes[NEW].offsets(TOPIC) == (0, 6, 7, 7)
+
+    play(run)
+
+
+def test_an_older_metadata_version_puts_the_mode_off_without_an_error(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True) as nodes:
+
+            def older(_: MetadataImage) -> Outcome[None]:
+                record = m.FeatureLevelRecord(name="metadata.version", feature_level=KAFKA_4_2_IV0)
+                return Outcome((record,), None)
+
+            nodes.apply(older)
+            asked: list[int] = []
+
+            def listen(sender: int, _: int, request: Message, answer: Message) -> None:
+                if sender == NEW and isinstance(request, m.ListOffsetsRequest):
+                    asked.append(request.topics[0].partitions[0].timestamp)
+
+            nodes.listen = listen
+            # Local from 2, so that the mode would start elsewhere: at 6.
+            nodes.create(TOPIC, [1, 2], **SMALL_SEGMENTS)
+            for number in range(3):
+                await nodes.produce(1, TOPIC, b"v%d" % number)
+            await nodes.tiered_up_to(1, TOPIC, 1)
+            nodes.config(TOPIC_RESOURCE, TOPIC, local_retention_bytes="1")
+            await nodes.retain(1)
+            nodes.config(TOPIC_RESOURCE, TOPIC, local_retention_bytes="-2")
+            for number in range(3, 7):
+                await nodes.produce(1, TOPIC, b"v%d" % number)
+            await nodes.tiered_up_to(1, TOPIC, 5)
+            nodes.config(BROKER_RESOURCE, "", **FLAG)
+            await nodes.reassign(TOPIC, 1, 2, NEW)
+            await joins(nodes, start=2)
+            assert -6 not in asked
+            assert "DELAYED" not in nodes[NEW].events.phases(TOPIC)
+
+    play(run)
