@@ -179,6 +179,10 @@ class Lab:
                     offset = at + 1
         return found
 
+    def read_raw(self, topic: str, partition: int) -> list[bytes]:
+        """Values from the first offset to the end."""
+        return [value for value in self.consume(topic, 0, partition=partition) if value is not None]
+
     def delete_records(self, topic: str, offset: int, *, partition: int = 0) -> None:
         topics = m.DeleteRecordsRequest.Topics
         wanted = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, offset=offset)])

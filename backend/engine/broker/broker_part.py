@@ -184,6 +184,7 @@ class BrokerPart:
                 self._channel("rlmm"),
                 self._client(services, through, "rlmm-producer", security),
                 self._client(services, through, "rlmm-consumer", security),
+                self._client(services, through, "partition-remover", security),
                 self._on_fatal,
             )
             replicas.remote_logs = services.remote_log_manager = self._remote.manager
@@ -247,7 +248,7 @@ class BrokerPart:
             services.config = replicas.config
             services.log_manager.cleaner.reconfigure(CleanerConfig.of(replicas.config))
             if self._remote is not None:
-                await self._remote.manager.apply_settings()
+                await self._remote.apply_settings()
             return
         await tasks.shield(self._registered)
         own = new.broker(self._config.id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -19,6 +19,7 @@ from backend.engine.controller.commands.cluster import bootstrap, register_contr
 from backend.engine.controller.commands.elections import elect_unclean, rebalance_leaders
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import EMPTY_IMAGE, ControllerRegistration, MetadataImage
+from backend.engine.controller.removed_topics import RemovedPartition, RemovedTopics
 from backend.engine.controller.replay import apply_records
 from backend.engine.controller.sessions import Sessions
 from backend.engine.log.errors import NoSpace
@@ -71,6 +72,7 @@ class Controller:
         self._committed = replace(EMPTY_IMAGE, cluster_id=cluster_id)
         self._newest = self._committed
         self._sessions = Sessions(config.broker_session_timeout_ms)
+        self.removed_topics = RemovedTopics()
         self._queue: deque[_Waiting] = deque()
         self._wake = tasks.Event()
         self._running: list[tasks.Task[None]] = []
@@ -101,6 +103,7 @@ class Controller:
             unknown += 1
 
         for batch in log.stored_batches():
+            self.removed_topics.note(self._newest, batch.records, batch.last_offset, replayed=True)
             self._newest = apply_records(
                 self._newest, batch.records, batch.last_offset, batch.epoch, report_unknown=count_unknown
             )
@@ -202,6 +205,10 @@ class Controller:
         """A broker asks for metadata from this offset on: brokers apply what they have before they fetch more."""
         self._sessions.caught_up_to(broker_id, fetch_offset - 1)
 
+    def removed_partitions_offline(self) -> Sequence[RemovedPartition]:
+        """Partitions of deleted tiered topics that no broker serves any more and that have yet to be told of."""
+        return self.removed_topics.offline(self._committed, self._sessions.applied_offset)
+
     async def _run(self) -> None:
         try:
             while True:
@@ -264,6 +271,7 @@ class Controller:
             log.append(outcome.records, self._ports.clock.time_ms())
         except NoSpace as refusal:
             return None, refusal
+        self.removed_topics.note(self._newest, outcome.records, last_offset)
         self._newest = image
         if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in outcome.records):
             # Who allows unclean elections wants the leaderless partitions led now, not at the next turn.

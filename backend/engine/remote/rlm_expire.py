@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.discovery import find_highest_remote
+from backend.engine.remote.meters import RetentionShares
 from backend.engine.remote.rlm_delete import delete_segment
 from backend.engine.remote.tier import PartitionView, Tier
 from backend.protocol.remote_log_metadata import SegmentMetadata
@@ -42,10 +43,14 @@ class RetentionView:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Segments to delete in this order, and where the log starts then (None: it does not move)."""
+    """Segments to delete in this order, and where the log starts then (None: it does not move).
+
+    `size_bytes` is what was held against `retention.bytes`.
+    """
 
     segments: tuple[SegmentMetadata, ...]
     log_start: int | None
+    size_bytes: int = 0
 
 
 def choose_expired(
@@ -56,9 +61,10 @@ def choose_expired(
 ) -> Expired:
     """Decides. `known` is every segment that is not deleted, `segments_of` lists those of an epoch by start offset."""
     if not known or not view.epochs:
-        return Expired((), None)
+        return Expired((), None, view.only_local_bytes)
     lineage = without_empty_epochs(view.epochs)
-    surplus_bytes = _surplus_bytes(view, lineage, segments_of, known)
+    size_bytes = _size_bytes(view, lineage, segments_of, known)
+    surplus_bytes = max(0, size_bytes - view.retention_bytes) if view.retention_bytes >= 0 else 0
     cutoff_ms = view.now_ms - view.retention_ms if view.retention_ms > UNLIMITED else -1
     chosen: dict[bytes, SegmentMetadata] = {}
     new_start: int | None = None
@@ -73,11 +79,11 @@ def choose_expired(
             continue
         if not segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, view.log_end).within:
             continue
-        size_bytes = segment.segment_size_bytes
+        own_bytes = segment.segment_size_bytes
         if cutoff_ms >= 0 and segment.max_timestamp_ms < cutoff_ms:
-            surplus_bytes = max(0, surplus_bytes - size_bytes)
-        elif surplus_bytes > 0 and surplus_bytes >= size_bytes:
-            surplus_bytes -= size_bytes
+            surplus_bytes = max(0, surplus_bytes - own_bytes)
+        elif surplus_bytes > 0 and surplus_bytes >= own_bytes:
+            surplus_bytes -= own_bytes
         else:
             break
         chosen[segment.segment_id] = segment
@@ -85,7 +91,7 @@ def choose_expired(
     for segment in _of_forgotten_epochs(view.epochs[0][0], known):
         if segment.segment_id not in copying:
             chosen.setdefault(segment.segment_id, segment)
-    return Expired(tuple(chosen.values()), new_start)
+    return Expired(tuple(chosen.values()), new_start, size_bytes)
 
 
 def _in_order(
@@ -105,25 +111,31 @@ def _of_forgotten_epochs(earliest_epoch: int, known: Sequence[SegmentMetadata]) 
     return sorted(forgotten, key=lambda segment: segment.start_offset)
 
 
-def _surplus_bytes(
+def _size_bytes(
     view: RetentionView,
     lineage: Sequence[EpochEntry],
     segments_of: Callable[[int], Sequence[SegmentMetadata]],
     known: Sequence[SegmentMetadata],
 ) -> int:
-    """How much the partition exceeds `retention.bytes`, local and remote together, each record counted once."""
-    if view.retention_bytes < 0:
-        return 0
+    """What is held against `retention.bytes`: local and remote together, each record counted once.
+
+    An upper bound that stays within the limit will do; only past it the lineage of every segment is looked at.
+    """
     finished_bytes = sum(segment.segment_size_bytes for segment in known if segment.state is FINISHED)
-    if view.only_local_bytes + finished_bytes <= view.retention_bytes:
-        return 0
+    if view.retention_bytes < 0 or view.only_local_bytes + finished_bytes <= view.retention_bytes:
+        return view.only_local_bytes + finished_bytes
     counted = {
         segment.segment_id: segment.segment_size_bytes
         for segment in _in_order(lineage, segments_of)
         if segment.state is FINISHED
         and segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, view.log_end).within
     }
-    return max(0, view.only_local_bytes + sum(counted.values()) - view.retention_bytes)
+    return view.only_local_bytes + sum(counted.values())
+
+
+def percent_of(size_bytes: int, limit_bytes: int) -> int:
+    """Whole percent of a limit; 0 without one."""
+    return size_bytes * 100 // limit_bytes if limit_bytes > 0 else 0
 
 
 class ExpirationTask:
@@ -143,6 +155,7 @@ class ExpirationTask:
         known = list(tier.metadata.segments(self.partition))
         self._update_gauges(known)
         if not known:
+            self._update_shares(log, log.size_bytes)
             return
         if log.highest_remote_offset < 0:
             # A fresh leader would count what is copied twice: as local and as remote.
@@ -157,6 +170,7 @@ class ExpirationTask:
         )
         # Sizes are summed up in the decision, so its time is what they cost.
         gauges.remotelogsizecomputationtime = clock.monotonic_ms() - started_ms
+        self._update_shares(log, expired.size_bytes)
         if expired.log_start is not None:
             log.maybe_increment_log_start_offset(expired.log_start)
         await self._delete(expired.segments)
@@ -189,6 +203,12 @@ class ExpirationTask:
         gauges = self._tier.meters.gauges(self.partition)
         gauges.remotelogmetadatacount = len(known)
         gauges.remotelogsizebytes = sum(s.segment_size_bytes for s in known if s.state in (FINISHED, DELETE_STARTED))
+
+    def _update_shares(self, log: UnifiedLog, size_bytes: int) -> None:
+        self._tier.meters.shares[self.partition] = RetentionShares(
+            percent_of(size_bytes, log.config.retention_bytes),
+            percent_of(log.size_bytes, log.config.effective_local_retention_bytes),
+        )
 
 
 def retention_view(log: UnifiedLog, now_ms: int) -> RetentionView:
