@@ -22,6 +22,7 @@ from backend.engine.remote.aux_state import AuxState, read_aux_state
 from backend.engine.remote.failure_log import FailureLog
 from backend.engine.remote.metadata_scan import MetadataScan
 from backend.engine.remote.metadata_topic import MetadataTopic
+from backend.engine.remote.meters import RemoteMeters
 from backend.engine.remote.pool import Pool, PoolFull
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_delete import delete_partition
@@ -151,7 +152,11 @@ class RemoteLogManager:
         for loop in ending:
             await loop.stopped()
         if delete_remote:
-            await tasks.gather(self._delete(partition) for partition in stopped)
+            self._tier.deleting.update(stopped)
+            try:
+                await tasks.gather(self._delete(partition) for partition in stopped)
+            finally:
+                self._tier.deleting.difference_update(stopped)
         self._tier.metadata.on_stop_partitions([one for one in stopped if one not in self._hosted])
 
     async def _delete(self, partition: TopicIdPartition) -> None:
@@ -183,6 +188,11 @@ class RemoteLogManager:
     def storage(self) -> RemoteStorageManager:
         """The storage plug-in in use."""
         return self._tier.storage
+
+    @property
+    def meters(self) -> RemoteMeters:
+        """What is counted, and the gauges of led partitions."""
+        return self._tier.meters
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         """Whether remote metadata of the partition has been read up to its end."""

@@ -14,7 +14,7 @@ from backend.engine.log.checkpoints import encode_epochs
 from backend.engine.log.segment import LogSegment
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import tasks
-from backend.engine.remote.discovery import find_highest_remote, find_log_start
+from backend.engine.remote.discovery import find_copied, find_log_start
 from backend.engine.remote.rlm_delete import delete_segment
 from backend.engine.remote.rsm import LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.tier import PartitionView, Tier
@@ -52,7 +52,7 @@ class CopyTask:
     async def run(self) -> None:
         """One pass over what can be copied now. Raises RemoteStorageError or KafkaError when it could not be done."""
         log = self._view.log
-        if self._is_over() or not self._tier.metadata.is_ready(self.partition):
+        if self._is_over() or not self._tier.is_ready(self.partition):
             return
         try:
             self._discover(log)
@@ -111,9 +111,7 @@ class CopyTask:
             log.maybe_increment_log_start_offset(start)
             self._log_start_found = True
         if self._copied is None:
-            found = find_highest_remote(
-                epochs, lambda epoch: metadata.highest_offset(self.partition, epoch), log.end_offset_for_epoch
-            )
+            found = find_copied(log, metadata, self.partition)
             self._copied = found.offset
             log.update_highest_remote_offset(found.offset)
             _log.info("%s is copied up to offset %d (epoch %d)", log, found.offset, found.epoch)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.remote.discovery import find_highest_remote
+from backend.engine.remote.discovery import find_copied
 from backend.engine.remote.meters import RetentionShares
 from backend.engine.remote.rlm_delete import delete_segment
 from backend.engine.remote.tier import PartitionView, Tier
@@ -150,7 +150,7 @@ class ExpirationTask:
     async def run(self) -> None:
         """One pass. Raises RemoteStorageError or KafkaError when it could not be finished; the next one goes on."""
         log, tier = self._view.log, self._tier
-        if self.cancelled or not log.remote_enabled or not tier.metadata.is_ready(self.partition):
+        if self.cancelled or not log.remote_enabled or not tier.is_ready(self.partition):
             return
         known = list(tier.metadata.segments(self.partition))
         self._update_gauges(known)
@@ -176,11 +176,7 @@ class ExpirationTask:
         await self._delete(expired.segments)
 
     def _find_highest_remote(self, log: UnifiedLog) -> None:
-        found = find_highest_remote(
-            log.leader_epochs.entries,
-            lambda epoch: self._tier.metadata.highest_offset(self.partition, epoch),
-            log.end_offset_for_epoch,
-        )
+        found = find_copied(log, self._tier.metadata, self.partition)
         log.update_highest_remote_offset(found.offset)
 
     async def _delete(self, segments: Sequence[SegmentMetadata]) -> None:

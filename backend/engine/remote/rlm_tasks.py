@@ -9,7 +9,7 @@ from typing import Protocol
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import tasks
 from backend.engine.ports.random import Random
-from backend.engine.remote.discovery import find_highest_remote
+from backend.engine.remote.discovery import find_copied
 from backend.engine.remote.pool import Pool
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rsm import RemoteStorageError, RetriableRemoteStorageError
@@ -47,14 +47,10 @@ class FollowerTask:
         self.cancelled = False
 
     async def run(self) -> None:
-        log, metadata = self._view.log, self._tier.metadata
-        if self.cancelled or not log.remote_enabled or not metadata.is_ready(self.partition):
+        log = self._view.log
+        if self.cancelled or not log.remote_enabled or not self._tier.is_ready(self.partition):
             return
-        found = find_highest_remote(
-            log.leader_epochs.entries,
-            lambda epoch: metadata.highest_offset(self.partition, epoch),
-            log.end_offset_for_epoch,
-        )
+        found = find_copied(log, self._tier.metadata, self.partition)
         log.update_highest_remote_offset(found.offset)
 
 

@@ -52,8 +52,14 @@ class Tier:
     meters: RemoteMeters
     # Segments this broker is copying now: expiration keeps its hands off them.
     copying: set[bytes] = field(default_factory=set)
+    # Partitions whose remote data goes as a whole, since tiering was switched off: no task of theirs runs meanwhile.
+    deleting: set[TopicIdPartition] = field(default_factory=set)
     copy_quota: RlmQuota = field(init=False)
     fetch_quota: RlmQuota = field(init=False)
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """Whether tasks of the partition may run: its metadata is known, and nothing takes it away."""
+        return partition not in self.deleting and self.metadata.is_ready(partition)
 
     def __post_init__(self) -> None:
         settings, clock = self.config(), self.ports.clock

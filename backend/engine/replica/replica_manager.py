@@ -554,6 +554,7 @@ class ReplicaManager:
             if partition.log.remote_enabled:
                 (leading if partition.is_leader else following)[partition] = None
             elif was_tiered:
+                partition.log.forget_highest_remote_offset()
                 delete = partition.is_leader and partition.log.config.remote_log_delete_on_disable
                 if delete:
                     partition.forget_remote()
