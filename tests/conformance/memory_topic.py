@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from backend.engine.ports import tasks
 from backend.engine.remote.metadata_topic import FetchedPartition, MetadataRecord, MetadataTopicSettings
@@ -41,6 +41,8 @@ class MemoryMetadataTopic:
         self.failures: list[Exception] = []
         self.records_max = 500
         self.closed = False
+        # Awaited before each append with its value: a test holds it up there.
+        self.before_produce: Callable[[bytes], Awaitable[None]] | None = None
 
     def _maybe_fail(self) -> None:
         if self.failures:
@@ -55,6 +57,8 @@ class MemoryMetadataTopic:
 
     async def produce(self, partition: int, value: bytes) -> int:
         self._maybe_fail()
+        if self.before_produce is not None:
+            await self.before_produce(value)
         await tasks.sleep_ms(0)
         return self.log.append(partition, value)
 
