@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -207,7 +208,7 @@ def test_a_pool_that_grows_takes_on_what_waits(tmp_path: Path) -> None:
             begun.append(number)
             await gate.wait()
 
-        running = [asyncio.ensure_future(pool.run(lambda number=number: work(number))) for number in range(3)]
+        running = [asyncio.ensure_future(pool.run(partial(work, number))) for number in range(3)]
         await asyncio.sleep(0.01)
         assert begun == [0]
         size = 2
