@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.cluster import ClusterLayout
 from backend.engine.config import BrokerConfig, format_properties
+from backend.protocol import messages as m
 from tests.engine_cluster import CLUSTER_ID, layout
 from tests.ports import free_ports
 
@@ -133,6 +134,29 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
             await broker.stop()
 
     assert "is in use by another process" in asyncio.run(play())
+
+
+def test_tiered_topics_keep_tiered_storage_from_being_disabled(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1, tiering=True)
+
+    async def play() -> None:
+        broker = Broker(BrokerConfig.parse(made.properties(1)))
+        await broker.start()
+        topic = m.CreateTopicsRequest.Topics
+        tiered = topic(name="orders", num_partitions=1, replication_factor=1,
+                       configs=[topic.Configs(name="remote.storage.enable", value="true")])  # fmt: skip
+        request = m.CreateTopicsRequest(topics=[tiered], timeout_ms=10_000)
+        answer = await broker.services.controller_channel.send(request, 7, timeout_ms=10_000)
+        assert isinstance(answer, m.CreateTopicsResponse)
+        assert answer.topics[0].error_code == 0
+        await broker.stop()
+
+    asyncio.run(play())
+    message = refused(made, remote_log_storage_system_enable="false")
+    assert message.startswith(
+        "Node 1 cannot start: remote.log.storage.system.enable is false, but 1 topics are tiered (orders)"
+    )
+    run_once(made)
 
 
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path) -> None:
