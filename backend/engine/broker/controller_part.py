@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.apis.services import Services
+from backend.engine.broker.controller_marking import ControllerMarking
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import SECURITY_PROTOCOL_IDS, controller_listeners
 from backend.engine.controller.driver import Controller
@@ -28,6 +29,7 @@ class ControllerPart:
         self._endpoints: tuple[Endpoint, ...] = ()
         self._log: MetadataLog | None = None
         self.controller: Controller | None = None
+        self._marking: ControllerMarking | None = None
 
     def bind(self) -> None:
         """Takes the ports. OSError when one is taken."""
@@ -56,11 +58,19 @@ class ControllerPart:
         await controller.start()
         for listener in self._listeners:
             listener.start(services)
+        if self._config.remote_log_storage_system_enable and "broker" not in (self._config.process_roles or ()):
+            self._marking = ControllerMarking(self._ports, self._config, controller, services.controller_channel)
+
+    async def _serve_no_more(self) -> None:
+        if self._marking is not None:
+            await self._marking.close()
+            self._marking = None
+        for listener in self._listeners:
+            await listener.close()
 
     async def close(self) -> None:
         """Serves no more and leaves the log flushed and closed."""
-        for listener in self._listeners:
-            await listener.close()
+        await self._serve_no_more()
         if self.controller is not None:
             await self.controller.stop()
         if self._log is not None:
@@ -69,8 +79,7 @@ class ControllerPart:
 
     async def kill(self) -> None:
         """Serves no more; the log is let go of as it is."""
-        for listener in self._listeners:
-            await listener.close()
+        await self._serve_no_more()
         if self.controller is not None:
             await self.controller.stop()
         if self._log is not None:
