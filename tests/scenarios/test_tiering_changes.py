@@ -161,3 +161,18 @@ def test_a_leader_that_lost_its_checkpoints_still_starts_at_the_remote_part(runn
     assert running.remote_starts(topic) == [0, 1, 2, 3]
     assert running.consume(topic, 0) == values(0, 1, 2, 3, 4)
     assert fetched_segments(running, 2, topic) == 4
+
+
+def test_reads_past_the_fetch_quota_answer_without_records_until_it_is_raised(running: Lab) -> None:
+    topic = "throttled"
+    running.create(topic, [(1,)], batches=1, local_retention_bytes=1)
+    running.produce(topic, *values(0, 1, 2))
+    running.wait_offsets(topic, (0, 2, 3, 1))
+    quota = "remote_log_manager_fetch_max_bytes_per_second"
+    assert running.alter_brokers(1, **{quota: 1}) == 0
+    running.wait("the quota holds back", lambda: running.fetch(topic, 0).values == [])
+    told = running.fetch(topic, 0)
+    assert (told.error, told.high_watermark, told.log_start) == (0, 3, 0)
+    assert running.fetch(topic, 2).values == [(2, b"v2")]  # what is local is not throttled
+    assert running.alter_brokers(1, **{quota: None}) == 0
+    running.wait("reads go on", lambda: running.fetch(topic, 0).values == [(0, b"v0")])

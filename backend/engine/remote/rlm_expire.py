@@ -63,7 +63,8 @@ def choose_expired(
     if not known or not view.epochs:
         return Expired((), None, view.only_local_bytes)
     lineage = without_empty_epochs(view.epochs)
-    size_bytes = _size_bytes(view, lineage, segments_of, known)
+    counted = _counted(view, lineage, segments_of, known)
+    size_bytes = view.only_local_bytes + sum(counted.values())
     surplus_bytes = max(0, size_bytes - view.retention_bytes) if view.retention_bytes >= 0 else 0
     cutoff_ms = view.now_ms - view.retention_ms if view.retention_ms > UNLIMITED else -1
     chosen: dict[bytes, SegmentMetadata] = {}
@@ -80,8 +81,10 @@ def choose_expired(
         if not segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, view.log_end).within:
             continue
         own_bytes = segment.segment_size_bytes
-        if cutoff_ms >= 0 and segment.max_timestamp_ms < cutoff_ms:
-            surplus_bytes = max(0, surplus_bytes - own_bytes)
+        if new_start is not None and segment.end_offset < new_start:
+            pass  # Another copy of records that go: it holds nothing else.
+        elif cutoff_ms >= 0 and segment.max_timestamp_ms < cutoff_ms:
+            surplus_bytes = max(0, surplus_bytes - counted.get(segment.segment_id, 0))
         elif surplus_bytes > 0 and surplus_bytes >= own_bytes:
             surplus_bytes -= own_bytes
         else:
@@ -111,26 +114,30 @@ def _of_forgotten_epochs(earliest_epoch: int, known: Sequence[SegmentMetadata]) 
     return sorted(forgotten, key=lambda segment: segment.start_offset)
 
 
-def _size_bytes(
+def _counted(
     view: RetentionView,
     lineage: Sequence[EpochEntry],
     segments_of: Callable[[int], Sequence[SegmentMetadata]],
     known: Sequence[SegmentMetadata],
-) -> int:
-    """What is held against `retention.bytes`: local and remote together, each record counted once.
+) -> dict[bytes, int]:
+    """Bytes by segment that are held against `retention.bytes` beside what is only local.
 
-    An upper bound that stays within the limit will do; only past it the lineage of every segment is looked at.
+    Each record counts once, and those below log start not at all: they are gone already, and two copies of a segment
+    are no reason to delete a third one. (Kafka counts both.) While all finished segments together stay within the
+    limit they will do; only past it the lineage of every one is looked at.
     """
-    finished_bytes = sum(segment.segment_size_bytes for segment in known if segment.state is FINISHED)
-    if view.retention_bytes < 0 or view.only_local_bytes + finished_bytes <= view.retention_bytes:
-        return view.only_local_bytes + finished_bytes
-    counted = {
-        segment.segment_id: segment.segment_size_bytes
-        for segment in _in_order(lineage, segments_of)
-        if segment.state is FINISHED
-        and segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, view.log_end).within
-    }
-    return view.only_local_bytes + sum(counted.values())
+    finished = {one.segment_id: one.segment_size_bytes for one in known if one.state is FINISHED}
+    if view.retention_bytes < 0 or view.only_local_bytes + sum(finished.values()) <= view.retention_bytes:
+        return finished
+    counted: dict[bytes, int] = {}
+    reached = view.log_start
+    for segment in _in_order(lineage, segments_of):
+        if segment.state is not FINISHED or segment.end_offset < reached:
+            continue
+        if segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, view.log_end).within:
+            counted[segment.segment_id] = segment.segment_size_bytes
+            reached = segment.end_offset + 1
+    return counted
 
 
 def percent_of(size_bytes: int, limit_bytes: int) -> int:
