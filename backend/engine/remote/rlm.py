@@ -9,9 +9,9 @@ and look-ups by time share the reader pool, whose queue is bounded.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from backend.engine.log.errors import OffsetOutOfRange
 from backend.engine.log.timestamps import TimestampedOffset
@@ -131,10 +131,11 @@ class RemoteLogManager:
         await loop.stopped()
         self._ending.discard(loop)
 
-    async def stop_partitions(
+    def stop_partitions(
         self, tips: Iterable[TopicIdPartition], *, delete_remote: bool, topic_deleted: bool = False
-    ) -> None:
-        """This broker does not host the partitions any more, or they are not tiered any more.
+    ) -> Coroutine[Any, Any, None]:
+        """This broker does not host the partitions any more, or they are not tiered any more, from this call on; the
+        coroutine ends once nothing of theirs runs here.
 
         With `delete_remote` (tiering was switched off with that wish and this broker led them) their remote data goes
         first; it is tried until it is done or the partition is hosted again. Of a deleted topic (`topic_deleted`) the
@@ -149,13 +150,20 @@ class RemoteLogManager:
                 loop.stop(deleted=topic_deleted)
             ending.extend(loops)
             self._tier.meters.forget(partition)
-        for loop in ending:
-            await loop.stopped()
         if delete_remote:
             self._tier.deleting.update(stopped)
-            try:
+        return self._end_partitions(stopped, ending, delete_remote=delete_remote)
+
+    async def _end_partitions(
+        self, stopped: list[TopicIdPartition], ending: list[Loop], *, delete_remote: bool
+    ) -> None:
+        try:
+            for loop in ending:
+                await loop.stopped()
+            if delete_remote:
                 await tasks.gather(self._delete(partition) for partition in stopped)
-            finally:
+        finally:
+            if delete_remote:
                 self._tier.deleting.difference_update(stopped)
         self._tier.metadata.on_stop_partitions([one for one in stopped if one not in self._hosted])
 

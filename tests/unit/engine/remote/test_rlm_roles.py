@@ -15,6 +15,8 @@ import pytest
 from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.pool import Pool
 from backend.engine.remote.rlm_copy import CopyTask
+from backend.engine.remote.rlm_expire import ExpirationTask
+from backend.engine.remote.rlm_tasks import FollowerTask
 from backend.engine.remote.rsm import LogSegmentData
 from backend.engine.remote.rsm_object_store import ObjectStoreRemoteStorageManager
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, decode
@@ -195,6 +197,37 @@ def test_copying_stops_and_starts_with_its_setting_while_expiration_goes_on(tmp_
             await asyncio.sleep(0.1)
             assert log.highest_remote_offset == 5
             assert gauges.remotecopylagsegments == 0
+
+    asyncio.run(play())
+
+
+def test_tiering_off_and_on_in_one_breath_leaves_the_partition_hosted(tmp_path: Path) -> None:
+    async def play() -> None:
+        log = golden_tiered_log(tmp_path)
+        async with tier_broker(tmp_path) as broker:
+            broker.manager.on_leadership_change([View(log)], [])
+            await until(lambda: log.highest_remote_offset == 5)
+            # Two images in a row, with no turn of the loop between them.
+            log.forget_highest_remote_offset()
+            ending = broker.manager.stop_partitions([TIP], delete_remote=True)
+            broker.manager.on_leadership_change([View(log)], [])
+            await ending
+            assert broker.manager.hosts(TIP)
+            assert broker.manager.is_ready(TIP)
+            await until(lambda: log.highest_remote_offset == 5)
+
+    asyncio.run(play())
+
+
+def test_nothing_runs_before_the_metadata_is_known(tmp_path: Path) -> None:
+    async def play() -> None:
+        log = golden_tiered_log(tmp_path)
+        shared = MemoryTopicLog()
+        async with tier_broker(tmp_path, topic=shared, partitions=()) as broker:
+            for kind in (CopyTask, ExpirationTask, FollowerTask):
+                await kind(View(log), broker.tier).run()
+            assert (log.highest_remote_offset, objects(tmp_path)) == (-1, [])
+            assert TIP not in broker.tier.meters.shares
 
     asyncio.run(play())
 
