@@ -132,7 +132,8 @@ class CopyTask:
         # A segment without it cannot be restored by a follower; KIP-405 does not copy such segments.
         if next_base not in log.producer_state.snapshots:
             raise RemoteStorageError(
-                f"Segment {segment.base_offset} of {partition} has no producer snapshot at {next_base}"
+                f"Segment {segment.base_offset} of {partition} has no producer snapshot at {next_base}, so it and all"
+                " behind it stay local; delete its records (DeleteRecords) to go on"
             )
         started = SegmentMetadata(
             topic_id_partition=partition,
