@@ -68,7 +68,7 @@ def open_remote_log_manager(
         events=events,
         meters=meters,
     )
-    manager = RemoteLogManager(tier)
+    manager = RemoteLogManager(tier, deletes_inline=not isinstance(tier.metadata, TopicBasedRemoteLogMetadataManager))
     _register_pools(manager, metrics)
     _register_quotas(tier, metrics)
     return manager

@@ -50,9 +50,13 @@ _log = logging.getLogger(__name__)
 class RemoteLogManager:
     """The remote tier as the other parts of a broker use it. Construct only where the tier is switched on."""
 
-    def __init__(self, tier: Tier) -> None:
+    def __init__(self, tier: Tier, *, deletes_inline: bool = False) -> None:
+        """`deletes_inline`: leaders delete the remote data of deleted topics themselves, as Kafka's do. For metadata
+        managers other than the topic-based one, whose partitions nobody leads, so that there is no partition remover.
+        """
         self._tier = tier
         self._failures = FailureLog(tier.ports.clock)
+        self._deletes_inline = deletes_inline
         config = tier.config
         self._copiers = Pool(lambda: config().remote_log_manager_copier_thread_pool_size)
         self._expirers = Pool(lambda: config().remote_log_manager_expiration_thread_pool_size)
@@ -137,10 +141,11 @@ class RemoteLogManager:
         """This broker does not host the partitions any more, or they are not tiered any more, from this call on; the
         coroutine ends once nothing of theirs runs here.
 
-        With `delete_remote` (tiering was switched off with that wish and this broker led them) their remote data goes
-        first; it is tried until it is done or the partition is hosted again. Of a deleted topic (`topic_deleted`) the
-        partition remover takes what is remote; a copy under way is taken back here.
+        With `delete_remote` (this broker led them, and their topic is deleted, or tiering was switched off with that
+        wish) their remote data goes first; it is tried until it is done or the partition is hosted again. Of a deleted
+        topic (`topic_deleted`) the partition remover takes what is remote; a copy under way is taken back here.
         """
+        delete_remote = delete_remote and (self._deletes_inline or not topic_deleted)
         stopped = list(tips)
         ending: list[Loop] = []
         for partition in stopped:
@@ -178,7 +183,7 @@ class RemoteLogManager:
                 failures += 1
                 pause_ms = delay_ms(failures, self._tier.config(), self._tier.ports.random)
                 _log.error(
-                    "Remote data of %s, which is not tiered any more, could not be removed; next try in %d ms: %s",
+                    "Remote data of %s, which goes as a whole, could not be removed; next try in %d ms: %s",
                     partition, pause_ms, error,
                 )  # fmt: skip
                 with suppress(tasks.Timeout):

@@ -388,7 +388,7 @@ class ReplicaManager:
             self._broken.pop(key, None)
             if partition is not None:
                 if partition.log.remote_enabled and self.remote_logs is not None:
-                    tiered.append(tip)
+                    tiered.append((tip, topic_deleted and partition.is_leader))
                 self._drop(partition, self._why_absent(tip.topic, tip.partition))
             log = self.log_manager.get(tip.topic_partition)
             if log is None or log.topic_id_partition.topic_id == tip.topic_id:
@@ -397,8 +397,10 @@ class ReplicaManager:
             stopped.add(tip.topic)
         for topic in stopped.difference(topic for topic, _ in self._partitions) if stopped else ():
             self._metrics.forget_topic(topic)
-        if tiered:
-            self._stop_remote(tiered, delete_remote=False, topic_deleted=topic_deleted)
+        for remote in (True, False):
+            chosen = [tip for tip, delete in tiered if delete is remote]
+            if chosen:
+                self._stop_remote(chosen, delete_remote=remote, topic_deleted=topic_deleted)
 
     def _stop_remote(self, tips: list[TopicIdPartition], *, delete_remote: bool, topic_deleted: bool = False) -> None:
         assert self.remote_logs is not None

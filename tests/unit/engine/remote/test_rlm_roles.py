@@ -14,6 +14,7 @@ import pytest
 
 from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.pool import Pool
+from backend.engine.remote.rlm import RemoteLogManager
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_expire import ExpirationTask
 from backend.engine.remote.rlm_tasks import FollowerTask
@@ -215,6 +216,23 @@ def test_tiering_off_and_on_in_one_breath_leaves_the_partition_hosted(tmp_path: 
             assert broker.manager.hosts(TIP)
             assert broker.manager.is_ready(TIP)
             await until(lambda: log.highest_remote_offset == 5)
+
+    asyncio.run(play())
+
+
+def test_a_deleted_topics_leader_leaves_its_segments_to_the_partition_remover_where_there_is_one(
+    tmp_path: Path,
+) -> None:
+    async def play() -> None:
+        async with tier_broker(tmp_path) as broker:
+            await CopyTask(View(golden_tiered_log(tmp_path)), broker.tier).run()
+            await broker.manager.stop_partitions([TIP], delete_remote=True, topic_deleted=True)
+            assert len(objects(tmp_path)) == 10
+            broker.metadata.on_partition_leadership_changes([TIP], ())
+            inline = RemoteLogManager(broker.tier, deletes_inline=True)
+            await inline.stop_partitions([TIP], delete_remote=True, topic_deleted=True)
+            assert objects(tmp_path) == []
+            assert [state for _, state in last_states(broker)] == [DELETE_FINISHED, DELETE_FINISHED]
 
     asyncio.run(play())
 
