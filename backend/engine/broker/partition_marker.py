@@ -15,7 +15,7 @@ from backend.engine.controller.removed_topics import RemovedPartition
 from backend.engine.ports import Clock, tasks
 from backend.engine.remote.metadata_scan import MetadataScan
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic
-from backend.protocol.errors import DecodeError, KafkaError
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.remote_log_metadata import PartitionDelete, decode, encode, metadata_partition
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import PartitionDeleteState
@@ -47,6 +47,10 @@ class PartitionMarker:
             except (KafkaError, OSError) as error:
                 _log.warning("Deleted partitions cannot be marked on %s yet: %s", METADATA_TOPIC, error)
                 pause_ms = RETRY_MS
+            except Exception:
+                # Whatever it was: what has not been told is still known.
+                _log.exception("Deleted partitions could not be marked on %s", METADATA_TOPIC)
+                pause_ms = RETRY_MS
             await tasks.sleep_ms(pause_ms)
 
     async def _mark(self, removed: Sequence[RemovedPartition]) -> None:
@@ -74,7 +78,10 @@ class PartitionMarker:
     async def _marked_before(self, target: int) -> frozenset[TopicIdPartition]:
         """Partitions that an earlier life of the controller, or an earlier controller, has marked."""
         found: set[TopicIdPartition] = set()
-        async for records in self._scan.records(target, await self._scan.held(target)):
+        held = await self._scan.held([target])
+        if target not in held:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{METADATA_TOPIC}-{target} has no leader that answers")
+        async for records in self._scan.records(target, held[target]):
             for record in records:
                 try:
                     event = None if record.value is None else decode(record.value)

@@ -6,7 +6,7 @@ is nobody's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
 from backend.engine.ports import tasks
@@ -28,14 +28,9 @@ class MetadataScan:
         self._topic = topic
         self._turn = tasks.Lock()
 
-    async def held(self, partition: int) -> OffsetRange:
-        """What the partition holds now. KafkaError while its leader does not say."""
-        found = await self._topic.offsets([partition])
-        if partition not in found:
-            raise KafkaError(
-                ErrorCode.LEADER_NOT_AVAILABLE, f"the offsets of {METADATA_TOPIC}-{partition} cannot be had"
-            )
-        return found[partition]
+    async def held(self, partitions: Collection[int]) -> dict[int, OffsetRange]:
+        """What the partitions hold now; those whose leader does not say are left out."""
+        return await self._topic.offsets(partitions)
 
     async def records(self, partition: int, offsets: OffsetRange) -> AsyncIterator[Sequence[MetadataRecord]]:
         """The records of a range that is committed, in pieces that hold up the loop for no long time.

@@ -131,7 +131,13 @@ class PartitionRemover:
         """Pass after pass until it is cancelled."""
         failures = 0
         while True:
-            failures = 0 if await self.run_once() else failures + 1
+            try:
+                done = await self.run_once()
+            except Exception:
+                # Whatever it was: the next pass finds every mark again.
+                _log.exception("A pass of the partition remover failed")
+                done = False
+            failures = 0 if done else failures + 1
             config = self._tier.config()
             pause_ms: float = config.remote_partition_remover_task_interval_ms
             if failures:
@@ -140,12 +146,13 @@ class PartitionRemover:
 
     async def run_once(self) -> bool:
         """One pass over all led partitions of the metadata topic; False when something is left to do soon."""
-        done = True
         led = sorted(self._led())
         self._waiting = {target: count for target, count in self._waiting.items() if target in led}
-        for target in led:
+        held = await self._held(led)
+        done = held.keys() >= set(led)
+        for target, offsets in held.items():
             try:
-                done = await self._pass(target) and done
+                done = await self._pass(target, offsets) and done
             except (KafkaError, OSError) as error:
                 done = False
                 self._tier.meters.retried("Removal")
@@ -154,8 +161,14 @@ class PartitionRemover:
         self._tier.meters.partitions_to_remove = sum(self._waiting.values())
         return done
 
-    async def _pass(self, target: int) -> bool:
-        held = await self._scan.held(target)
+    async def _held(self, targets: Collection[int]) -> dict[int, OffsetRange]:
+        try:
+            return await self._scan.held(targets)
+        except (KafkaError, OSError) as error:
+            _log.info("Offsets of %s cannot be had for now: %s", METADATA_TOPIC, error)
+            return {}
+
+    async def _pass(self, target: int, held: OffsetRange) -> bool:
         position = self._positions.of(target)
         start = position if held.start <= position <= held.end else held.start
         deletions = Deletions()
@@ -165,7 +178,7 @@ class PartitionRemover:
         pending = deletions.pending
         if pending:
             self._waiting[target] = len(pending)
-            caches = await self._caches(target, pending)
+            caches = await self._caches(target, held, pending)
             for partition, deletion in pending.copy().items():
                 if await self._removed(target, partition, deletion, list(caches[partition].segments())):
                     del pending[partition]
@@ -176,11 +189,12 @@ class PartitionRemover:
         return not pending
 
     async def _caches(
-        self, target: int, wanted: Collection[TopicIdPartition]
+        self, target: int, held: OffsetRange, wanted: Collection[TopicIdPartition]
     ) -> dict[TopicIdPartition, RemoteLogMetadataCache]:
         """What the metadata partition says about the wanted partitions' segments, from its first record on."""
         caches = {partition: RemoteLogMetadataCache(partition) for partition in wanted}
-        async for records in self._scan.records(target, await self._scan.held(target)):
+        now = (await self._scan.held([target])).get(target, held)
+        async for records in self._scan.records(target, now):
             apply_segments(records, caches)
         return caches
 
