@@ -8,10 +8,11 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.remote.rlm_expire import RetentionView, choose_expired
+from backend.engine.remote.rlm_expire import Chain, RetentionView, choose_expired
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
+from backend.tiering.lineage import segment_lineage, without_empty_epochs
 from backend.tiering.segment_state import SegmentState
 from tests.effort import effort
 
@@ -154,3 +155,13 @@ def test_a_second_pass_over_what_the_first_left_deletes_nothing_by_size_again(ca
     second = choose_expired(again, cache.segments_of, list(cache.segments()), case.copying)
     assert second.log_start is None or second.log_start > log_start
     assert not {one.segment_id for one in second.segments} & {one.segment_id for one in first.segments}
+
+
+@settings(max_examples=effort(100, 20_000), deadline=None)
+@given(cases())
+def test_the_short_way_through_the_lineage_test_comes_to_the_same(case: Case) -> None:
+    lineage = without_empty_epochs(case.view.epochs)
+    chain = Chain(lineage, case.view.log_end)
+    for segment in case.segments:
+        verdict = segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, case.view.log_end)
+        assert chain.holds(segment) is verdict.within, verdict
