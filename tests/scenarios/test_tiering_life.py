@@ -76,7 +76,11 @@ def deletion_events(running: Lab, topic_id: bytes, partition: int) -> list[tuple
     target = metadata_partition(topic_id, partition, 5)
     for raw in running.read_raw(METADATA, target):
         event = decode(raw)
-        if isinstance(event, PartitionDelete) and event.topic_id_partition.topic_id == topic_id:
+        if not isinstance(event, PartitionDelete):
+            continue
+        tip = event.topic_id_partition
+        # Two partitions of a topic may be told in one partition of the metadata topic.
+        if (tip.topic_id, tip.partition) == (topic_id, partition):
             found.append((event.state.name, event.broker_id))
     return found
 
