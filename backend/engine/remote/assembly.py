@@ -14,6 +14,7 @@ from backend.engine.remote.metadata_topic import MetadataTopic
 from backend.engine.remote.meters import RemoteMeters
 from backend.engine.remote.plugins import MetadataContext, open_metadata_manager, open_remote_storage
 from backend.engine.remote.rlm import RemoteLogManager
+from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.tier import Tier
 
 
