@@ -14,6 +14,7 @@ EMBEDDED_SETTINGS: Final = {
     "remote.log.manager.task.interval.ms": "1000",
     # After an outage of the remote storage nobody watches a copy wait for 30 s.
     "remote.log.manager.task.retry.backoff.max.ms": "5000",
+    "remote.partition.remover.task.interval.ms": "5000",
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "500",
     "group.initial.rebalance.delay.ms": "500",

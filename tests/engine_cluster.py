@@ -45,6 +45,7 @@ def tiered(folder: Path) -> dict[str, str]:
         "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
         "remote.log.metadata.manager.listener.name": "PLAINTEXT",
         "remote.log.manager.task.interval.ms": "500",
+        "remote.partition.remover.task.interval.ms": "500",
         "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
         "rsm.config.dir": str(folder),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from backend.engine.ports import tasks
 from backend.engine.remote.metadata_topic import FetchedPartition, MetadataRecord, MetadataTopicSettings
@@ -42,6 +42,10 @@ class MemoryMetadataTopic:
         self.down = False
         self.records_max = 500
         self.closed = False
+        # Awaited before each append with its value: a test holds it up there.
+        self.before_produce: Callable[[bytes], Awaitable[None]] | None = None
+        # A fetch that finds nothing waits at least so long: virtual hours would be spent on empty answers.
+        self.idle_wait_ms = 0
 
     def _maybe_fail(self) -> None:
         if self.down:
@@ -58,6 +62,8 @@ class MemoryMetadataTopic:
 
     async def produce(self, partition: int, value: bytes) -> int:
         self._maybe_fail()
+        if self.before_produce is not None:
+            await self.before_produce(value)
         await tasks.sleep_ms(0)
         return self.log.append(partition, value)
 
@@ -71,7 +77,7 @@ class MemoryMetadataTopic:
         fetched = self._read(positions)
         if not fetched:
             try:
-                await tasks.wait_for(self.log.grown.wait(), max_wait_ms)
+                await tasks.wait_for(self.log.grown.wait(), max(max_wait_ms, self.idle_wait_ms))
             except tasks.Timeout:
                 return []
             fetched = self._read(positions)

@@ -14,6 +14,11 @@ from confluent_kafka.admin import AdminClient
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.cluster import ClusterLayout
 from backend.engine.config import BrokerConfig, format_properties
+from backend.engine.ports.clock import SystemClock
+from backend.engine.replica.partition import Partition
+from backend.protocol import messages as m
+from backend.protocol.batch import RecordData, build_batch
+from backend.tiering.ids import TopicPartition
 from tests.engine_cluster import CLUSTER_ID, layout
 from tests.ports import free_ports
 
@@ -134,6 +139,75 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
             await broker.stop()
 
     assert "is in use by another process" in asyncio.run(play())
+
+
+def test_tiered_topics_keep_tiered_storage_from_being_disabled(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=1, tiering=True)
+
+    async def play() -> None:
+        broker = Broker(BrokerConfig.parse(made.properties(1)))
+        await broker.start()
+        topic = m.CreateTopicsRequest.Topics
+        tiered = topic(name="orders", num_partitions=1, replication_factor=1,
+                       configs=[topic.Configs(name="remote.storage.enable", value="true")])  # fmt: skip
+        request = m.CreateTopicsRequest(topics=[tiered], timeout_ms=10_000)
+        answer = await broker.services.controller_channel.send(request, 7, timeout_ms=10_000)
+        assert isinstance(answer, m.CreateTopicsResponse)
+        assert answer.topics[0].error_code == 0
+        await broker.stop()
+
+    asyncio.run(play())
+    message = refused(made, remote_log_storage_system_enable="false")
+    assert message.startswith(
+        "Node 1 cannot start: remote.log.storage.system.enable is false, but 1 topics are tiered (orders)"
+    )
+    run_once(made)
+
+
+def test_a_controller_that_is_no_broker_tells_the_remote_tier_of_deleted_topics(tmp_path: Path) -> None:
+    made = layout(tmp_path, brokers=2, tiering=True, settings={"log.local.retention.bytes": "1"})
+    alone = made.properties(1) | {
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://127.0.0.1:{made.controller_port}",
+    }
+    single = {"offsets.topic.replication.factor": "1", "ebbline.events.topic.replication.factor": "1"}
+    prefix = "rlmm.config.remote.log.metadata.topic"
+    single |= {f"{prefix}.replication.factor": "1", f"{prefix}.min.isr": "1"}
+
+    async def play() -> None:
+        controller = Broker(BrokerConfig.parse(alone))
+        await controller.start()
+        broker = Broker(BrokerConfig.parse(made.properties(2) | single))
+        await broker.start()
+        try:
+            send = broker.services.controller_channel.send
+            topic = m.CreateTopicsRequest.Topics
+            configs = {"remote.storage.enable": "true", "segment.index.bytes": "12", "index.interval.bytes": "1"}
+            rows = [topic.Configs(name=name, value=value) for name, value in configs.items()]
+            tiered = topic(name="orders", num_partitions=1, replication_factor=1, configs=rows)
+            await send(m.CreateTopicsRequest(topics=[tiered], timeout_ms=10_000), 7, timeout_ms=10_000)
+            partition = TopicPartition("orders", 0)
+            for _ in range(3):
+                while not isinstance(broker.services.replica_manager.find("orders", 0), Partition):
+                    await asyncio.sleep(0.01)
+                batch = build_batch([RecordData(SystemClock().time_ms(), None, b"v")])
+                await broker.services.replica_manager.append(partition, memoryview(batch))
+
+            def objects() -> list[Path]:
+                return [path for path in (tmp_path / "remote").rglob("*.log") if path.is_file()]
+
+            async with asyncio.timeout(30):
+                while len(objects()) < 2:
+                    await asyncio.sleep(0.05)
+                gone = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.Topics(name="orders")], timeout_ms=10_000)
+                await send(gone, 6, timeout_ms=10_000)
+                while objects():
+                    await asyncio.sleep(0.05)
+        finally:
+            await broker.stop()
+            await controller.stop()
+
+    asyncio.run(play())
 
 
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path) -> None:

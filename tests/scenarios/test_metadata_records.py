@@ -10,7 +10,9 @@ from typing import Any, Final
 import pytest
 
 from backend.protocol.batch import Record, iter_batches, iter_records
+from backend.protocol.remote_log_metadata import PartitionDelete, decode, metadata_partition
 from backend.tiering.ids import uuid_bytes
+from backend.tiering.segment_state import PartitionDeleteState, SegmentState
 from tests.scenarios.tiering_lab import Lab, lab, values
 
 FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / "metadata-records.jsonl"
@@ -92,20 +94,36 @@ def test_records_of_copies_under_three_leaders_are_kafkas(running: Lab) -> None:
     assert len(set(ids.values())) == 4
 
 
-def test_a_deleted_topic_is_told_as_by_kafka(running: Lab) -> None:
+def test_a_deleted_topic_is_told_as_by_kafka_within_the_kips_life_cycle(running: Lab) -> None:
+    """Kafka's records of the segments, by the remover where Kafka has the leader; around them those of the partition,
+    which Kafka's code never writes.
+    """
     topic = "gone"
     running.create(topic, [(2, 1)], batches=3)
     running.produce(topic, *values(*range(7)))
     running.wait_offsets(topic, (0, 0, 7, 5))
     topic_id = running.log(topic).topic_id_partition.topic_id
+    remover = running.leader(METADATA, metadata_partition(topic_id, 0, PARTITIONS))
     running.delete_topic(topic)
     expected = kafkas(topic, 0)
 
-    def records() -> list[Record]:
-        return next(iter(written(running, topic_id).values()))
+    def told() -> list[bytes]:
+        return [bytes(one.value or b"") for one in next(iter(written(running, topic_id).values()))]
 
-    running.wait("all of it is told", lambda: len(records()) >= len(expected))
+    running.wait("all of it is told", lambda: len(told()) >= len(expected) + 3)
+    events = [decode(value) for value in told()]
+    partition = [(at, one.state, one.broker_id) for at, one in enumerate(events) if isinstance(one, PartitionDelete)]
+    copies = len(expected) - 4
+    assert partition == [
+        (copies, PartitionDeleteState.DELETE_PARTITION_MARKED, 1),
+        (copies + 1, PartitionDeleteState.DELETE_PARTITION_STARTED, remover),
+        (len(expected) + 2, PartitionDeleteState.DELETE_PARTITION_FINISHED, remover),
+    ]
     ids: dict[str, bytes] = {}
-    for record, line in zip(records(), expected, strict=True):
-        value = bytes(record.value or b"")
-        assert value.hex(" ") == as_of_here(line, value, topic_id, ids).hex(" "), line["decoded"]
+    segments = [value for value, event in zip(told(), events, strict=True) if not isinstance(event, PartitionDelete)]
+    for value, line in zip(segments, expected, strict=True):
+        kafka = as_of_here(line, value, topic_id, ids)
+        if line["decoded"]["RemoteLogSegmentState"] >= SegmentState.DELETE_SEGMENT_STARTED:
+            before = ids[line["decoded"]["RemoteLogSegmentId"]["Id"]] + b"\x00"
+            kafka = once(kafka, before + (2).to_bytes(4, "big"), before + remover.to_bytes(4, "big"))
+        assert value.hex(" ") == kafka.hex(" "), line["decoded"]

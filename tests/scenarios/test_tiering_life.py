@@ -4,43 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager, StorageEvent
-from tests.scenarios.tiering_lab import START_MS, Lab, Told, lab, values
+from backend.engine.remote.rsm_object_store import EventType
+from backend.protocol.remote_log_metadata import PartitionDelete, decode, metadata_partition
+from backend.tiering.ids import TopicIdPartition
+from tests.scenarios.tiering_lab import START_MS, Lab, Told, fetched_segments, history, values, wait_deleted
 
 METADATA = "__remote_log_metadata"
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with lab(tmp_path_factory.mktemp("tiering-life")) as started:
-        yield started
-
-
-def history(running: Lab, node: int, topic: str, *types: EventType) -> list[StorageEvent]:
-    """What the broker asked of the remote storage for a topic, oldest first."""
-    manager = running.cluster.broker(node).services.remote_log_manager
-    assert manager is not None
-    storage = manager.storage
-    assert isinstance(storage, ObjectStoreRemoteStorageManager)
-    return [e for e in storage.history if e.type in types and e.topic_id_partition.topic == topic]
-
-
-def fetched_segments(running: Lab, node: int, topic: str) -> int:
-    return len(history(running, node, topic, EventType.FETCH_SEGMENT))
-
-
-def wait_deleted(running: Lab, node: int, topic: str, *starts: int) -> None:
-    """The broker deletes exactly these segments in this order; it notes each after its files are gone."""
-
-    def deleted() -> list[int]:
-        return [event.start_offset for event in history(running, node, topic, EventType.DELETE_SEGMENT)]
-
-    running.wait(f"{len(starts)} segments are deleted", lambda: len(deleted()) >= len(starts))
-    assert deleted() == list(starts)
 
 
 def test_offload_and_consume_from_the_leader_also_after_a_restart(running: Lab) -> None:
@@ -99,30 +70,48 @@ def test_delete_records_takes_remote_segments_below_log_start(running: Lab) -> N
     assert fetched_segments(running, 2, topic) == 1
 
 
-def test_deleting_a_topic_leaves_nothing_remote(running: Lab) -> None:
+def deletion_events(running: Lab, topic_id: bytes, partition: int) -> list[tuple[str, int]]:
+    """(state, broker) of what the metadata topic tells of a partition's deletion."""
+    found = []
+    target = metadata_partition(topic_id, partition, 5)
+    for raw in running.read_raw(METADATA, target):
+        event = decode(raw)
+        if not isinstance(event, PartitionDelete):
+            continue
+        tip = event.topic_id_partition
+        # Two partitions of a topic may be told in one partition of the metadata topic.
+        if (tip.topic_id, tip.partition) == (topic_id, partition):
+            found.append((event.state.name, event.broker_id))
+    return found
+
+
+def test_deleting_a_topic_leaves_nothing_remote_and_a_new_one_of_its_name_alone(running: Lab) -> None:
     topic = "doomed"
     running.create(topic, [(1, 2), (2, 1)], batches=1, local_retention_bytes=1)
     for partition in (0, 1):
         running.produce(topic, *values(0, 1, 2), partition=partition)
         running.wait_offsets(topic, (0, 2, 3, 1), partition=partition)
+    old_id = running.log(topic).topic_id_partition.topic_id
     running.delete_topic(topic)
+    running.create(topic, [(1, 2), (2, 1)], batches=1, local_retention_bytes=1)
+    new_id = running.log(topic).topic_id_partition.topic_id
+    done = [("DELETE_PARTITION_MARKED", 1), ("DELETE_PARTITION_STARTED", 0), ("DELETE_PARTITION_FINISHED", 0)]
     for partition in (0, 1):
-        running.wait("nothing is remote", lambda p=partition: running.remote_starts(topic, p) == [])
-    wait_deleted(running, 1, topic, 0, 1)
-    wait_deleted(running, 2, topic, 0, 1)
-
-
-def test_tiering_switched_on_later_takes_what_is_there(running: Lab) -> None:
-    topic = "later"
-    running.create(topic, [(1, 2), (2, 1)], batches=1, remote_storage_enable="false")
-    for partition in (0, 1):
-        running.produce(topic, *values(0, 1, 2), partition=partition)
-        assert running.offsets(topic, partition) == (0, 0, 3, -1)
-    assert running.alter(topic, remote_storage_enable="true", local_retention_bytes=1) == 0
-    for partition in (0, 1):
-        running.produce(topic, *values(3, 4), partition=partition)
-        running.wait_offsets(topic, (0, 4, 5, 3), partition=partition)
-        assert running.consume(topic, 0, partition=partition) == values(0, 1, 2, 3, 4)
+        running.produce(topic, *values(7, 8, 9), partition=partition)
+        running.wait_offsets(topic, (0, 2, 3, 1), partition=partition)
+        running.wait("the deletion ends", lambda p=partition: len(deletion_events(running, old_id, p)) >= len(done))
+        remover = running.leader(METADATA, metadata_partition(old_id, partition, 5))
+        assert deletion_events(running, old_id, partition) == [(name, who or remover) for name, who in done]
+        assert deletion_events(running, new_id, partition) == []
+        old = [
+            (node, event.start_offset)
+            for node in (1, 2, 3)
+            for event in history(running, node, topic, EventType.DELETE_SEGMENT)
+            if event.topic_id_partition == TopicIdPartition(topic, old_id, partition)
+        ]
+        assert old == [(remover, 0), (remover, 1)]
+        assert running.remote_starts(topic, partition) == [0, 1]  # the new topic's
+        assert running.consume(topic, 0, partition=partition) == values(7, 8, 9)
 
 
 def test_the_active_segment_is_rolled_by_local_retention_and_copied(running: Lab) -> None:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from backend.engine.controller.image import PartitionRegistration
 from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager, StorageEvent
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
 from backend.tiering.ids import TopicPartition
-from tests.engine_cluster import EngineCluster
+from tests.engine_cluster import EngineCluster, layout
 from tests.wire import ask
 
 T = TypeVar("T", bound=Message)
@@ -181,6 +182,10 @@ class Lab:
                     offset = at + 1
         return found
 
+    def read_raw(self, topic: str, partition: int) -> list[bytes]:
+        """Values from the first offset to the end."""
+        return [value for value in self.consume(topic, 0, partition=partition) if value is not None]
+
     def delete_records(self, topic: str, offset: int, *, partition: int = 0) -> None:
         topics = m.DeleteRecordsRequest.Topics
         wanted = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, offset=offset)])
@@ -227,6 +232,33 @@ class Lab:
         told = self.ask(1, request, 2, m.ElectLeadersResponse)
         assert told.error_code == 0, told
         self.wait(f"broker {replicas[0]} leads", lambda: self.leads(replicas[0], topic, partition))
+
+    def add_partitions(self, topic: str, count: int, *replicas: Sequence[int]) -> None:
+        """Grows the topic to `count` partitions; one list of replicas for each new one."""
+        topics = m.CreatePartitionsRequest.Topics
+        wanted = topics(
+            name=topic, count=count, assignments=[topics.Assignments(broker_ids=list(one)) for one in replicas]
+        )
+        request = m.CreatePartitionsRequest(topics=[wanted], timeout_ms=30_000)
+        told = self.ask(1, request, 3, m.CreatePartitionsResponse).results[0]
+        assert told.error_code == 0, told
+        self.wait("they have leaders", lambda: all(self.leads(self.leader(topic, p), topic, p) for p in range(count)))
+
+    def move_log_dir(self, node: int, topic: str, partition: int = 0) -> None:
+        """Moves a replica to another log dir of its broker."""
+        manager = self.cluster.broker(node).services.log_manager
+        before = Path(self.log(topic, partition, node=node).dir).parent
+        target = next(one for one in self.cluster.layout.log_dirs[node].split(",") if Path(one) != before)
+        dirs = m.AlterReplicaLogDirsRequest.Dirs
+        wanted = dirs(path=target, topics=[dirs.Topics(name=topic, partitions=[partition])])
+        told = self.ask(node, m.AlterReplicaLogDirsRequest(dirs=[wanted]), 2, m.AlterReplicaLogDirsResponse)
+        assert told.results[0].partitions[0].error_code == 0, told
+
+        def moved() -> bool:
+            log = self.cluster.ask(lambda: manager.get(TopicPartition(topic, partition)))
+            return log is not None and Path(log.dir).parent == Path(target)
+
+        self.wait("the replica has moved", moved)
 
     def delete_topic(self, topic: str) -> None:
         wanted = m.DeleteTopicsRequest.Topics(name=topic)
@@ -294,10 +326,39 @@ class Lab:
 
 
 @contextmanager
-def lab(folder: Path, *, brokers: int = 3, settings: Mapping[str, str] | None = None) -> Iterator[Lab]:
+def lab(
+    folder: Path, *, brokers: int = 3, settings: Mapping[str, str] | None = None, log_dirs: int = 1
+) -> Iterator[Lab]:
     """A running cluster with tiering."""
-    with EngineCluster(folder, brokers=brokers, tiering=True, settings={**SETTINGS, **(settings or {})}) as cluster:
+    made = layout(folder, brokers=brokers, tiering=True, settings={**SETTINGS, **(settings or {})})
+    dirs = {node: ",".join(f"{first}-{at}" if at else first for at in range(log_dirs)) for node, first in
+            made.log_dirs.items()}  # fmt: skip
+    with EngineCluster(folder, made=replace(made, log_dirs=dirs)) as cluster:
         yield Lab(cluster)
+
+
+def history(running: Lab, node: int, topic: str, *types: EventType) -> list[StorageEvent]:
+    """What the broker asked of the remote storage for a topic, oldest first."""
+    manager = running.cluster.broker(node).services.remote_log_manager
+    assert manager is not None
+    storage = manager.storage
+    assert isinstance(storage, ObjectStoreRemoteStorageManager)
+    return [e for e in storage.history if e.type in types and e.topic_id_partition.topic == topic]
+
+
+def fetched_segments(running: Lab, node: int, topic: str) -> int:
+    """How often the broker read a segment of the topic from the remote storage."""
+    return len(history(running, node, topic, EventType.FETCH_SEGMENT))
+
+
+def wait_deleted(running: Lab, node: int, topic: str, *starts: int) -> None:
+    """The broker deletes exactly these segments in this order; it notes each after its files are gone."""
+
+    def deleted() -> list[int]:
+        return [event.start_offset for event in history(running, node, topic, EventType.DELETE_SEGMENT)]
+
+    running.wait(f"{len(starts)} segments are deleted", lambda: len(deleted()) >= len(starts))
+    assert deleted() == list(starts)
 
 
 def values(*numbers: int) -> list[bytes]:

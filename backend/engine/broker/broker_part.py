@@ -14,7 +14,7 @@ from backend.engine.apis.services import Services
 from backend.engine.broker.controller_part import FEATURES
 from backend.engine.broker.gauges import add_broker_gauges
 from backend.engine.broker.remote_part import RemotePart, metadata_listener
-from backend.engine.config import BrokerConfig
+from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listeners import (
     SECURITY_PROTOCOL_IDS,
     broker_listeners,
@@ -184,6 +184,7 @@ class BrokerPart:
                 self._channel("rlmm"),
                 self._client(services, through, "rlmm-producer", security),
                 self._client(services, through, "rlmm-consumer", security),
+                self._client(services, through, "partition-remover", security),
                 self._on_fatal,
             )
             replicas.remote_logs = services.remote_log_manager = self._remote.manager
@@ -253,7 +254,7 @@ class BrokerPart:
             services.config = replicas.config
             services.log_manager.cleaner.reconfigure(CleanerConfig.of(replicas.config))
             if self._remote is not None:
-                await self._remote.manager.apply_settings()
+                await self._remote.apply_settings()
             return
         await tasks.shield(self._registered)
         own = new.broker(self._config.id)
@@ -261,6 +262,7 @@ class BrokerPart:
             # Until it shows this life the image speaks of the one before, which may have led with data we lack.
             return
         try:
+            _refuse_tiered_topics(self._config, new)
             # What a topic's settings say decides how its logs are opened.
             replicas.image = new
             overlaid = self._config.overlay(new.broker_config(self._config.id))
@@ -318,6 +320,23 @@ class BrokerPart:
             client.close()
         for channel in self._channels:
             channel.close()
+
+
+def _refuse_tiered_topics(config: BrokerConfig, image: MetadataImage) -> None:
+    """Without the remote tier a tiered topic would look as if it began where its local part does."""
+    if config.remote_log_storage_system_enable:
+        return
+    tiered = sorted(
+        topic.name
+        for topic in image.topics.values()
+        if image.topic_config(topic.name).get("remote.storage.enable") == "true"
+    )
+    if tiered:
+        raise ConfigError(
+            f"remote.log.storage.system.enable is false, but {len(tiered)} topics are tiered ({', '.join(tiered[:3])}"
+            f"{', …' if len(tiered) > 3 else ''}); delete them or switch their remote.storage.enable off before"
+            " disabling tiered storage"
+        )
 
 
 async def _in_turns(steps: Iterator[None]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.apis.services import Services
+from backend.engine.broker.controller_marking import ControllerMarking
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import SECURITY_PROTOCOL_IDS, controller_listeners, voter_addresses
 from backend.engine.config.security import controller_security
@@ -36,6 +37,7 @@ class ControllerPart:
         self._clients: list[PeerClient] = []
         self._channel: PeerControllerChannel | None = None
         self.controller: Controller | None = None
+        self._marking: ControllerMarking | None = None
 
     def bind(self) -> None:
         """Takes the ports. OSError when one is taken."""
@@ -86,6 +88,15 @@ class ControllerPart:
         await controller.start()
         for listener in self._listeners:
             listener.start(services)
+        if self._config.remote_log_storage_system_enable and "broker" not in (self._config.process_roles or ()):
+            self._marking = ControllerMarking(self._ports, self._config, controller, services.controller_channel)
+
+    async def _serve_no_more(self) -> None:
+        if self._marking is not None:
+            await self._marking.close()
+            self._marking = None
+        for listener in self._listeners:
+            await listener.close()
 
     def _client(self, address: tuple[str, int], purpose: str) -> PeerClient:
         """Requests of one connection wait for each other: a vote must not wait behind a fetch."""
@@ -105,8 +116,7 @@ class ControllerPart:
         """Gives leadership up, serves no more, and leaves the log flushed and closed."""
         if self._raft is not None:
             await self._raft.stop()
-        for listener in self._listeners:
-            await listener.close()
+        await self._serve_no_more()
         if self.controller is not None:
             await self.controller.stop()
         self._close_clients()
@@ -116,8 +126,7 @@ class ControllerPart:
 
     async def kill(self) -> None:
         """Serves no more; the log is let go of as it is."""
-        for listener in self._listeners:
-            await listener.close()
+        await self._serve_no_more()
         if self.controller is not None:
             await self.controller.stop()
         if self._raft is not None:

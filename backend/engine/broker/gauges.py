@@ -12,6 +12,7 @@ from backend.engine.log.cleaner_metrics import register_cleaner_metrics
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.metrics.broker_metrics import Reading
 from backend.engine.ports import Clock
+from backend.engine.remote.rlm_expire import percent_of
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.replication_quota import ReplicationQuota
 
@@ -36,6 +37,11 @@ def add_broker_gauges(services: Services) -> None:
         "kafka_server_replicamanager_offlinereplicacount",
         "Replicas whose log cannot be used",
         lambda: float(len(replicas.broken_partitions)),
+    )
+    metrics.add_gauge(
+        "kafka_log_log_retentionsizeinpercent",
+        "Local log against retention.bytes; 0 without a limit and where the remote log manager tells (KIP-1257)",
+        lambda: [_retention_share(partition) for partition in list(replicas.partitions)],
     )
     _add_quota_gauges(services, metrics)
     register_cleaner_metrics(services.log_manager, services.ports.clock, metrics)
@@ -66,6 +72,13 @@ def _throttled_rate(quota: ReplicationQuota, clock: Clock) -> float:
 
 def _rates(quotas: ClientQuotas, key: str, clock: Clock) -> Reading:
     return quotas.rates(key, clock.monotonic_ms())
+
+
+def _retention_share(partition: Partition) -> tuple[dict[str, str], float]:
+    log, tip = partition.log, partition.topic_id_partition
+    elsewhere = log.remote_enabled and not log.config.remote_log_copy_disable
+    share = 0 if elsewhere else percent_of(log.size_bytes, log.config.retention_bytes)
+    return {"topic": tip.topic, "partition": str(tip.partition)}, float(share)
 
 
 def _is_under_replicated(partition: Partition) -> bool:

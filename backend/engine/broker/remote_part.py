@@ -6,14 +6,17 @@ import logging
 from collections.abc import Callable
 
 from backend.engine.apis.services import Services
+from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listeners import broker_listeners, inter_broker_listener_name
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
+from backend.engine.ports import tasks
 from backend.engine.ports.workers import ThreadWorkers
 from backend.engine.remote.assembly import open_remote_log_manager
-from backend.engine.remote.metadata_topic import MetadataClientSettings
+from backend.engine.remote.metadata_scan import MetadataScan
+from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataClientSettings
 from backend.engine.remote.rlm import RemoteLogManager
 
 
@@ -43,15 +46,14 @@ class RemotePart:
         channel: PeerControllerChannel,
         produce_client: ClusterClient,
         fetch_client: ClusterClient,
+        removal_client: ClusterClient,
         on_fatal: Callable[[str], None],
     ) -> None:
         settings = config()
+        self._services = services
+        self._config = config
         # Storage calls may take seconds: they get threads of their own, as many as the pools may use at once.
-        self._workers = ThreadWorkers(
-            settings.remote_log_manager_copier_thread_pool_size
-            + settings.remote_log_manager_expiration_thread_pool_size
-            + settings.remote_log_reader_threads
-        )
+        self._workers = ThreadWorkers(_threads(settings))
         try:
             clients = MetadataClientSettings.parse(settings.prefixed(settings.remote_log_metadata_manager_impl_prefix))
             if clients.unused:
@@ -82,11 +84,59 @@ class RemotePart:
         except ValueError as error:
             self._workers.close()
             raise ConfigError(str(error)) from error
+        self._removal_topic = MetadataTopicClient(
+            services.ports,
+            services.metadata,
+            channel,
+            removal_client,
+            removal_client,
+            services.producer_ids.next_id,
+            clients,
+        )
+        self._removing: list[tasks.Task[None]] = []
 
     async def start(self) -> None:
         await self.manager.start()
+        services = self._services
+        scan = MetadataScan(self._removal_topic)
+        remover = self.manager.remover(self._removal_topic, scan, self._led, self._config().data_dirs[0])
+        self._removing.append(tasks.spawn(remover.run(), name=f"partition remover of broker {services.node_id}"))
+        if services.controller is not None:
+            marker = PartitionMarker(
+                services.controller,
+                self._removal_topic,
+                scan,
+                node_id=services.node_id,
+                clock=services.ports.clock,
+            )
+            self._removing.append(tasks.spawn(marker.run(), name=f"partition marker of node {services.node_id}"))
+
+    def _led(self) -> list[int]:
+        """Partitions of the metadata topic that this broker leads, as far as it knows."""
+        topic = self._services.metadata.image.topic(METADATA_TOPIC)
+        if topic is None:
+            return []
+        return [index for index, one in topic.partitions.items() if one.leader == self._services.node_id]
+
+    async def apply_settings(self) -> None:
+        """Takes over the settings in force: sizes of pools and of the index cache."""
+        self._workers.grow(_threads(self._config()))
+        await self.manager.apply_settings()
 
     async def close(self) -> None:
         """Copies under way end first, within their own time-out."""
+        for task in self._removing:
+            await tasks.cancel(task)
+        await self._removal_topic.close()
         await self.manager.close()
         self._workers.close()
+
+
+def _threads(settings: BrokerConfig) -> int:
+    """As many as the pools may use at once, and one for the partition remover."""
+    return (
+        settings.remote_log_manager_copier_thread_pool_size
+        + settings.remote_log_manager_expiration_thread_pool_size
+        + settings.remote_log_reader_threads
+        + 1
+    )

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from backend.engine.config.settings import LONG_MAX, ConfigError, Scope, Setting, Type
 
+_FOLLOWER_POOL_SIZE: Final = 2
 _DOUBLE_MAX: Final = 1.7976931348623157e308
 
 
@@ -256,7 +257,7 @@ class BrokerConfig:
     remote_log_index_file_cache_ttl_ms: int = _long(900_000, least=-1)
     remote_log_manager_copier_thread_pool_size: int = _int(10, least=1, dynamic=True)
     remote_log_manager_expiration_thread_pool_size: int = _int(10, least=1, dynamic=True)
-    remote_log_manager_follower_thread_pool_size: int = _int(2, least=1, dynamic=True)
+    remote_log_manager_follower_thread_pool_size: int = _int(_FOLLOWER_POOL_SIZE, least=1, dynamic=True)
     remote_log_manager_thread_pool_size: int = _int(2, least=1)
     remote_log_manager_task_interval_ms: int = _long(30_000, least=1)
     remote_log_manager_task_retry_backoff_ms: int = _long(500, least=1)
@@ -361,6 +362,14 @@ class BrokerConfig:
         return self.broker_id if self.node_id is None else self.node_id
 
     @property
+    def remote_follower_pool_size(self) -> int:
+        """remote.log.manager.follower.thread.pool.size, or its older name."""
+        new, old = "remote.log.manager.follower.thread.pool.size", "remote.log.manager.thread.pool.size"
+        size = self.remote_log_manager_follower_thread_pool_size
+        renamed = old in self.originals and new not in self.originals and size == _FOLLOWER_POOL_SIZE
+        return self.remote_log_manager_thread_pool_size if renamed else size
+
+    @property
     def data_dirs(self) -> tuple[str, ...]:
         """log.dirs, or its older name."""
         return self.log_dirs or self.log_dir
@@ -407,16 +416,8 @@ WITHOUT_EFFECT: Final = frozenset(
         "num.replica.fetchers",
         "offsets.load.buffer.size",
         "queued.max.requests",
-        "remote.log.manager.copy.max.bytes.per.second",
-        "remote.log.manager.copy.quota.window.num",
-        "remote.log.manager.copy.quota.window.size.seconds",
-        "remote.log.manager.fetch.max.bytes.per.second",
-        "remote.log.manager.fetch.quota.window.num",
-        "remote.log.manager.fetch.quota.window.size.seconds",
-        "remote.log.manager.thread.pool.size",
         "remote.log.metadata.manager.class.path",
         "remote.log.storage.manager.class.path",
-        "remote.partition.remover.task.interval.ms",
         "ssl.protocol",
     }
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -21,6 +21,7 @@ from backend.engine.controller.commands.elections import elect_unclean, rebalanc
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import EMPTY_IMAGE, ControllerRegistration, MetadataImage
 from backend.engine.controller.loading import load_newest_snapshot
+from backend.engine.controller.removed_topics import RemovedPartition, RemovedTopics
 from backend.engine.controller.replay import ReplayError, apply_records
 from backend.engine.controller.sessions import Sessions
 from backend.engine.controller.snapshotter import Snapshotter
@@ -81,6 +82,7 @@ class Controller:
         self._committed = replace(EMPTY_IMAGE, cluster_id=cluster_id)
         self._newest = self._committed
         self._sessions = Sessions(config.broker_session_timeout_ms)
+        self.removed_topics = RemovedTopics()
         self._queue: deque[_Waiting] = deque()
         self._wake = tasks.Event()
         self._running: list[tasks.Task[None]] = []
@@ -166,6 +168,7 @@ class Controller:
             image, size_bytes = self._committed, 0
             try:
                 for batch in decode_batches(self.log.read(offset, READ_BYTES)):
+                    self.removed_topics.note(image, batch.records, batch.last_offset, replayed=True)
                     image = apply_records(
                         image, batch.records, batch.last_offset, batch.epoch, report_unknown=self._count_unknown
                     )
@@ -286,6 +289,14 @@ class Controller:
     def fetched_up_to(self, broker_id: int, fetch_offset: int) -> None:
         """A broker asks for metadata from this offset on: brokers apply what they have before they fetch more."""
         self._sessions.caught_up_to(broker_id, fetch_offset - 1)
+
+    def removed_partitions_offline(self) -> Sequence[RemovedPartition]:
+        """Partitions of deleted tiered topics that no broker serves any more, and that the remote tier has yet to be told
+        of. A standby tells nobody.
+        """
+        if not self.is_active:
+            return ()
+        return self.removed_topics.offline(self._committed, self._sessions.applied_offset)
 
     async def _run(self) -> None:
         """A standby follows; the leader carries out commands until it leads no more."""
@@ -427,6 +438,7 @@ class Controller:
         except KafkaError as refusal:
             # No space, or the epoch is over.
             return None, refusal
+        self.removed_topics.note(self._newest, outcome.records, last_offset)
         self._newest = image
         if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in outcome.records):
             # Who allows unclean elections wants the leaderless partitions led now, not at the next turn.

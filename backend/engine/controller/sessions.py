@@ -59,6 +59,11 @@ class Sessions:
         if session is not None:
             session.metadata_offset = max(session.metadata_offset, metadata_offset)
 
+    def applied_offset(self, broker_id: int) -> int:
+        """The metadata offset that the broker is known to have applied; -1 when none is."""
+        session = self._sessions.get(broker_id)
+        return -1 if session is None else session.metadata_offset
+
     def shutting_down_at(self, broker_id: int, offset: int) -> None:
         """The last offset that concerned the broker's controlled shutdown."""
         session = self._sessions.get(broker_id)

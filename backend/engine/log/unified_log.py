@@ -168,6 +168,10 @@ class UnifiedLog:
         """Only moves up; a truncation below it takes it back."""
         self._highest_remote_offset = max(self._highest_remote_offset, offset)
 
+    def forget_highest_remote_offset(self) -> None:
+        """The topic is not tiered any more: what was copied does not count if it ever is again."""
+        self._highest_remote_offset = NO_REMOTE_OFFSET
+
     def update_high_watermark(self, offset: int) -> bool:
         """Sets it, moved into `[log start, log end]`; True when it changed. May lower it."""
         clamped = min(max(offset, self._log_start_offset), self.log_end_offset)

@@ -29,7 +29,16 @@ class ThreadWorkers:
     """Workers on operating-system threads."""
 
     def __init__(self, threads: int = WORKER_THREADS_MAX) -> None:
+        self._threads = threads
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="ebbline-worker")
+
+    def grow(self, threads: int) -> None:
+        """At least so many threads from now on; what runs or waits already ends on the old ones."""
+        if threads <= self._threads:
+            return
+        old, self._threads = self._pool, threads
+        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="ebbline-worker")
+        old.shutdown(wait=False)
 
     async def run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

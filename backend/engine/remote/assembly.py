@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
@@ -13,6 +14,7 @@ from backend.engine.remote.metadata_topic import MetadataTopic
 from backend.engine.remote.meters import RemoteMeters
 from backend.engine.remote.plugins import MetadataContext, open_metadata_manager, open_remote_storage
 from backend.engine.remote.rlm import RemoteLogManager
+from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.tier import Tier
 
 
@@ -67,8 +69,9 @@ def open_remote_log_manager(
         events=events,
         meters=meters,
     )
-    manager = RemoteLogManager(tier)
+    manager = RemoteLogManager(tier, deletes_inline=not isinstance(tier.metadata, TopicBasedRemoteLogMetadataManager))
     _register_pools(manager, metrics)
+    _register_quotas(tier, metrics)
     return manager
 
 
@@ -88,3 +91,20 @@ def _register_pools(manager: RemoteLogManager, metrics: BrokerMetrics) -> None:
         "part of the copier pool that is idle",
         lambda: manager.copier_idle_fraction,
     )
+
+
+def _register_quotas(tier: Tier, metrics: BrokerMetrics) -> None:
+    """kafka.server:type=RLMCopy|RLMFetch, and the throttle times of type=RemoteLogManager (KIP-956)."""
+    for name, quota in (("copy", tier.copy_quota), ("fetch", tier.fetch_quota)):
+        metrics.add_gauge(
+            f"kafka_server_rlm{name}_byte_rate",
+            f"bytes a second of the remote log manager's {name} quota",
+            partial(getattr, quota, "bytes_per_second"),
+        )
+        throttle = f"kafka_server_remotelogmanager_remote_{name}_throttle_time"
+        metrics.add_gauge(
+            f"{throttle}_avg", f"average {name} throttle time, ms", partial(getattr, quota.throttled, "average_ms")
+        )
+        metrics.add_gauge(
+            f"{throttle}_max", f"maximum {name} throttle time, ms", partial(getattr, quota.throttled, "max_ms")
+        )

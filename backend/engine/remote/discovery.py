@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.remote.rlmm import RemoteLogMetadataManager
 from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import SegmentState
 
 UNKNOWN_EPOCH = -1
 UNKNOWN_OFFSET = -1
@@ -31,12 +35,38 @@ def find_log_start(
     segments_of: Callable[[int], Sequence[SegmentMetadata]],
     local_log_start: int,
 ) -> int:
-    """Start of the first remote segment of the first epoch that has any, else of the local log. `epochs` ascend."""
+    """Start of the first remote segment of the first epoch that has any, else of the local log. `epochs` ascend.
+
+    Segments in deletion do not count: log start has been raised past them already, or tiering was switched off with
+    local records in their range.
+    """
     for epoch, _ in epochs:
-        segments = segments_of(epoch)
-        if segments:
-            return segments[0].start_offset
+        for segment in segments_of(epoch):
+            if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
+                return segment.start_offset
     return local_log_start
+
+
+def find_copied(log: UnifiedLog, metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> OffsetAndEpoch:
+    """:func:`find_highest_remote` of a log, as far as its local records from there down are remote without a gap.
+
+    Metadata remembers the highest offset that was ever copied, also when tiering was switched off since and everything
+    deleted: taken at its word, what is local only would count as copied, and local retention would delete it.
+    """
+    epochs = log.leader_epochs
+    found = find_highest_remote(
+        epochs.entries, lambda epoch: metadata.highest_offset(partition, epoch), log.end_offset_for_epoch
+    )
+    # Below, records are remote or nowhere; up to the present mark they have been looked at.
+    offset = max(log.local_log_start_offset, log.highest_remote_offset + 1)
+    while offset <= found.offset:
+        epoch = epochs.epoch_for_offset(offset)
+        segment = None if epoch is None else metadata.lookup(partition, epoch, offset)
+        if segment is None:
+            before = offset - 1
+            return OffsetAndEpoch(before, epochs.epoch_for_offset(before) or 0) if before >= 0 else NOTHING_COPIED
+        offset = max(offset, segment.end_offset) + 1
+    return found
 
 
 def find_highest_remote(

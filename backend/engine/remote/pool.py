@@ -79,6 +79,10 @@ class Pool:
         else:
             self.running += 1
 
+    def resized(self) -> None:
+        """The size may have grown: what waits need not wait for the next piece of work to end."""
+        self._next()
+
     def _next(self) -> None:
         while self._waiting and self.running < self._size():
             turn = self._waiting.popleft()

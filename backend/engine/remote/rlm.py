@@ -9,25 +9,28 @@ and look-ups by time share the reader pool, whose queue is bounded.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
-from backend.engine.config import BrokerConfig
 from backend.engine.log.errors import OffsetOutOfRange
 from backend.engine.log.timestamps import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import tasks
-from backend.engine.ports.random import Random
 from backend.engine.remote import rlm_read, rlm_timestamp
 from backend.engine.remote.aux_state import AuxState, read_aux_state
-from backend.engine.remote.discovery import find_highest_remote
 from backend.engine.remote.failure_log import FailureLog
+from backend.engine.remote.metadata_scan import MetadataScan
+from backend.engine.remote.metadata_topic import MetadataTopic
+from backend.engine.remote.meters import RemoteMeters
 from backend.engine.remote.pool import Pool, PoolFull
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_delete import delete_partition
 from backend.engine.remote.rlm_expire import ExpirationTask
 from backend.engine.remote.rlm_read import RemoteRead
-from backend.engine.remote.rsm import RemoteStorageError, RemoteStorageManager, RetriableRemoteStorageError
+from backend.engine.remote.rlm_remove import PartitionRemover
+from backend.engine.remote.rlm_tasks import FollowerTask, Kind, Loop, delay_ms
+from backend.engine.remote.rsm import RemoteStorageError, RemoteStorageManager
 from backend.engine.remote.tier import PartitionView, Tier
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition
@@ -44,123 +47,28 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Task(Protocol):
-    """Work on one partition that is done over and over."""
-
-    partition: TopicIdPartition
-    cancelled: bool
-
-    async def run(self) -> None: ...
-
-
-class FollowerTask:
-    """Keeps a follower's highest remote offset up to date, which its local retention needs."""
-
-    def __init__(self, view: PartitionView, tier: Tier) -> None:
-        self.partition = view.topic_id_partition
-        self._view = view
-        self._tier = tier
-        self.cancelled = False
-
-    async def run(self) -> None:
-        log, metadata = self._view.log, self._tier.metadata
-        if self.cancelled or not log.remote_enabled or not metadata.is_ready(self.partition):
-            return
-        found = find_highest_remote(
-            log.leader_epochs.entries,
-            lambda epoch: metadata.highest_offset(self.partition, epoch),
-            log.end_offset_for_epoch,
-        )
-        log.update_highest_remote_offset(found.offset)
-
-
-def delay_ms(failures: int, config: BrokerConfig, random: Random) -> float:
-    """Pause before a task's next run: the fixed interval, or after `failures` in a row KIP-405's back-off in its place,
-    be it shorter or longer. It doubles from ``remote.log.manager.task.retry.backoff.ms``, with jitter, and never
-    passes ``remote.log.manager.task.retry.backoff.max.ms``.
-    """
-    if not failures:
-        return config.remote_log_manager_task_interval_ms
-    # 2^20 times any back-off is past every limit, and no float overflows.
-    backoff_ms = config.remote_log_manager_task_retry_backoff_ms * 2.0 ** min(failures - 1, 20)
-    jitter = config.remote_log_manager_task_retry_jitter
-    backoff_ms *= random.uniform(1 - jitter, 1 + jitter)
-    # Every try of a copy leaves an entry in the metadata topic, so the interval is no limit here.
-    return max(1.0, min(backoff_ms, config.remote_log_manager_task_retry_backoff_max_ms))
-
-
-class _Loop:
-    """One task's life."""
-
-    def __init__(self, task: Task, pool: Pool, tier: Tier, kind: str) -> None:
-        self.task = task
-        self._pool = pool
-        self._tier = tier
-        self._kind = kind
-        self._stopping = tasks.Event()
-        self._failures = 0
-        self._running = tasks.spawn(self._repeat(), name=f"{kind} of {task.partition}")
-
-    async def _repeat(self) -> None:
-        while not self._stopping.is_set():
-            await self._pool.run(self._run)
-            try:
-                pause_ms = delay_ms(self._failures, self._tier.config(), self._tier.ports.random)
-                await tasks.wait_for(self._stopping.wait(), pause_ms)
-            except tasks.Timeout:
-                continue
-
-    async def _run(self) -> None:
-        if self._stopping.is_set():
-            return
-        subject = f"{self._kind} of {self.task.partition}"
-        try:
-            await self.task.run()
-            self._failures = 0
-            return
-        except RetriableRemoteStorageError as error:
-            _log.info("%s will be tried again: %s", subject, error)
-        except KafkaError as error:
-            _log.log(logging.INFO if error.retriable else logging.WARNING, "%s failed: %s", subject, error)
-        except RemoteStorageError as error:
-            _log.error("%s failed: %s", subject, error)
-        except Exception:
-            # Whatever it was: other partitions go on, and so does this one.
-            _log.exception("%s failed", subject)
-        self._failures += 1
-
-    def stop(self) -> None:
-        """Nothing new is begun; a segment that is being copied is finished."""
-        self.task.cancelled = True
-        self._stopping.set()
-
-    async def stopped(self, timeout_ms: float | None = None) -> None:
-        """Waits for the end after :meth:`stop`; past the time it is forced."""
-        if timeout_ms is not None and not self._running.done():
-            timer = tasks.call_later(timeout_ms, self._running.cancel)
-            await tasks.first([self._running])
-            timer.cancel()
-        elif not self._running.done():
-            await tasks.first([self._running])
-
-
 class RemoteLogManager:
     """The remote tier as the other parts of a broker use it. Construct only where the tier is switched on."""
 
-    def __init__(self, tier: Tier) -> None:
+    def __init__(self, tier: Tier, *, deletes_inline: bool = False) -> None:
+        """`deletes_inline`: leaders delete the remote data of deleted topics themselves, as Kafka's do. For metadata
+        managers other than the topic-based one, whose partitions nobody leads, so that there is no partition remover.
+        """
         self._tier = tier
         self._failures = FailureLog(tier.ports.clock)
+        self._deletes_inline = deletes_inline
         config = tier.config
         self._copiers = Pool(lambda: config().remote_log_manager_copier_thread_pool_size)
         self._expirers = Pool(lambda: config().remote_log_manager_expiration_thread_pool_size)
-        self._followers = Pool(lambda: config().remote_log_manager_follower_thread_pool_size)
+        self._followers = Pool(lambda: config().remote_follower_pool_size)
         self._readers = Pool(
             lambda: config().remote_log_reader_threads,
             pending_max=config().remote_log_reader_max_pending_tasks,
         )
-        # The loops of every hosted tiered partition, and whether it is led.
-        self._hosted: dict[TopicIdPartition, tuple[bool, list[_Loop]]] = {}
-        self._ending: set[_Loop] = set()
+        # The tasks of every hosted tiered partition.
+        self._hosted: dict[TopicIdPartition, dict[Kind, Loop]] = {}
+        self._ending: set[Loop] = set()
+        self._closing = tasks.Event()
 
     async def start(self) -> None:
         """Takes over the index files of an earlier run and begins to read metadata; call it once the broker serves."""
@@ -171,6 +79,8 @@ class RemoteLogManager:
     async def apply_settings(self) -> None:
         """Takes over what changed of the settings in force and is not read again with every use."""
         await self._tier.indexes.resize(self._tier.config().remote_log_index_file_cache_total_size_bytes)
+        for pool in (self._copiers, self._expirers, self._followers, self._readers):
+            pool.resized()
 
     # Roles
 
@@ -189,65 +99,101 @@ class RemoteLogManager:
             [view.topic_id_partition for view in leading], [view.topic_id_partition for view in following]
         )
         for view in following:
-            self._host(view, led=False)
+            self._host(view, (Kind.FOLLOWING,))
         for view in leading:
-            self._host(view, led=True)
+            copying = not view.log.config.remote_log_copy_disable
+            self._host(view, (Kind.COPY, Kind.EXPIRATION) if copying else (Kind.EXPIRATION,))
 
-    def _host(self, view: PartitionView, *, led: bool) -> None:
-        partition, tier = view.topic_id_partition, self._tier
-        held = self._hosted.get(partition)
-        if held is not None and held[0] is led:
-            return
-        if held is not None:
-            self._end(held[1])
-        if led:
-            loops = [
-                _Loop(CopyTask(view, tier), self._copiers, tier, "Copy"),
-                _Loop(ExpirationTask(view, tier), self._expirers, tier, "Expiration"),
-            ]
-        else:
-            tier.meters.forget(partition)
-            loops = [_Loop(FollowerTask(view, tier), self._followers, tier, "Following")]
-        self._hosted[partition] = (led, loops)
+    def _host(self, view: PartitionView, wanted: tuple[Kind, ...]) -> None:
+        """Ends the tasks that the partition's role and settings no longer want and starts those that are missing."""
+        partition, meters = view.topic_id_partition, self._tier.meters
+        held = self._hosted.setdefault(partition, {})
+        for kind in [kind for kind, loop in held.items() if kind not in wanted or loop.task.cancelled]:
+            self._end(held.pop(kind))
+        if Kind.FOLLOWING in wanted:
+            meters.forget(partition)
+        elif Kind.COPY not in wanted:
+            meters.gauges(partition).clear_copy_lag()
+        for kind in wanted:
+            if kind not in held:
+                held[kind] = self._begin(kind, view)
 
-    def _end(self, loops: Iterable[_Loop]) -> None:
-        for loop in loops:
-            loop.stop()
-            self._ending.add(loop)
-            tasks.spawn(self._forget_ended(loop), name=f"end of {loop.task.partition}")
+    def _begin(self, kind: Kind, view: PartitionView) -> Loop:
+        tier = self._tier
+        if kind is Kind.COPY:
+            return Loop(CopyTask(view, tier), self._copiers, tier, kind)
+        if kind is Kind.EXPIRATION:
+            return Loop(ExpirationTask(view, tier), self._expirers, tier, kind)
+        return Loop(FollowerTask(view, tier), self._followers, tier, kind)
 
-    async def _forget_ended(self, loop: _Loop) -> None:
+    def _end(self, loop: Loop) -> None:
+        loop.stop()
+        self._ending.add(loop)
+        tasks.spawn(self._forget_ended(loop), name=f"end of {loop.task.partition}")
+
+    async def _forget_ended(self, loop: Loop) -> None:
         await loop.stopped()
         self._ending.discard(loop)
 
-    async def stop_partitions(self, tips: Iterable[TopicIdPartition], *, delete_remote: bool) -> None:
-        """This broker does not host the partitions any more. With `delete_remote` (their topic is deleted and this
-        broker led them, or tiering was switched off with that wish) their remote data goes first; what cannot be
-        deleted is logged.
+    def stop_partitions(
+        self, tips: Iterable[TopicIdPartition], *, delete_remote: bool, topic_deleted: bool = False
+    ) -> Coroutine[Any, Any, None]:
+        """This broker does not host the partitions any more, or they are not tiered any more, from this call on; the
+        coroutine ends once nothing of theirs runs here.
+
+        With `delete_remote` (this broker led them, and their topic is deleted, or tiering was switched off with that
+        wish) their remote data goes first; it is tried until it is done or the partition is hosted again. Of a deleted
+        topic (`topic_deleted`) the partition remover takes what is remote; a copy under way is taken back here.
         """
+        delete_remote = delete_remote and (self._deletes_inline or not topic_deleted)
         stopped = list(tips)
-        ending: list[_Loop] = []
+        ending: list[Loop] = []
         for partition in stopped:
-            _, loops = self._hosted.pop(partition, (False, []))
+            loops = list(self._hosted.pop(partition, {}).values())
+            loops.extend(loop for loop in self._ending if loop.task.partition == partition)
             for loop in loops:
-                loop.stop()
+                loop.stop(deleted=topic_deleted)
             ending.extend(loops)
-            ending.extend(loop for loop in self._ending if loop.task.partition == partition)
-        for loop in ending:
-            await loop.stopped()
-        if delete_remote:
-            await tasks.gather(self._delete(partition) for partition in stopped)
-        gone = [partition for partition in stopped if partition not in self._hosted]
-        for partition in gone:
             self._tier.meters.forget(partition)
-        self._tier.metadata.on_stop_partitions(gone)
+        if delete_remote:
+            self._tier.deleting.update(stopped)
+        return self._end_partitions(stopped, ending, delete_remote=delete_remote)
+
+    async def _end_partitions(
+        self, stopped: list[TopicIdPartition], ending: list[Loop], *, delete_remote: bool
+    ) -> None:
+        try:
+            for loop in ending:
+                await loop.stopped()
+            if delete_remote:
+                await tasks.gather(self._delete(partition) for partition in stopped)
+        finally:
+            if delete_remote:
+                self._tier.deleting.difference_update(stopped)
+        self._tier.metadata.on_stop_partitions([one for one in stopped if one not in self._hosted])
 
     async def _delete(self, partition: TopicIdPartition) -> None:
-        try:
-            await self._tier.metadata.wait_ready(partition, DELETE_WAIT_MS)
-            await delete_partition(self._tier, partition)
-        except (RemoteStorageError, KafkaError) as error:
-            _log.error("Remote data of the deleted partition %s could not be removed: %s", partition, error)
+        failures = 0
+        while partition not in self._hosted and not self._closing.is_set():
+            try:
+                await self._tier.metadata.wait_ready(partition, DELETE_WAIT_MS)
+                await delete_partition(self._tier, partition)
+                return
+            except (RemoteStorageError, KafkaError) as error:
+                failures += 1
+                pause_ms = delay_ms(failures, self._tier.config(), self._tier.ports.random)
+                _log.error(
+                    "Remote data of %s, which goes as a whole, could not be removed; next try in %d ms: %s",
+                    partition, pause_ms, error,
+                )  # fmt: skip
+                with suppress(tasks.Timeout):
+                    await tasks.wait_for(self._closing.wait(), pause_ms)
+
+    def remover(
+        self, topic: MetadataTopic, scan: MetadataScan, led: Callable[[], Collection[int]], log_dir: str
+    ) -> PartitionRemover:
+        """What removes deleted partitions' remote data where this broker leads the metadata topic's partitions."""
+        return PartitionRemover(self._tier, topic, scan, led, log_dir)
 
     # What is known
 
@@ -255,6 +201,11 @@ class RemoteLogManager:
     def storage(self) -> RemoteStorageManager:
         """The storage plug-in in use."""
         return self._tier.storage
+
+    @property
+    def meters(self) -> RemoteMeters:
+        """What is counted, and the gauges of led partitions."""
+        return self._tier.meters
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         """Whether remote metadata of the partition has been read up to its end."""
@@ -287,7 +238,7 @@ class RemoteLogManager:
         Raises KafkaError: OFFSET_OUT_OF_RANGE, REPLICA_NOT_AVAILABLE, or UNKNOWN_SERVER_ERROR for a failure of the
         storage and when too many reads wait already.
         """
-        partition, meters = log.topic_id_partition, self._tier.meters
+        partition, meters, clock = log.topic_id_partition, self._tier.meters, self._tier.ports.clock
         meters.mark(partition.topic, "remotefetchrequests")
 
         def failed(error: Exception) -> None:
@@ -295,19 +246,32 @@ class RemoteLogManager:
             self._failures.warn(f"Remote read of {partition}", f"at offset {fetch_offset}", error)
 
         async def work() -> RemoteRead:
-            found = await rlm_read.read(
-                self._tier,
-                log,
-                fetch_offset,
-                max_bytes,
-                min_one_message=min_one_message,
-                read_committed=read_committed,
-            )
+            started_ms = clock.monotonic_ms()
+            try:
+                found = await rlm_read.read(
+                    self._tier,
+                    log,
+                    fetch_offset,
+                    max_bytes,
+                    min_one_message=min_one_message,
+                    read_committed=read_committed,
+                )
+            finally:
+                meters.reads.record(clock.monotonic_ms() - started_ms)
             meters.mark(partition.topic, "remotefetchbytes", len(found.records))
+            self._tier.fetch_quota.record(len(found.records))
             return found
 
         # As in Kafka a read that has begun is not interrupted: the indexes it fetched serve the next one.
         return await self._on_reader(partition, work, failed, finish=True)
+
+    def throttle_fetch(self) -> bool:
+        """Whether reads of the remote tier have used up their quota for now (KIP-956); the wait counts as throttled."""
+        quota = self._tier.fetch_quota
+        throttle_ms = quota.throttle_ms()
+        if throttle_ms:
+            quota.throttled.record(throttle_ms)
+        return throttle_ms > 0
 
     async def offset_for_timestamp(self, log: UnifiedLog, timestamp: int) -> TimestampedOffset | None:
         """The first record with at least this timestamp, in either tier. Raises KafkaError like :meth:`read`. When the
@@ -368,7 +332,8 @@ class RemoteLogManager:
 
     async def close(self) -> None:
         """Ends all tasks, the metadata manager and the storage."""
-        loops = [loop for _, loops in self._hosted.values() for loop in loops] + list(self._ending)
+        self._closing.set()
+        loops = [loop for held in self._hosted.values() for loop in held.values()] + list(self._ending)
         self._hosted.clear()
         for loop in loops:
             loop.stop()

@@ -13,15 +13,19 @@ from typing import Final
 from backend.engine.log.checkpoints import encode_epochs
 from backend.engine.log.segment import LogSegment
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.remote.discovery import find_highest_remote, find_log_start
+from backend.engine.ports import tasks
+from backend.engine.remote.discovery import find_copied, find_log_start
 from backend.engine.remote.rlm_delete import delete_segment
 from backend.engine.remote.rsm import LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.tier import PartitionView, Tier
+from backend.protocol.errors import KafkaError
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
 
 ALL_EPOCHS: Final = -1
+# A copy that waits for its quota looks again after this at the latest: the quota may have been raised.
+QUOTA_WAIT_MS: Final = 1000
 
 _log = logging.getLogger(__name__)
 
@@ -42,23 +46,58 @@ class CopyTask:
         # Last offset known to be copied; None until it has been looked up.
         self._copied: int | None = None
         self.cancelled = False
+        # Set with `cancelled` when the partition is deleted: a copy that lands after all is taken back.
+        self.deleted = False
 
     async def run(self) -> None:
         """One pass over what can be copied now. Raises RemoteStorageError or KafkaError when it could not be done."""
         log = self._view.log
-        if self.cancelled or not log.remote_enabled or not self._tier.metadata.is_ready(self.partition):
-            return
-        if log.config.remote_log_copy_disable:
-            self.clear_lag()
+        if self._is_over() or not self._tier.is_ready(self.partition):
             return
         try:
             self._discover(log)
             for segment, next_base in self._candidates(log):
-                if self.cancelled:
+                if not await self._may_copy(segment.size_bytes):
                     return
                 await self._copy(log, segment, next_base)
+        except CustomMetadataTooLarge:
+            self._count_error()
+            self.cancelled = True
+            raise
+        except RetriableRemoteStorageError:
+            raise
+        except (RemoteStorageError, KafkaError) as error:
+            if not (isinstance(error, KafkaError) and error.retriable):
+                self._count_error()
+            raise
         finally:
-            self.update_lag()
+            # Whoever leads now has the gauges.
+            if not self.cancelled:
+                self.update_lag()
+
+    def _is_over(self) -> bool:
+        log = self._view.log
+        return self.cancelled or not log.remote_enabled or log.config.remote_log_copy_disable
+
+    def _count_error(self) -> None:
+        if not self.cancelled:
+            self._tier.meters.mark(self.partition.topic, "remotecopyerrors")
+
+    async def _may_copy(self, size_bytes: int) -> bool:
+        """Waits for the broker's copy quota and takes the segment's share of it; False when the task is over.
+
+        Between the last look at the quota and the count lies no wait, so no two copies take the same share.
+        """
+        quota = self._tier.copy_quota
+        while not self._is_over():
+            throttle_ms = quota.throttle_ms()
+            if not throttle_ms:
+                quota.record(size_bytes)
+                return True
+            quota.throttled.record(throttle_ms)
+            _log.debug("Copy of %s waits %d ms for the copy quota", self.partition, throttle_ms)
+            await tasks.sleep_ms(min(throttle_ms, QUOTA_WAIT_MS))
+        return False
 
     def _discover(self, log: UnifiedLog) -> None:
         metadata, epochs = self._tier.metadata, log.leader_epochs.entries
@@ -72,9 +111,7 @@ class CopyTask:
             log.maybe_increment_log_start_offset(start)
             self._log_start_found = True
         if self._copied is None:
-            found = find_highest_remote(
-                epochs, lambda epoch: metadata.highest_offset(self.partition, epoch), log.end_offset_for_epoch
-            )
+            found = find_copied(log, metadata, self.partition)
             self._copied = found.offset
             log.update_highest_remote_offset(found.offset)
             _log.info("%s is copied up to offset %d (epoch %d)", log, found.offset, found.epoch)
@@ -95,7 +132,8 @@ class CopyTask:
         # A segment without it cannot be restored by a follower; KIP-405 does not copy such segments.
         if next_base not in log.producer_state.snapshots:
             raise RemoteStorageError(
-                f"Segment {segment.base_offset} of {partition} has no producer snapshot at {next_base}"
+                f"Segment {segment.base_offset} of {partition} has no producer snapshot at {next_base}, so it and all"
+                " behind it stay local; delete its records (DeleteRecords) to go on"
             )
         started = SegmentMetadata(
             topic_id_partition=partition,
@@ -125,11 +163,16 @@ class CopyTask:
         finally:
             tier.copying.discard(started.segment_id)
         self._copied = started.end_offset
-        log.update_highest_remote_offset(started.end_offset)
+        if not self.cancelled:
+            # A leader that was deposed meanwhile learns as a follower how much of it is in its new leader's history.
+            log.update_highest_remote_offset(started.end_offset)
 
     async def _publish_and_copy(self, started: SegmentMetadata, data: LogSegmentData) -> None:
         tier, topic = self._tier, self.partition.topic
         await tier.metadata.add_segment(started)
+        if self.deleted:
+            await self._clean_up(started, "its topic was deleted")
+            return
         self._emit(started, "started")
         tier.meters.mark(topic, "remotecopyrequests")
         try:
@@ -145,12 +188,12 @@ class CopyTask:
             self._emit(started, "failed", error)
             raise
         except RemoteStorageError as error:
-            tier.meters.mark(topic, "remotecopyerrors")
             self._emit(started, "failed", error)
-            await self._clean_up(started)
-            if isinstance(error, CustomMetadataTooLarge):
-                self.cancelled = True
+            await self._clean_up(started, "its copy failed")
             raise
+        if self.deleted:
+            await self._clean_up(started, "its topic was deleted")
+            return
         await tier.metadata.update_segment(
             SegmentUpdate(
                 self.partition,
@@ -172,15 +215,16 @@ class CopyTask:
             uuid_text(started.segment_id),
         )
 
-    async def _clean_up(self, started: SegmentMetadata) -> None:
-        """Takes back a copy that failed for good, so that it does not stay as STARTED."""
+    async def _clean_up(self, started: SegmentMetadata, reason: str) -> None:
+        """Takes back a copy that failed for good or that nobody wants any more, so that it does not stay as STARTED."""
         try:
             await delete_segment(self._tier, started)
         except RemoteStorageError as error:
             _log.warning(
-                "Segment %s of %s could not be removed after its copy failed; expiration will try again: %s",
+                "Segment %s of %s could not be removed after %s; expiration or the partition remover tries again: %s",
                 uuid_text(started.segment_id),
                 self.partition,
+                reason,
                 error,
             )
 
@@ -205,8 +249,3 @@ class CopyTask:
         gauges = self._tier.meters.gauges(self.partition)
         gauges.remotecopylagbytes = max(0, sum(s.size_bytes for s in local) - log.active_segment.size_bytes)
         gauges.remotecopylagsegments = max(0, len(local) - 1)
-
-    def clear_lag(self) -> None:
-        """Nothing waits to be copied where copying is off."""
-        gauges = self._tier.meters.gauges(self.partition)
-        gauges.remotecopylagbytes = gauges.remotecopylagsegments = 0

@@ -7,6 +7,7 @@ last: a crash in between leaves a segment that is known to be half deleted, neve
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 
 from backend.engine.remote.rsm import RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.tier import Tier
@@ -68,19 +69,28 @@ async def _delete_data(tier: Tier, segment: SegmentMetadata) -> None:
 
 
 async def delete_partition(tier: Tier, partition: TopicIdPartition) -> int:
-    """Deletes every remote segment of a partition whose topic is gone; returns how many.
-
-    As Kafka does it: all are marked DELETE_SEGMENT_STARTED first, then the objects go, then all are marked finished.
-    """
+    """Deletes every remote segment of a hosted partition that is not tiered any more; returns how many."""
     segments = list(tier.metadata.segments(partition))
-    for segment in segments:
-        await tier.metadata.update_segment(_update(tier, segment, SegmentState.DELETE_SEGMENT_STARTED))
-    for segment in segments:
-        await _delete_data(tier, segment)
-    for segment in segments:
-        await tier.metadata.update_segment(_update(tier, segment, SegmentState.DELETE_SEGMENT_FINISHED))
-        _emit(tier, segment, "finished")
+    await delete_all(tier, segments, tier.metadata.update_segment)
     if segments:
         ids = ", ".join(uuid_text(segment.segment_id) for segment in segments[:3])
         _log.info("Deleted %d remote segments of %s (%s …)", len(segments), partition, ids)
     return len(segments)
+
+
+async def delete_all(
+    tier: Tier, segments: Sequence[SegmentMetadata], publish: Callable[[SegmentUpdate], Awaitable[None]]
+) -> None:
+    """Deletes all segments of a partition, with the events in Kafka's order.
+
+    All are marked DELETE_SEGMENT_STARTED first, then the objects go, then all are marked finished. What was marked by
+    an earlier attempt is not marked again.
+    """
+    for segment in segments:
+        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
+            await publish(_update(tier, segment, SegmentState.DELETE_SEGMENT_STARTED))
+    for segment in segments:
+        await _delete_data(tier, segment)
+    for segment in segments:
+        await publish(_update(tier, segment, SegmentState.DELETE_SEGMENT_FINISHED))
+        _emit(tier, segment, "finished")

@@ -8,11 +8,12 @@ the first object goes, so that nobody is promised an offset that is about to van
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.remote.discovery import find_highest_remote
+from backend.engine.remote.discovery import find_copied
+from backend.engine.remote.meters import RetentionShares
 from backend.engine.remote.rlm_delete import delete_segment
 from backend.engine.remote.tier import PartitionView, Tier
 from backend.protocol.remote_log_metadata import SegmentMetadata
@@ -23,6 +24,8 @@ FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED = SegmentState.DELETE_SEGMENT_STARTED
 DELETE_FINISHED = SegmentState.DELETE_SEGMENT_FINISHED
 UNLIMITED = -1
+# Before every timestamp that a record may have.
+NEVER = -(2**63)
 
 _log = logging.getLogger(__name__)
 
@@ -39,13 +42,23 @@ class RetentionView:
     retention_ms: int
     now_ms: int
 
+    @property
+    def cutoff_ms(self) -> int:
+        """What is older goes; nothing is without a limit, or with one that is longer than time has lasted."""
+        cutoff_ms = self.now_ms - self.retention_ms
+        return cutoff_ms if self.retention_ms > UNLIMITED and cutoff_ms >= 0 else NEVER
+
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Segments to delete in this order, and where the log starts then (None: it does not move)."""
+    """Segments to delete in this order, and where the log starts then (None: it does not move).
+
+    `size_bytes` is what was held against `retention.bytes`.
+    """
 
     segments: tuple[SegmentMetadata, ...]
     log_start: int | None
+    size_bytes: int = 0
 
 
 def choose_expired(
@@ -56,10 +69,15 @@ def choose_expired(
 ) -> Expired:
     """Decides. `known` is every segment that is not deleted, `segments_of` lists those of an epoch by start offset."""
     if not known or not view.epochs:
-        return Expired((), None)
+        return Expired((), None, view.only_local_bytes)
+    if _keeps_all(view, known):
+        return Expired((), None, view.only_local_bytes + _finished_bytes(known))
     lineage = without_empty_epochs(view.epochs)
-    surplus_bytes = _surplus_bytes(view, lineage, segments_of, known)
-    cutoff_ms = view.now_ms - view.retention_ms if view.retention_ms > UNLIMITED else -1
+    chain = Chain(lineage, view.log_end)
+    counted = _counted(view, lineage, chain, segments_of, known)
+    size_bytes = view.only_local_bytes + sum(counted.values())
+    surplus_bytes = max(0, size_bytes - view.retention_bytes) if view.retention_bytes >= 0 else 0
+    cutoff_ms = view.cutoff_ms
     chosen: dict[bytes, SegmentMetadata] = {}
     new_start: int | None = None
     for segment in _in_order(lineage, segments_of):
@@ -71,13 +89,15 @@ def choose_expired(
             # What an earlier run left half deleted is finished now.
             chosen[segment.segment_id] = segment
             continue
-        if not segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, view.log_end).within:
+        if not chain.holds(segment):
             continue
-        size_bytes = segment.segment_size_bytes
-        if cutoff_ms >= 0 and segment.max_timestamp_ms < cutoff_ms:
-            surplus_bytes = max(0, surplus_bytes - size_bytes)
-        elif surplus_bytes > 0 and surplus_bytes >= size_bytes:
-            surplus_bytes -= size_bytes
+        own_bytes = segment.segment_size_bytes
+        if new_start is not None and segment.end_offset < new_start:
+            pass  # Another copy of records that go: it holds nothing else.
+        elif segment.max_timestamp_ms < cutoff_ms:
+            surplus_bytes = max(0, surplus_bytes - counted.get(segment.segment_id, 0))
+        elif surplus_bytes > 0 and surplus_bytes >= own_bytes:
+            surplus_bytes -= own_bytes
         else:
             break
         chosen[segment.segment_id] = segment
@@ -85,7 +105,46 @@ def choose_expired(
     for segment in _of_forgotten_epochs(view.epochs[0][0], known):
         if segment.segment_id not in copying:
             chosen.setdefault(segment.segment_id, segment)
-    return Expired(tuple(chosen.values()), new_start)
+    return Expired(tuple(chosen.values()), new_start, size_bytes)
+
+
+class Chain:
+    """The leader's epochs, asked over and over whether they hold a segment."""
+
+    def __init__(self, lineage: Sequence[EpochEntry], log_end: int) -> None:
+        self._lineage = lineage
+        self._log_end = log_end
+        ends = [start for _, start in lineage[1:]] + [log_end]
+        self._spans = {epoch: (start, end) for (epoch, start), end in zip(lineage, ends, strict=True)}
+        # Log start has cut the first epoch: what is before it does not count.
+        first, end = lineage[0][0], ends[0]
+        self._spans[first] = (NEVER, end)
+
+    def holds(self, segment: SegmentMetadata) -> bool:
+        """:func:`segment_lineage`, at a fifth of its time for segments of one epoch, which most are."""
+        epochs = segment.segment_leader_epochs
+        if len(epochs) == 1:
+            span = self._spans.get(epochs[0][0])
+            return span is not None and epochs[0][1] >= span[0] and segment.end_offset < min(span[1], self._log_end)
+        return segment_lineage(epochs, segment.end_offset, self._lineage, self._log_end).within
+
+
+def _finished_bytes(known: Iterable[SegmentMetadata]) -> int:
+    return sum(one.segment_size_bytes for one in known if one.state is FINISHED)
+
+
+def _keeps_all(view: RetentionView, known: Sequence[SegmentMetadata]) -> bool:
+    """Whether no rule can apply to any segment: so it is in most runs, and 2,600 segments take 7 ms, not 13."""
+    if 0 <= view.retention_bytes < view.only_local_bytes + _finished_bytes(known):
+        return False
+    earliest_epoch, log_start, cutoff_ms = view.epochs[0][0], view.log_start, view.cutoff_ms
+    return all(
+        one.state is not DELETE_STARTED
+        and one.end_offset >= log_start
+        and one.max_timestamp_ms >= cutoff_ms
+        and one.segment_leader_epochs[-1][0] >= earliest_epoch
+        for one in known
+    )
 
 
 def _in_order(
@@ -105,25 +164,35 @@ def _of_forgotten_epochs(earliest_epoch: int, known: Sequence[SegmentMetadata]) 
     return sorted(forgotten, key=lambda segment: segment.start_offset)
 
 
-def _surplus_bytes(
+def _counted(
     view: RetentionView,
     lineage: Sequence[EpochEntry],
+    chain: Chain,
     segments_of: Callable[[int], Sequence[SegmentMetadata]],
     known: Sequence[SegmentMetadata],
-) -> int:
-    """How much the partition exceeds `retention.bytes`, local and remote together, each record counted once."""
-    if view.retention_bytes < 0:
-        return 0
-    finished_bytes = sum(segment.segment_size_bytes for segment in known if segment.state is FINISHED)
-    if view.only_local_bytes + finished_bytes <= view.retention_bytes:
-        return 0
-    counted = {
-        segment.segment_id: segment.segment_size_bytes
-        for segment in _in_order(lineage, segments_of)
-        if segment.state is FINISHED
-        and segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, view.log_end).within
-    }
-    return max(0, view.only_local_bytes + sum(counted.values()) - view.retention_bytes)
+) -> dict[bytes, int]:
+    """Bytes by segment that are held against `retention.bytes` beside what is only local.
+
+    Each record counts once, and those below log start not at all: they are gone already, and two copies of a segment
+    are no reason to delete a third one. (Kafka counts both.) While all finished segments together stay within the
+    limit they will do; only past it the lineage of every one is looked at.
+    """
+    if view.retention_bytes < 0 or view.only_local_bytes + _finished_bytes(known) <= view.retention_bytes:
+        return {one.segment_id: one.segment_size_bytes for one in known if one.state is FINISHED}
+    counted: dict[bytes, int] = {}
+    reached = view.log_start
+    for segment in _in_order(lineage, segments_of):
+        if segment.state is not FINISHED or segment.end_offset < reached:
+            continue
+        if chain.holds(segment):
+            counted[segment.segment_id] = segment.segment_size_bytes
+            reached = segment.end_offset + 1
+    return counted
+
+
+def percent_of(size_bytes: int, limit_bytes: int) -> int:
+    """Whole percent of a limit; 0 without one."""
+    return size_bytes * 100 // limit_bytes if limit_bytes > 0 else 0
 
 
 class ExpirationTask:
@@ -138,11 +207,12 @@ class ExpirationTask:
     async def run(self) -> None:
         """One pass. Raises RemoteStorageError or KafkaError when it could not be finished; the next one goes on."""
         log, tier = self._view.log, self._tier
-        if self.cancelled or not log.remote_enabled or not tier.metadata.is_ready(self.partition):
+        if self.cancelled or not log.remote_enabled or not tier.is_ready(self.partition):
             return
         known = list(tier.metadata.segments(self.partition))
         self._update_gauges(known)
         if not known:
+            self._update_shares(log, log.size_bytes)
             return
         if log.highest_remote_offset < 0:
             # A fresh leader would count what is copied twice: as local and as remote.
@@ -157,16 +227,13 @@ class ExpirationTask:
         )
         # Sizes are summed up in the decision, so its time is what they cost.
         gauges.remotelogsizecomputationtime = clock.monotonic_ms() - started_ms
+        self._update_shares(log, expired.size_bytes)
         if expired.log_start is not None:
             log.maybe_increment_log_start_offset(expired.log_start)
         await self._delete(expired.segments)
 
     def _find_highest_remote(self, log: UnifiedLog) -> None:
-        found = find_highest_remote(
-            log.leader_epochs.entries,
-            lambda epoch: self._tier.metadata.highest_offset(self.partition, epoch),
-            log.end_offset_for_epoch,
-        )
+        found = find_copied(log, self._tier.metadata, self.partition)
         log.update_highest_remote_offset(found.offset)
 
     async def _delete(self, segments: Sequence[SegmentMetadata]) -> None:
@@ -189,6 +256,12 @@ class ExpirationTask:
         gauges = self._tier.meters.gauges(self.partition)
         gauges.remotelogmetadatacount = len(known)
         gauges.remotelogsizebytes = sum(s.segment_size_bytes for s in known if s.state in (FINISHED, DELETE_STARTED))
+
+    def _update_shares(self, log: UnifiedLog, size_bytes: int) -> None:
+        self._tier.meters.shares[self.partition] = RetentionShares(
+            percent_of(size_bytes, log.config.retention_bytes),
+            percent_of(log.size_bytes, log.config.effective_local_retention_bytes),
+        )
 
 
 def retention_view(log: UnifiedLog, now_ms: int) -> RetentionView:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from backend.engine.common.event_sink import EventSink
+from backend.engine.common.rates import Windows
 from backend.engine.config import BrokerConfig
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, Workers
 from backend.engine.remote.index_cache import RemoteIndexCache
 from backend.engine.remote.meters import RemoteMeters
+from backend.engine.remote.rlm_quota import RlmQuota
 from backend.engine.remote.rlmm import RemoteLogMetadataManager
 from backend.engine.remote.rsm import RemoteStorageManager
 from backend.tiering.ids import TopicIdPartition
@@ -50,3 +52,30 @@ class Tier:
     meters: RemoteMeters
     # Segments this broker is copying now: expiration keeps its hands off them.
     copying: set[bytes] = field(default_factory=set)
+    # Partitions whose remote data goes as a whole, since tiering was switched off: no task of theirs runs meanwhile.
+    deleting: set[TopicIdPartition] = field(default_factory=set)
+    copy_quota: RlmQuota = field(init=False)
+    fetch_quota: RlmQuota = field(init=False)
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """Whether tasks of the partition may run: its metadata is known, and nothing takes it away."""
+        return partition not in self.deleting and self.metadata.is_ready(partition)
+
+    def __post_init__(self) -> None:
+        settings, clock = self.config(), self.ports.clock
+        self.copy_quota = RlmQuota(
+            clock,
+            Windows(
+                settings.remote_log_manager_copy_quota_window_num,
+                settings.remote_log_manager_copy_quota_window_size_seconds * 1000,
+            ),
+            lambda: self.config().remote_log_manager_copy_max_bytes_per_second,
+        )
+        self.fetch_quota = RlmQuota(
+            clock,
+            Windows(
+                settings.remote_log_manager_fetch_quota_window_num,
+                settings.remote_log_manager_fetch_quota_window_size_seconds * 1000,
+            ),
+            lambda: self.config().remote_log_manager_fetch_max_bytes_per_second,
+        )

@@ -145,8 +145,9 @@ class FetchReads:
     ) -> FetchData:
         """No local segment has the offset; the remote tier may."""
         log = partition.log
+        remote = self._remote()
         if (
-            self._remote() is None
+            remote is None
             or not log.remote_enabled
             or not log.log_start_offset <= spec.fetch_offset < log.local_log_start_offset
         ):
@@ -162,7 +163,8 @@ class FetchReads:
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
             aborted=() if params.isolation is Isolation.COMMITTED else None,
-            remote_bytes_max=max(0, bytes_max),
+            # Past the quota the partition looks as if it had no records yet (KIP-956).
+            remote_bytes_max=0 if remote.throttle_fetch() else max(0, bytes_max),
             remote_min_one_message=min_one_message,
         )
 

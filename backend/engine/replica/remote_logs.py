@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from backend.engine.log.timestamps import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
@@ -50,8 +50,14 @@ class RemoteLogs(AuxStateSource, Protocol):
         """The broker leads or follows these now, or their topic's remote settings changed."""
         ...
 
-    async def stop_partitions(self, tips: Iterable[TopicIdPartition], *, delete_remote: bool) -> None:
-        """The broker hosts these no longer, or their topic is no longer tiered."""
+    def stop_partitions(
+        self, tips: Iterable[TopicIdPartition], *, delete_remote: bool, topic_deleted: bool = False
+    ) -> Coroutine[Any, Any, None]:
+        """The broker hosts these no longer (perhaps their topic was deleted), or they are no longer tiered."""
+        ...
+
+    def throttle_fetch(self) -> bool:
+        """Whether reads of the remote tier have used up their quota for now."""
         ...
 
     async def read(

@@ -313,9 +313,9 @@ class ReplicaManager:
         self.follower_quota.update(new)
         changes = local_changes(old, new, self.node_id)
         tiered_before = self._tiered_among(changes.changed_topics)
-        # Before the settings of deleted topics go: they say whether there is remote data.
-        yield from self._stop_in_turns(changes.deleted, delete_remote=True)
-        yield from self._stop_in_turns(changes.moved_away, delete_remote=False)
+        # Before the settings of deleted topics go: they say which are tiered.
+        yield from self._stop_in_turns(changes.deleted, topic_deleted=True)
+        yield from self._stop_in_turns(changes.moved_away, topic_deleted=False)
         self._take_over_settings(changes.changed_topics)
         if old.offset < 0:
             self._delete_strays()
@@ -373,13 +373,13 @@ class ReplicaManager:
             found = self._topic_configs[topic] = LogConfig.from_properties(values)
         return found
 
-    def _stop_in_turns(self, tips: tuple[TopicIdPartition, ...], *, delete_remote: bool) -> Iterator[None]:
+    def _stop_in_turns(self, tips: tuple[TopicIdPartition, ...], *, topic_deleted: bool) -> Iterator[None]:
         for start in range(0, len(tips), REPLICAS_PER_TURN):
             if start:
                 yield
-            self._stop(tips[start : start + REPLICAS_PER_TURN], delete_remote=delete_remote)
+            self._stop(tips[start : start + REPLICAS_PER_TURN], topic_deleted=topic_deleted)
 
-    def _stop(self, tips: Iterable[TopicIdPartition], *, delete_remote: bool) -> None:
+    def _stop(self, tips: Iterable[TopicIdPartition], *, topic_deleted: bool) -> None:
         tiered = []
         stopped: set[str] = set()
         for tip in tips:
@@ -388,7 +388,7 @@ class ReplicaManager:
             self._broken.pop(key, None)
             if partition is not None:
                 if partition.log.remote_enabled and self.remote_logs is not None:
-                    tiered.append((tip, delete_remote and partition.is_leader))
+                    tiered.append((tip, topic_deleted and partition.is_leader))
                 self._drop(partition, self._why_absent(tip.topic, tip.partition))
             log = self.log_manager.get(tip.topic_partition)
             if log is None or log.topic_id_partition.topic_id == tip.topic_id:
@@ -400,12 +400,12 @@ class ReplicaManager:
         for remote in (True, False):
             chosen = [tip for tip, delete in tiered if delete is remote]
             if chosen:
-                self._stop_remote(chosen, delete_remote=remote)
+                self._stop_remote(chosen, delete_remote=remote, topic_deleted=topic_deleted)
 
-    def _stop_remote(self, tips: list[TopicIdPartition], *, delete_remote: bool) -> None:
+    def _stop_remote(self, tips: list[TopicIdPartition], *, delete_remote: bool, topic_deleted: bool = False) -> None:
         assert self.remote_logs is not None
         task = tasks.spawn(
-            self.remote_logs.stop_partitions(tips, delete_remote=delete_remote),
+            self.remote_logs.stop_partitions(tips, delete_remote=delete_remote, topic_deleted=topic_deleted),
             name=f"remote stop of {len(tips)} partitions",
         )
         self._stopping.add(task)
@@ -556,6 +556,7 @@ class ReplicaManager:
             if partition.log.remote_enabled:
                 (leading if partition.is_leader else following)[partition] = None
             elif was_tiered:
+                partition.log.forget_highest_remote_offset()
                 delete = partition.is_leader and partition.log.config.remote_log_delete_on_disable
                 if delete:
                     partition.forget_remote()

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from backend.engine.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Scope, Setting, Type, resolve_broker
+from backend.engine.config import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    ConfigError,
+    Scope,
+    Setting,
+    Type,
+    resolve_broker,
+    resolve_topic,
+)
 from backend.engine.config.settings import LONG_MAX, Value
 from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -23,6 +33,10 @@ POOL_SIZES: Final = frozenset(
         "remote.log.reader.threads",
     }
 )
+
+# log.local.retention.*: the same as log.retention.*; and of both: no limit.
+SAME_AS_TOTAL: Final = -2
+UNLIMITED: Final = -1
 
 # DynamicConfig.Broker: no settings of a broker's file, and not listed before somebody has set them.
 THROTTLES: Final = {
@@ -55,6 +69,43 @@ def check_broker_settings(
             _check_value(image, config, broker, name, text)
         elif text is not None and name in THROTTLES:
             _parsed(THROTTLES[name], text)
+    _check_local_retention(image, config, broker, changes)
+
+
+def _check_local_retention(
+    image: MetadataImage, config: BrokerConfig, broker: str, changes: Mapping[str, str | None]
+) -> None:
+    """The defaults of tiered topics must agree as a topic's own settings must (`DynamicLogConfig`)."""
+    own = dict(image.config(BROKER_RESOURCE, broker))
+    for name, text in changes.items():
+        if text is None:
+            own.pop(name, None)
+        else:
+            own[name] = text
+
+    def value(name: str) -> int:
+        resolved = resolve_topic(
+            TOPIC_SETTINGS[name],
+            topic={},
+            broker={} if broker == CLUSTER_DEFAULT else own,
+            cluster=own if broker == CLUSTER_DEFAULT else image.config(BROKER_RESOURCE, CLUSTER_DEFAULT),
+            static=config.originals,
+            broker_settings=BROKER_SETTINGS,
+        )
+        return int(resolved.value or UNLIMITED)
+
+    for unit in ("ms", "bytes"):
+        total_name, local_name = f"log.retention.{unit}", f"log.local.retention.{unit}"
+        if not changes.keys() & {total_name, local_name}:
+            continue
+        total, local = value(f"retention.{unit}"), value(f"local.retention.{unit}")
+        if total == UNLIMITED or local == SAME_AS_TOTAL:
+            continue
+        problem = f"Invalid value {local} for configuration {local_name}: Value must not be"
+        if local == UNLIMITED:
+            raise _refused(f"{problem} {UNLIMITED} as {total_name} value is set as {total}.")
+        if local > total:
+            raise _refused(f"{problem} more than {total_name} property value: {total}")
 
 
 def _check_value(image: MetadataImage, config: BrokerConfig, broker: str, name: str, text: str) -> None:

@@ -138,6 +138,22 @@ def test_broker_settings_that_cannot_be_changed_so(
     assert words in message
 
 
+@pytest.mark.parametrize("name", ["", "1"], ids=["cluster default", "one broker"])
+def test_the_defaults_of_local_and_total_retention_must_agree(name: str) -> None:
+    def change(*settings: tuple[str, str]) -> tuple[int, str]:
+        return alter(tiered_play(), BROKER, name, *((f"log.{key}", SET, value) for key, value in settings))
+
+    total = ("retention.bytes", "1000")
+    assert change(total, ("local.retention.bytes", "1000")) == (0, "")
+    assert change(("local.retention.bytes", "5")) == (0, "")  # no limit of the whole
+    code, message = change(total, ("local.retention.bytes", "1001"))
+    assert (code, "must not be more than log.retention.bytes" in message) == (ErrorCode.INVALID_REQUEST, True)
+    code, message = change(total, ("local.retention.bytes", "-1"))
+    assert (code, "must not be -1 as log.retention.bytes" in message) == (ErrorCode.INVALID_REQUEST, True)
+    assert change(("local.retention.ms", "604800001"))[0] == ErrorCode.INVALID_REQUEST  # a week and 1 ms
+    assert change(("retention.ms", "-1"), ("local.retention.ms", "604800001")) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [

@@ -12,6 +12,7 @@ from backend.engine.remote.discovery import NOTHING_COPIED, find_highest_remote,
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rsm import LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager
+from backend.protocol.control_records import end_txn_marker
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
@@ -85,6 +86,33 @@ def test_only_sealed_segments_below_the_last_stable_offset_are_copied_and_each_o
             assert [start for _, start, _ in broker.history(EventType.COPY_SEGMENT)] == [0, 5, 10]
             gauges = broker.tier.meters.gauges(TIP)
             assert (gauges.remotecopylagsegments, gauges.remotecopylagbytes) == (1, log.segments[3].size_bytes)
+
+    asyncio.run(play())
+
+
+def test_nothing_at_or_past_an_open_transaction_is_copied(tmp_path: Path) -> None:
+    async def play() -> None:
+        log = open_test_log(tmp_path, TIERED, remote=True)
+        append(log, 0)
+        log.roll()
+        append(log, 1, transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
+        log.roll()
+        append(log, 2)
+        log.roll()
+        append(log, 3)
+        replicate(log)
+        async with tier_broker(tmp_path) as broker:
+            task = CopyTask(View(log), broker.tier)
+            await task.run()
+            assert log.last_stable_offset == 1
+            assert [start for _, start, _ in broker.history(EventType.COPY_SEGMENT)] == [0]
+            marker = end_txn_marker(
+                commit=False, producer_id=5, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW_MS + 4
+            )
+            log.append_as_leader(memoryview(marker), 0, now_ms=NOW_MS, origin="coordinator")
+            replicate(log)
+            await task.run()
+            assert [start for _, start, _ in broker.history(EventType.COPY_SEGMENT)] == [0, 1, 2]
 
     asyncio.run(play())
 

@@ -6,7 +6,7 @@ import pytest
 
 from backend.engine.config import BrokerConfig
 from backend.engine.ports.random import SystemRandom
-from backend.engine.remote.rlm import delay_ms
+from backend.engine.remote.rlm_tasks import delay_ms
 from backend.engine_profile import EMBEDDED_SETTINGS
 
 PREFIX = "remote.log.manager.task"

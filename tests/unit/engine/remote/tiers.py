@@ -11,7 +11,8 @@ from typing import Any
 from backend.engine.config import BrokerConfig
 from backend.engine.log.config import LogConfig
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.ports import system_ports
+from backend.engine.ports import Ports, system_ports
+from backend.engine.ports.object_store import ObjectStore
 from backend.engine.remote.index_cache import RemoteIndexCache
 from backend.engine.remote.meters import RemoteMeters
 from backend.engine.remote.rlm import RemoteLogManager
@@ -85,12 +86,17 @@ async def tier_broker(
     topic: MemoryTopicLog | None = None,
     settings: Mapping[str, str] | None = None,
     partitions: tuple[TopicIdPartition, ...] = (TIP,),
+    ports: Ports | None = None,
+    store: ObjectStore | None = None,
 ) -> AsyncIterator[Broker]:
     """A broker that hosts the partitions' metadata; tasks are started by the test."""
     config = BrokerConfig.parse({**FAST, **(settings or {})})
-    ports = system_ports()
+    ports = ports or system_ports()
     client, sink, fatal = MemoryMetadataTopic(topic), RecordingSink(), list[str]()
-    storage = open_storage({"dir": str(folder / "remote")}, broker_id=broker_id)
+    if store is None:
+        storage = open_storage({"dir": str(folder / "remote")}, broker_id=broker_id)
+    else:
+        storage = ObjectStoreRemoteStorageManager(store, broker_id=broker_id)
     metadata = TopicBasedRemoteLogMetadataManager(
         client, RlmmSettings.parse(config.prefixed("rlmm.config.")), ports, sink, on_fatal=fatal.append
     )

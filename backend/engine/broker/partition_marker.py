@@ -1,0 +1,92 @@
+"""The controller's part in removing remote data of deleted topics (KIP-405, "Topic deletion lifecycle").
+
+Publishes DELETE_PARTITION_MARKED for every partition of a deleted tiered topic once none of its replicas is online; the
+partition remover of the broker that leads that partition of ``__remote_log_metadata`` does the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from backend.engine.controller.driver import Controller
+from backend.engine.controller.removed_topics import RemovedPartition
+from backend.engine.ports import Clock, tasks
+from backend.engine.remote.metadata_scan import MetadataScan
+from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+from backend.protocol.remote_log_metadata import PartitionDelete, decode, encode, metadata_partition
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import PartitionDeleteState
+
+CHECK_MS: Final = 250
+RETRY_MS: Final = 2000
+
+_log = logging.getLogger(__name__)
+
+
+class PartitionMarker:
+    """Runs on the node of the active controller."""
+
+    def __init__(
+        self, controller: Controller, topic: MetadataTopic, scan: MetadataScan, *, node_id: int, clock: Clock
+    ) -> None:
+        self._controller = controller
+        self._topic = topic
+        self._scan = scan
+        self._node_id = node_id
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Looks again and again until it is cancelled."""
+        while True:
+            pause_ms = CHECK_MS
+            try:
+                await self._mark(self._controller.removed_partitions_offline())
+            except (KafkaError, OSError) as error:
+                _log.warning("Deleted partitions cannot be marked on %s yet: %s", METADATA_TOPIC, error)
+                pause_ms = RETRY_MS
+            except Exception:
+                # Whatever it was: what has not been told is still known.
+                _log.exception("Deleted partitions could not be marked on %s", METADATA_TOPIC)
+                pause_ms = RETRY_MS
+            await tasks.sleep_ms(pause_ms)
+
+    async def _mark(self, removed: Sequence[RemovedPartition]) -> None:
+        topic = self._controller.image.topic(METADATA_TOPIC)
+        by_target: dict[int, list[RemovedPartition]] = {}
+        for one in removed:
+            if topic is None:
+                # Nothing was ever copied.
+                self._controller.removed_topics.told(one.tip)
+            else:
+                target = metadata_partition(one.tip.topic_id, one.tip.partition, len(topic.partitions))
+                by_target.setdefault(target, []).append(one)
+        for target, partitions in by_target.items():
+            known = await self._marked_before(target) if any(one.replayed for one in partitions) else frozenset()
+            for one in partitions:
+                if one.tip not in known:
+                    await self._publish(target, one.tip)
+                self._controller.removed_topics.told(one.tip)
+
+    async def _publish(self, target: int, tip: TopicIdPartition) -> None:
+        state = PartitionDeleteState.DELETE_PARTITION_MARKED
+        await self._topic.produce(target, encode(PartitionDelete(tip, self._node_id, self._clock.time_ms(), state)))
+        _log.info("Marked deleted partition %s on %s-%d: its remote data will go", tip, METADATA_TOPIC, target)
+
+    async def _marked_before(self, target: int) -> frozenset[TopicIdPartition]:
+        """Partitions that an earlier life of the controller, or an earlier controller, has marked."""
+        found: set[TopicIdPartition] = set()
+        held = await self._scan.held([target])
+        if target not in held:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{METADATA_TOPIC}-{target} has no leader that answers")
+        async for records in self._scan.records(target, held[target]):
+            for record in records:
+                try:
+                    event = None if record.value is None else decode(record.value)
+                except DecodeError:
+                    continue
+                if isinstance(event, PartitionDelete):
+                    found.add(event.topic_id_partition)
+        return frozenset(found)

@@ -1,0 +1,167 @@
+"""Retention deletes nothing that it keeps, under random histories, leaders and leftovers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.engine.remote.rlm_expire import Chain, RetentionView, choose_expired
+from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
+from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.lineage import segment_lineage, without_empty_epochs
+from backend.tiering.segment_state import SegmentState
+from tests.effort import effort
+
+STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = SegmentState
+TIP: Final = TopicIdPartition("orders", bytes(range(16)), 0)
+NOW_MS: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A partition as its leader finds it: own segments tell its history in order, the others are leftovers."""
+
+    view: RetentionView
+    segments: tuple[SegmentMetadata, ...]
+    states: tuple[SegmentState, ...]
+    own: int
+    copying: frozenset[bytes]
+
+    def cache(self) -> RemoteLogMetadataCache:
+        cache = RemoteLogMetadataCache(TIP)
+        for segment, wanted in zip(self.segments, self.states, strict=True):
+            cache.apply(segment)
+            for state in (FINISHED, DELETE_STARTED):
+                if wanted >= state:
+                    cache.apply(SegmentUpdate(TIP, segment.segment_id, 1, 0, None, state))
+        return cache
+
+
+def epochs_in(lineage: list[tuple[int, int]], start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """What a leader with this history publishes for [start, end)."""
+    before = [epoch for epoch in lineage if epoch[1] <= start][-1:]
+    return tuple((epoch, max(offset, start)) for epoch, offset in [*before, *lineage] if
+                 (epoch, offset) in before or start < offset < end)  # fmt: skip
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    sizes = draw(st.lists(st.integers(1, 20), min_size=1, max_size=8))
+    log_end = sum(sizes) + draw(st.integers(1, 5))
+    starts = sorted(draw(st.sets(st.integers(1, log_end), max_size=3)))
+    numbers = sorted(draw(st.sets(st.integers(1, 8), min_size=len(starts), max_size=len(starts))))
+    lineage = [(0, 0), *zip(numbers, starts, strict=True)]
+    segments: list[SegmentMetadata] = []
+
+    def add(start: int, end: int, epochs: tuple[tuple[int, int], ...]) -> None:
+        segments.append(
+            SegmentMetadata(
+                TIP,
+                (len(segments) + 1).to_bytes(16, "big"),
+                start,
+                end - 1,
+                1,
+                draw(st.integers(0, NOW_MS)),
+                0,
+                epochs,
+                draw(st.integers(1, 50)),
+                None,
+                STARTED,
+            )
+        )
+
+    at = 0
+    for size in sizes:
+        add(at, at + size, epochs_in(lineage, at, at + size))
+        at += size
+    own = len(segments)
+    for _ in range(draw(st.integers(0, 4))):
+        start = draw(st.integers(0, log_end - 1))
+        end = draw(st.integers(start + 1, log_end + 10))
+        # A duplicate of another leader with our history, or a segment of one that we deposed.
+        foreign = ((draw(st.integers(0, 9)), start),)
+        ours = end <= at and draw(st.booleans())
+        add(start, end, epochs_in(lineage, start, end) if ours else foreign)
+    log_start = draw(st.one_of(st.just(0), st.integers(0, at)))
+    left = epochs_in(lineage, log_start, log_end)
+    return Case(
+        RetentionView(
+            epochs=left,
+            log_start=log_start,
+            log_end=log_end,
+            only_local_bytes=draw(st.integers(0, 50)),
+            retention_bytes=draw(st.one_of(st.just(-1), st.integers(0, 400))),
+            retention_ms=draw(st.one_of(st.just(-1), st.integers(0, NOW_MS))),
+            now_ms=NOW_MS,
+        ),
+        tuple(segments),
+        tuple(draw(st.sampled_from((STARTED, FINISHED, FINISHED, FINISHED, DELETE_STARTED))) for _ in segments),
+        own,
+        frozenset(segment.segment_id for segment in segments if draw(st.integers(0, 9)) == 0),
+    )
+
+
+@settings(max_examples=effort(150, 20_000), deadline=None)
+@given(cases())
+def test_retention_deletes_only_what_it_does_not_keep(case: Case) -> None:
+    cache, view = case.cache(), case.view
+    found = choose_expired(view, cache.segments_of, list(cache.segments()), case.copying)
+    deleted = {segment.segment_id for segment in found.segments}
+    assert len(deleted) == len(found.segments)
+    assert not deleted & case.copying
+    new_start = max(view.log_start, found.log_start or 0)
+    assert new_start <= view.log_end
+    cutoff_ms = view.now_ms - view.retention_ms if view.retention_ms >= 0 else -1
+    kept_by_time = []
+    for segment, state in zip(case.segments[: case.own], case.states, strict=False):
+        if segment.segment_id in deleted and state is not DELETE_STARTED:
+            # Nobody can ask for its records any more.
+            assert segment.end_offset < new_start
+            if segment.end_offset >= view.log_start and not segment.max_timestamp_ms < cutoff_ms:
+                kept_by_time.append(segment)
+    if any(one.segment_id in deleted for one in kept_by_time) and found.log_start is not None:
+        _check_size(case, deleted, new_start)
+
+
+def _check_size(case: Case, deleted: set[bytes], new_start: int) -> None:
+    """Where size is the only reason left, what stays is not below the limit: by all copies, so not by each record."""
+    view = case.view
+    assert view.retention_bytes >= 0
+    left = sum(
+        segment.segment_size_bytes
+        for segment, state in zip(case.segments, case.states, strict=True)
+        if state is FINISHED and segment.segment_id not in deleted and segment.end_offset >= new_start
+    )
+    assert view.only_local_bytes + left >= view.retention_bytes
+
+
+@settings(max_examples=effort(50, 5000), deadline=None)
+@given(cases())
+def test_a_second_pass_over_what_the_first_left_deletes_nothing_by_size_again(case: Case) -> None:
+    cache, view = case.cache(), case.view
+    first = choose_expired(view, cache.segments_of, list(cache.segments()), case.copying)
+    for segment in first.segments:
+        for state in (DELETE_STARTED, DELETE_FINISHED):
+            cache.apply(SegmentUpdate(TIP, segment.segment_id, 1, 0, None, state))
+    log_start = max(view.log_start, first.log_start or 0)
+    epochs = epochs_in(list(view.epochs), log_start, view.log_end)
+    again = RetentionView(
+        epochs, log_start, view.log_end, view.only_local_bytes, view.retention_bytes, view.retention_ms, NOW_MS
+    )
+    second = choose_expired(again, cache.segments_of, list(cache.segments()), case.copying)
+    assert second.log_start is None or second.log_start > log_start
+    assert not {one.segment_id for one in second.segments} & {one.segment_id for one in first.segments}
+
+
+@settings(max_examples=effort(100, 20_000), deadline=None)
+@given(cases())
+def test_the_short_way_through_the_lineage_test_comes_to_the_same(case: Case) -> None:
+    lineage = without_empty_epochs(case.view.epochs)
+    chain = Chain(lineage, case.view.log_end)
+    for segment in case.segments:
+        verdict = segment_lineage(segment.segment_leader_epochs, segment.end_offset, lineage, case.view.log_end)
+        assert chain.holds(segment) is verdict.within, verdict

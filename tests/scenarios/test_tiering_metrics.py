@@ -1,0 +1,87 @@
+"""The metrics of the remote tier on a broker's `/metrics`, against the MBeans of a busy Apache Kafka 4.3.1 broker."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from backend.engine.metrics.collector import BrokerCollector
+from tests.scenarios.tiering_lab import Lab, values
+
+MBEANS: Final = Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / "mbeans.json"
+OF_THE_TIER: Final = re.compile(r"[Rr]emote|RLM|RetentionSizeInPercent")
+# Kafka's own older names of two others; the exporter's Kafka rules do not take them.
+DEPRECATED: Final = "org.apache.kafka.storage.internals.log:"
+# The purgatory's metrics have tests of their own.
+REQUESTS_THAT_WAIT: Final = "Delayed"
+# What an MBean without a name, of Kafka's other metrics library, has as attributes.
+ATTRIBUTES: Final = {
+    "kafka.server:type=RLMCopy": ("byte_rate",),
+    "kafka.server:type=RLMFetch": ("byte_rate",),
+    "kafka.server:type=RemoteLogManager": tuple(
+        f"remote_{what}_throttle_time_{how}" for what in ("copy", "fetch") for how in ("avg", "max")
+    ),
+}
+
+
+def exported(mbean: str) -> tuple[list[str], dict[str, str]]:
+    """Names and labels that the JMX exporter's sample rules for Kafka give an MBean, lower case."""
+    domain, _, rest = mbean.partition(":")
+    tags = dict(pair.split("=", 1) for pair in rest.split(","))
+    prefix = f"{domain.replace('.', '_')}_{tags.pop('type')}"
+    name = tags.pop("name", None)
+    names = ATTRIBUTES[mbean] if name is None else (name.removesuffix("PerSec"),)
+    labels = {key.lower(): value for key, value in tags.items()}
+    return [f"{prefix}_{one}".lower() for one in names], labels
+
+
+def scraped(running: Lab, node: int) -> dict[str, list[tuple[dict[str, str], float]]]:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(BrokerCollector(running.cluster.broker(node).services.metrics))
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for sample in family.samples:
+            found.setdefault(family.name, []).append((dict(sample.labels), sample.value))
+    return found
+
+
+def of_topic(found: dict[str, list[tuple[dict[str, str], float]]], name: str, topic: str) -> float:
+    [value] = [value for labels, value in found[name] if labels.get("topic") == topic]
+    return value
+
+
+def test_everything_kafka_shows_of_the_tier_is_there_under_its_name(running: Lab) -> None:
+    topic = "jmx"
+    running.create(topic, [(1, 2)], batches=1, local_retention_bytes=1)
+    running.produce(topic, *values(*range(5)))
+    running.wait_offsets(topic, (0, 4, 5, 3))
+    assert running.fetch(topic, 0).error == 0
+    prefix = "kafka_server_brokertopicmetrics_remote"
+    for name, value in (("logmetadatacount", 4), ("copylagbytes", 0)):
+        running.wait(f"{name} is {value}", lambda n=name, v=value: of_topic(
+            scraped(running, 1), f"{prefix}{n}", topic) == v)  # fmt: skip
+    found = scraped(running, 1)
+    mbeans = [one for one in json.loads(MBEANS.read_text())["all_kafka_mbean_names"] if OF_THE_TIER.search(one)]
+    assert len(mbeans) > 40
+    absent = []
+    for mbean in [*mbeans, "kafka.server:type=RemoteLogManager"]:
+        if mbean.startswith(DEPRECATED) or REQUESTS_THAT_WAIT in mbean:
+            continue
+        names, labels = exported(mbean)
+        for name in names:
+            rows = [row for row, _ in found.get(name, ()) if labels.items() <= row.items()]
+            if not rows:
+                absent.append(f"{name}{labels}")
+    assert absent == []
+    local = running.log(topic).size_bytes
+    assert of_topic(found, f"{prefix}copyrequests", topic) == 4
+    assert of_topic(found, f"{prefix}copybytes", topic) == of_topic(found, f"{prefix}logsizebytes", topic) > 0
+    assert of_topic(found, f"{prefix}fetchrequests", topic) == 1
+    assert of_topic(found, "kafka_log_remote_remotelogmanager_localretentionsizeinpercent", topic) == 100 * local
+    assert of_topic(found, "kafka_log_remote_remotelogmanager_retentionsizeinpercent", topic) == 0  # without a limit
+    assert of_topic(found, "kafka_log_log_retentionsizeinpercent", topic) == 0  # told by the remote log manager

@@ -1,0 +1,127 @@
+"""An event loop whose time jumps to the next timer, and ports on it: hours pass in no time, always the same way."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from backend.engine.ports import Ports, system_ports
+from backend.engine.ports.random import SystemRandom
+from tests.unit.engine.log.logs import NOW_MS
+
+T = TypeVar("T")
+
+
+class _Jump(selectors.DefaultSelector):
+    """Instead of waiting for a timer, goes there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = super().select(0)
+        assert found or timeout is not None, "everything waits for something that never comes"
+        if not found:
+            self.now_s += timeout or 0.0
+        return found
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """For one test; no threads."""
+
+    def __init__(self) -> None:
+        self.jump = _Jump()
+        super().__init__(self.jump)
+
+    def time(self) -> float:
+        return self.jump.now_s
+
+
+class LoopClock:
+    """The loop's time; it begins at NOW_MS."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def time_ms(self) -> int:
+        return NOW_MS + int(self.monotonic_ms())
+
+    def monotonic_ms(self) -> float:
+        return self._loop.time() * 1000.0
+
+
+class InlineWorkers:
+    """Work that takes no time."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        await asyncio.sleep(0)
+        return work()
+
+    def close(self) -> None:
+        return None
+
+
+def run_virtual(work: Callable[[Ports], Coroutine[Any, Any, None]]) -> None:
+    """Runs a test's coroutine with ports on virtual time."""
+    loop = VirtualLoop()
+    real = system_ports()
+    real.workers.close()
+    ports = replace(real, clock=LoopClock(loop), random=SystemRandom(1), workers=InlineWorkers())
+    try:
+        loop.run_until_complete(work(ports))
+    finally:
+        loop.close()
+
+
+class FaultyStore:
+    """An object store in memory, whose faults a test chooses."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        # Asked before and after each call with its name and key; raises what the caller is to see.
+        self.before: Callable[[str, str], None] = lambda call, key: None
+        self.after: Callable[[str, str], None] = lambda call, key: None
+        # Listings do not show these yet.
+        self.unlisted: set[str] = set()
+
+    def _found(self, key: str) -> bytes:
+        try:
+            return self.objects[key]
+        except KeyError:
+            raise FileNotFoundError(key) from None
+
+    def put_file(self, key: str, path: str) -> None:
+        with open(path, "rb") as file:
+            self.put(key, file.read())
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        self.before("put", key)
+        self.objects[key] = bytes(data)
+        self.after("put", key)
+
+    def get(self, key: str) -> bytes:
+        self.before("get", key)
+        return self._found(key)
+
+    def get_range(self, key: str, start: int, size: int) -> bytes:
+        self.before("get", key)
+        return self._found(key)[start : start + size]
+
+    def size(self, key: str) -> int:
+        self.before("get", key)
+        return len(self._found(key))
+
+    def delete(self, key: str) -> None:
+        self.before("delete", key)
+        self.objects.pop(key, None)
+
+    def list(self, prefix: str) -> list[tuple[str, int]]:
+        return [(key, len(data)) for key, data in self.shown.items() if key.startswith(f"{prefix}/")]
+
+    @property
+    def shown(self) -> Mapping[str, bytes]:
+        return {key: data for key, data in self.objects.items() if key not in self.unlisted}
