@@ -291,8 +291,9 @@ class Controller:
         self._sessions.caught_up_to(broker_id, fetch_offset - 1)
 
     def removed_partitions_offline(self) -> Sequence[RemovedPartition]:
-        """Partitions of deleted tiered topics that no broker serves any more, and that the remote tier has yet to be told
-        of. A standby tells nobody.
+        """Partitions of deleted tiered topics that no broker serves any more, and that nobody has told the remote tier.
+
+        A standby tells nobody.
         """
         if not self.is_active:
             return ()
