@@ -18,7 +18,15 @@ from spark.lock import only_one
 from spark.sinks.ledger_sink import PROCESS
 
 # Everything that was made of the topic's records, and the offsets that say how far it was read.
-LEDGER: Final = (t.segment_event, t.segment, t.remote_partition, t.quarantine, t.source_offsets, t.pipeline_batch)
+LEDGER: Final = (
+    t.segment_event,
+    t.segment,
+    t.segment_interval,
+    t.remote_partition,
+    t.quarantine,
+    t.source_offsets,
+    t.pipeline_batch,
+)
 
 
 def forget_ledger(spark_dir: Path, database_url: str, cluster_id: str) -> int:
