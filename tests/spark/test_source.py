@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from spark import kafka, source
 from spark.decode import RawRecord
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
-from spark.source import MetadataGap, OffsetRanges, OffsetsWentBack, RemoteLogMetadataReader, admit, spread
+from spark.reading import MetadataGap, OffsetsWentBack
+from spark.source import OffsetRanges, RemoteLogMetadataReader, admit, spread
 from tests.spark.kafka_peer import admin, create_topic, produce
 from tests.spark.records import mixed
 
