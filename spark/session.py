@@ -14,7 +14,7 @@ from spark.java import Java
 CORES: Final = 2
 # Spark's own libraries take about 300 MB, a batch of 50,000 records 35 MB in Arrow twice over.
 DRIVER_MEMORY: Final = "768m"
-# Spark refuses a batch that is larger when it comes to the driver, instead of filling the memory; the job then halves it.
+# A batch that is larger is refused when it comes to the driver, instead of filling the memory; the job then halves it.
 BATCH_MAX: Final = "192m"
 
 _LOG4J: Final = """\
