@@ -11,6 +11,7 @@ import typer
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
+    from backend.data_folder import ClusterIdentity
     from backend.settings import Settings
 
 LocalDataOption = Annotated[Path | None, typer.Option("--data", help="Data folder (default .ebbline).")]
@@ -34,14 +35,14 @@ def local_settings(**given: Any) -> Settings:
     raise typer.Exit(REFUSED)
 
 
-def cluster_id_of(settings: Settings) -> str:
+def identity_of(settings: Settings) -> ClusterIdentity:
     """Whose data folder it is. Raises DataFolderError for one that holds no cluster."""
     from backend.data_folder import DataFolder, DataFolderError
 
     identity = DataFolder(settings.data_dir).read_identity()
     if identity is None:
         raise DataFolderError(f"The folder {settings.data_dir} holds no cluster: give its folder with --data.")
-    return identity.cluster_id
+    return identity
 
 
 def refuse(error: Exception | str) -> NoReturn:
