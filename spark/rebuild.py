@@ -12,6 +12,7 @@ time; the observer keeps its rounds and writes them afterwards.
 from __future__ import annotations
 
 import threading
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -89,7 +90,7 @@ def _build_and_swap(
     raise NotCaughtUp("The pipeline reads faster than the rebuild: stop it for the moment, then try again.")
 
 
-def _swap(engine: Engine, live: str, beside: str, topic: str, high: Mapping[int, int]) -> tuple[int, int] | None:
+def _swap(engine: Engine, live: str, beside: str, topic: str, gone: Set[int]) -> tuple[int, int] | None:
     """Put the rows of ``beside`` in the place of the live ones; their events before and after.
 
     None, and nothing done, while the live ledger is ahead: the pipeline would miss what lies between. In the topic
