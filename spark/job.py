@@ -106,7 +106,7 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
             progress = Progress(next_offsets=sink.next_offsets())
         except Stopped:
             return EXIT_OK
-        heartbeat = Heartbeat(engine, settings.cluster_id, offsets, sink, progress)
+        heartbeat = Heartbeat(engine, settings.cluster_id, offsets, sink, progress, settings.history_days)
         heartbeat.start()
         stack.callback(heartbeat.stop)
         try:

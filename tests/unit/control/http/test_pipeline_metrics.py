@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def scrape(engine: Engine) -> list[str]:
-    text = generate_latest(PipelineNumbers(engine, "c", lambda: NOW_MS)).decode()  # type: ignore[arg-type]  # collects
+    text = generate_latest(PipelineNumbers(engine, "c", lambda: NOW_MS)).decode()
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
