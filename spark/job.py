@@ -176,7 +176,7 @@ class Pipeline:
                 went_back_since = None
             if any(marker in failure for marker in TOO_LARGE_MARKERS) and self._records_per_batch > 1:
                 self._records_per_batch = max(1, self._records_per_batch // 2)
-                log.warning("pipeline: a batch was too large, the next has %d records", self._records_per_batch)
+                text = f"a batch was too large for the driver's memory, the next has {self._records_per_batch} records"
             delay_s = RESTART_FIRST_S if time.monotonic() - started > RESTART_MAX_S else delay_s
             self._progress.state, self._progress.message = "waiting", f"the stream ended and starts again: {text}"
             log.warning("pipeline stream: ended, next start in %.1f s: %s", delay_s, text)

@@ -231,3 +231,13 @@ def _consumer_of(reader: RemoteLogMetadataReader) -> Consumer:
     if key not in _consumers:
         _consumers[key] = open_consumer(reader._servers, reader._properties)
     return _consumers[key]
+
+
+def close_clients() -> None:
+    """Give back the connections of this process; a read that follows opens new ones."""
+    for consumer in _consumers.values():
+        consumer.close()
+    for offsets in _offsets.values():
+        offsets.close()
+    _consumers.clear()
+    _offsets.clear()

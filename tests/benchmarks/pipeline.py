@@ -49,9 +49,10 @@ def measure_pipeline(*, quick: bool) -> Figures:
     """All figures by name, the unit in it."""
     figures: Figures = {}
     with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as name, running_broker(Path(name) / "kafka") as servers:
-        _fill_topic(servers, "filled", EVENTS_QUICK if quick else EVENTS)
         for database, url in _databases(Path(name)):
-            settings = PipelineSettings(Path(name) / database, CLUSTER, servers, url("stream"), source_topic="filled")
+            topic = f"filled-{database}"
+            _fill_topic(servers, topic, EVENTS_QUICK if quick else EVENTS)
+            settings = PipelineSettings(Path(name) / database, CLUSTER, servers, url("stream"), source_topic=topic)
             figures |= {f"{database}: {what}": value for what, value in _stream(settings, quick).items()}
             direct = replace(settings, database_url=url("direct"))
             figures[f"{database}: plain Python, events/s"] = _direct(direct)

@@ -60,12 +60,7 @@ def test_work_is_dealt_once_and_evenly(parts: list[tuple[int, int, int]], tasks:
 @pytest.fixture(autouse=True)
 def _no_clients_left() -> Iterator[None]:
     yield
-    for consumer in source._consumers.values():
-        consumer.close()
-    for offsets in source._offsets.values():
-        offsets.close()
-    source._consumers.clear()
-    source._offsets.clear()
+    source.close_clients()
 
 
 @pytest.fixture
