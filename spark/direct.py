@@ -6,16 +6,19 @@ For work that a JVM would only slow down (rebuild, verify), and as the measure o
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from spark.kafka import TopicOffsets
+from spark.kafka import BrokersAway, TopicOffsets
 from spark.reading import MetadataGap, open_consumer, read
 from spark.settings import PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink, Stopped
 
+T = TypeVar("T")
+PATIENCE_S: Final = 20.0
 RECORDS_AT_ONCE: Final = 20_000  # of about 700 bytes: 14 MB
 
 Said = Callable[[int, int], None]
@@ -35,11 +38,21 @@ class DirectReader:
 
     def low(self) -> dict[int, int]:
         """The first offset of every topic partition. Raises TopicMissing or BrokersAway."""
-        return {partition: held.low for partition, held in self._offsets.held().items()}
+        return {partition: held.low for partition, held in self._patiently(self._offsets.held).items()}
 
     def high(self) -> dict[int, int]:
         """The offset of the next record of every topic partition. Raises TopicMissing or BrokersAway."""
-        return self._offsets.high()
+        return self._patiently(self._offsets.high)
+
+    def _patiently(self, ask: Callable[[], dict[int, T]]) -> dict[int, T]:
+        """The answer, asked for again while no leader gives it: a busy broker's may come late."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return ask()
+            except BrokersAway:
+                if time.monotonic() > deadline_s or self._stop.wait(0.2):
+                    raise
 
     def copy(self, sink: LedgerSink, until: Mapping[int, int], said: Said | None = None) -> int:
         """Store what the topic holds below ``until`` and the sink does not have yet; returns how many records.

@@ -29,7 +29,6 @@ from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RawRecord, to_batch
 from spark.direct import DirectReader
-from spark.kafka import BrokersAway
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
 from tests.migrations.postgresql import NoPostgreSQL, new_database, running_server
@@ -231,23 +230,13 @@ def _direct(settings: PipelineSettings) -> float:
     engine = create_engine(settings.database_url)
     sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic)
     reader = DirectReader(settings, "bench", threading.Event())
-    until = _patiently(reader.high)
+    until = reader.high()
     started_s = time.perf_counter()
     records = reader.copy(sink, until)
     rate = records / (time.perf_counter() - started_s)
     reader.close()
     engine.dispose()
     return rate
-
-
-def _patiently(ask: Callable[[], dict[int, int]]) -> dict[int, int]:
-    """The broker shares the machine with what is measured: a first answer may come late."""
-    for _ in range(20):
-        try:
-            return ask()
-        except BrokersAway:
-            time.sleep(0.5)
-    return ask()
 
 
 def _load(url: str, quick: bool) -> Figures:

@@ -19,6 +19,7 @@ from backend.cli.main import app
 from backend.data_folder import ClusterIdentity, DataFolder
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
+from spark import direct
 from spark import rebuild as rebuilding
 from spark.decode import RawRecord, to_batch
 from spark.direct import DirectReader
@@ -250,6 +251,7 @@ def test_the_commands_say_what_they_did_and_found(
     assert (done.exit_code, done.output.startswith("The ledger is new: ")) == (0, True), done.output
     assert call("verify", "--remote", "none").exit_code == 0
     monkeypatch.setenv("EBBLINE_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr(direct, "PATIENCE_S", 0.0)
     done = call("rebuild")
     assert (done.exit_code, len(done.output.splitlines())) == (2, 1), done.output
     assert "Are the brokers up?" in done.output
