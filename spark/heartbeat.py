@@ -1,7 +1,8 @@
 """Tells the database every two seconds how the pipeline is doing, also while there are no events.
 
 It runs in a thread of the driver and asks the brokers itself, so it knows that they are away
-while the stream is waiting for them, and how many records the stream is behind.
+while the stream is waiting for them, and how many records the stream is behind. Where the
+history has a limit, it also removes what is too old.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from backend.store.engine import writing
+from backend.store.history import prune_history
 from backend.store.writes import heartbeat
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
 from spark.sinks.ledger_sink import PROCESS, LedgerSink
@@ -25,6 +27,8 @@ from spark.sinks.ledger_sink import PROCESS, LedgerSink
 log = logging.getLogger(__name__)
 
 INTERVAL_MS: Final = 2_000
+DAY_MS: Final = 86_400_000
+PRUNE_INTERVAL_MS: Final = 600_000
 
 
 @dataclass(slots=True)
@@ -44,13 +48,21 @@ class Heartbeat:
     """Writes the row ``pipeline`` of ``process_status``. `start` once, `stop` writes the last state."""
 
     def __init__(
-        self, engine: Engine, cluster_id: str, offsets: TopicOffsets, sink: LedgerSink, progress: Progress
+        self,
+        engine: Engine,
+        cluster_id: str,
+        offsets: TopicOffsets,
+        sink: LedgerSink,
+        progress: Progress,
+        history_days: int = 0,
     ) -> None:
         self._engine = engine
         self._cluster_id = cluster_id
         self._offsets = offsets
         self._sink = sink
         self._progress = progress
+        self._history_ms = history_days * DAY_MS
+        self._pruned_ms = 0
         self._started_ms = _now_ms()
         self._waiting_since_ms: int | None = None
         self._failing = False
@@ -71,6 +83,7 @@ class Heartbeat:
         self._write(self._progress.state, self._progress.message, None)
         while True:
             self._beat()
+            self._prune()
             if self._end.wait(INTERVAL_MS / 1000):
                 return
 
@@ -87,6 +100,19 @@ class Heartbeat:
         if state == "running" and self._sink.trouble is not None:
             state, message = "waiting", self._sink.trouble
         self._write(state, message, lag)
+
+    def _prune(self) -> None:
+        """A part of what is too old, so that the next beat is not late: 10 transactions of 100 ms."""
+        now_ms = _now_ms()
+        if not self._history_ms or now_ms - self._pruned_ms < PRUNE_INTERVAL_MS:
+            return
+        try:
+            went = prune_history(self._engine, self._cluster_id, now_ms - self._history_ms, transactions_max=10)
+        except DBAPIError as error:
+            log.warning("pipeline history: not shortened now: %s", str(error.orig).splitlines()[0])
+            went = 0
+        if went == 0:
+            self._pruned_ms = now_ms  # nothing left: look again after a while
 
     def _next(self, partition: int) -> int:
         return self._progress.next_offsets.get(partition, 0)

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from backend.store import migrate
 from backend.store.engine import StoreError, create_engine
-from spark import source, transforms
+from spark import reading, source, transforms
 from spark.heartbeat import Heartbeat, Progress
 from spark.java import NoUsableJava, find_java
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
@@ -46,6 +46,8 @@ WAIT_S: Final = 0.5
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
 # Restarting brokers may answer with old ends of the topic for a moment.
 WENT_BACK_PATIENCE_S: Final = 30.0
+# What Spark says of a batch above spark.driver.maxResultSize, and what Java says of one below it that does not fit.
+TOO_LARGE_MARKERS: Final = ("maxResultSize", "OutOfMemoryError")
 
 
 class SparkFailed(Exception):
@@ -104,7 +106,7 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
             progress = Progress(next_offsets=sink.next_offsets())
         except Stopped:
             return EXIT_OK
-        heartbeat = Heartbeat(engine, settings.cluster_id, offsets, sink, progress)
+        heartbeat = Heartbeat(engine, settings.cluster_id, offsets, sink, progress, settings.history_days)
         heartbeat.start()
         stack.callback(heartbeat.stop)
         try:
@@ -150,6 +152,7 @@ class Pipeline:
         self._sink = sink
         self._progress = progress
         self._stop = stop
+        self._records_per_batch = settings.records_per_batch
 
     def run(self) -> None:
         delay_s = RESTART_FIRST_S
@@ -163,14 +166,17 @@ class Pipeline:
             if self._stop.is_set():
                 return
             text = _first_line(failure)
-            if source.GAP_MARKER in text:
-                raise GapFound(text.partition(f"{source.GAP_MARKER}: ")[2])
-            if source.WENT_BACK_MARKER in text:
+            if reading.GAP_MARKER in text:
+                raise GapFound(text.partition(f"{reading.GAP_MARKER}: ")[2])
+            if reading.WENT_BACK_MARKER in text:
                 went_back_since = went_back_since or started
                 if time.monotonic() - went_back_since > WENT_BACK_PATIENCE_S:
-                    raise GapFound(text.partition(f"{source.WENT_BACK_MARKER}: ")[2])
+                    raise GapFound(text.partition(f"{reading.WENT_BACK_MARKER}: ")[2])
             else:
                 went_back_since = None
+            if any(marker in failure for marker in TOO_LARGE_MARKERS) and self._records_per_batch > 1:
+                self._records_per_batch = max(1, self._records_per_batch // 2)
+                text = f"a batch was too large for the driver's memory, the next has {self._records_per_batch} records"
             delay_s = RESTART_FIRST_S if time.monotonic() - started > RESTART_MAX_S else delay_s
             self._progress.state, self._progress.message = "waiting", f"the stream ended and starts again: {text}"
             log.warning("pipeline stream: ended, next start in %.1f s: %s", delay_s, text)
@@ -225,7 +231,7 @@ class Pipeline:
         reader = self._session.readStream.format(source.FORMAT).options(
             **{"bootstrap.servers": settings.bootstrap_servers, "topic": settings.source_topic},
             startingOffsets=json.dumps(self._progress.next_offsets),
-            maxRecords=str(settings.records_per_batch),
+            maxRecords=str(self._records_per_batch),
             **{f"kafka.{name}": value for name, value in settings.client_properties.items()},
         )
         writer = reader.load().writeStream.foreachBatch(self._store)
@@ -259,7 +265,7 @@ def _first_line(text: str) -> str:
     """The line of Spark's message that says what happened: the innermost Python error, else the first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in reversed(lines):
-        if source.GAP_MARKER in line or source.WENT_BACK_MARKER in line or "BrokersAway" in line:
+        if reading.GAP_MARKER in line or reading.WENT_BACK_MARKER in line or "BrokersAway" in line:
             return line
     return lines[0] if lines else ""
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from backend.tiering.intervals import OPEN_NODE, fork_node, moment
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState, is_legal, is_legal_delete
 from spark.schemas import KIND_PARTITION_DELETE, KIND_SEGMENT
 
@@ -78,6 +79,20 @@ class SegmentRow:
     last_event_ms: int
 
 
+class IntervalRow(NamedTuple):
+    """One row of table ``segment_interval``; fields are its columns after ``cluster_id``."""
+
+    topic_id: str
+    partition: int
+    segment_id: str
+    from_ms: int
+    to_ms: int | None
+    node: int
+    start_offset: int
+    end_offset: int
+    segment_size_bytes: int
+
+
 @dataclass(slots=True)
 class PartitionRow:
     """One partition's summary; fields are the columns of table ``remote_partition`` after ``cluster_id``.
@@ -129,6 +144,7 @@ class Ledger:
     partitions: dict[PartitionKey, PartitionRow] = field(default_factory=dict)
     changed_segments: set[SegmentKey] = field(default_factory=set)
     changed_partitions: set[PartitionKey] = field(default_factory=set)
+    changed_intervals: set[SegmentKey] = field(default_factory=set)
 
     def apply(self, event: Event) -> str | None:
         """Follow ``event``, or leave segment states alone and return in words why it may not follow."""
@@ -164,7 +180,30 @@ class Ledger:
             _update(row, event)
         partition.count(row, +1)
         self.changed_segments.add(key)
+        if event.state in (_FINISHED, _DELETE_STARTED) and row.copy_finished_ms is not None:
+            self.changed_intervals.add(key)
         return None
+
+
+def interval(row: SegmentRow) -> IntervalRow:
+    """When the segment was remote: from its finished copy until its deletion began, by the events' own clocks.
+
+    A deletion that says an earlier time than the copy (two brokers, two clocks) ends it at once.
+    """
+    assert row.copy_finished_ms is not None
+    from_ms = moment(row.copy_finished_ms)
+    to_ms = None if row.delete_started_ms is None else max(from_ms, moment(row.delete_started_ms))
+    return IntervalRow(
+        row.topic_id,
+        row.partition,
+        row.segment_id,
+        from_ms,
+        to_ms,
+        OPEN_NODE if to_ms is None else fork_node(from_ms, to_ms),
+        row.start_offset,
+        row.end_offset,
+        row.segment_size_bytes,
+    )
 
 
 def _why_not(row: SegmentRow | None, event: Event) -> str | None:

@@ -1,41 +1,150 @@
-"""Forgets a cluster's ledger, so that the pipeline reads the topic from its beginning (`ebbline pipeline rebuild`).
+"""The ledger made anew from the topic (`ebbline pipeline rebuild`): the way out after a gap, or of a doubtful ledger.
 
-The way out after a gap: what the topic has lost cannot be told any more, what it still holds can.
+What the topic has lost cannot be told any more, what it still holds can. The new ledger is built beside the live one,
+under another cluster id in the same tables, and takes its place in one transaction: pages show the old one until then.
+A pipeline may go on meanwhile: the new ledger takes over only when it has read at least as far, and the running one
+reads its offsets from the database with every batch.
+
+The swap rewrites the keys of all rows, some 10 s per million events on SQLite, where it holds the write lock for that
+time; the observer keeps its rounds and writes them afterwards.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import Connection, Engine, Table, delete, func, select, update
 
 from backend.store import migrate
 from backend.store import tables as t
-from backend.store.engine import create_engine, writing
+from backend.store.engine import create_engine, reading, writing
 from backend.store.writes import data_changed
+from spark.direct import DirectReader, Said
 from spark.lock import only_one
-from spark.sinks.ledger_sink import PROCESS
+from spark.settings import JOB, PipelineSettings
+from spark.sinks import bulk_for
+from spark.sinks.ledger_sink import PROCESS, LedgerSink
 
 # Everything that was made of the topic's records, and the offsets that say how far it was read.
-LEDGER: Final = (t.segment_event, t.segment, t.remote_partition, t.quarantine, t.source_offsets, t.pipeline_batch)
+LEDGER: Final[tuple[Table, ...]] = (
+    t.segment_event, t.segment, t.segment_interval, t.remote_partition, t.quarantine, t.source_offsets, t.pipeline_batch
+)  # fmt: skip
+CATCH_UPS_MAX: Final = 20
+
+
+class NotCaughtUp(Exception):
+    """The running pipeline was ahead at every attempt. The message is one sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What took the place of what."""
+
+    records: int
+    events_before: int
+    events_after: int
+
+
+def rebuild(settings: PipelineSettings, stop: threading.Event, said: Said | None = None) -> Rebuilt:
+    """Build a ledger from the topic's beginning and put it in the place of the live one.
+
+    Raises Busy while another rebuild of the data folder runs, Stopped when asked to stop (the live ledger is as it
+    was), StoreError, BrokersAway, TopicMissing, MetadataGap, NotCaughtUp.
+    """
+    migrate.require_current(settings.database_url)
+    beside = f"{settings.cluster_id}~rebuild"
+    engine = create_engine(settings.database_url)
+    reader = DirectReader(settings, "rebuild", stop)
+    try:
+        with only_one(settings.spark_dir / "rebuild"):
+            forget(engine, beside)  # of one that was killed
+            try:
+                sink = LedgerSink(engine, cluster_id=beside, job=JOB, source_topic=settings.source_topic, stop=stop)
+                return _build_and_swap(engine, settings, beside, sink, reader, said)
+            finally:
+                forget(engine, beside)
+    finally:
+        reader.close()
+        engine.dispose()
+
+
+def _build_and_swap(
+    engine: Engine, settings: PipelineSettings, beside: str, sink: LedgerSink, reader: DirectReader, said: Said | None
+) -> Rebuilt:
+    records = 0
+    live, topic = settings.cluster_id, settings.source_topic
+    for _ in range(CATCH_UPS_MAX):
+        # In this order: who has read beyond an end that is asked afterwards has read another topic of this name.
+        with reading(engine) as connection:
+            read = _offsets(connection, live, topic)
+        high = reader.high()
+        gone = {partition for partition, offset in read.items() if offset > high.get(partition, 0)}
+        records += reader.copy(sink, high, said)
+        swapped = _swap(engine, live, beside, topic, gone)
+        if swapped is not None:
+            return Rebuilt(records, *swapped)
+    raise NotCaughtUp("The pipeline reads faster than the rebuild: stop it for the moment, then try again.")
+
+
+def _swap(engine: Engine, live: str, beside: str, topic: str, gone: Set[int]) -> tuple[int, int] | None:
+    """Put the rows of ``beside`` in the place of the live ones; their events before and after.
+
+    None, and nothing done, while the live ledger is ahead: the pipeline would miss what lies between. In the topic
+    partitions ``gone`` it is ahead of the topic itself, which was recreated, and its pipeline stands.
+    """
+    with writing(engine) as connection:
+        bulk_for(engine).lock(connection, live, JOB)
+        mine, theirs = _offsets(connection, beside, topic), _offsets(connection, live, topic)
+        if any(mine.get(p, 0) < offset for p, offset in theirs.items() if p not in gone):
+            return None
+        before, after = _events(connection, live), _events(connection, beside)
+        for table in LEDGER:
+            if table is not t.pipeline_batch:  # the history of the live job's batches is its own
+                connection.execute(delete(table).where(table.c.cluster_id == live))
+                connection.execute(update(table).where(table.c.cluster_id == beside).values(cluster_id=live))
+        data_changed(connection, live, PROCESS)
+        return before, after
+
+
+def _offsets(connection: Connection, cluster_id: str, topic: str) -> dict[int, int]:
+    table = t.source_offsets
+    rows = connection.execute(
+        select(table.c.partition, table.c.next_offset).where(
+            table.c.cluster_id == cluster_id, table.c.job == JOB, table.c.topic == topic
+        )
+    )
+    return {row.partition: row.next_offset for row in rows}
+
+
+def _events(connection: Connection, cluster_id: str) -> int:
+    events = t.segment_event
+    counted = select(func.count()).select_from(events).where(events.c.cluster_id == cluster_id)
+    return int(connection.execute(counted).scalar_one())
+
+
+def forget(engine: Engine, cluster_id: str) -> int:
+    """Delete a cluster's ledger in one transaction; returns how many events it held."""
+    with writing(engine) as connection:
+        forgotten = _events(connection, cluster_id)
+        for table in LEDGER:
+            connection.execute(delete(table).where(table.c.cluster_id == cluster_id))
+        data_changed(connection, cluster_id, PROCESS)
+        return forgotten
 
 
 def forget_ledger(spark_dir: Path, database_url: str, cluster_id: str) -> int:
-    """Delete the ledger in one transaction; returns how many events it held.
+    """Delete the ledger, so that the pipeline reads the topic from its beginning; needs no broker.
 
     Raises Busy while a pipeline runs in the data folder, StoreError for a database that cannot be used.
     """
     migrate.require_current(database_url)
     engine = create_engine(database_url)
     try:
-        with only_one(spark_dir), writing(engine) as connection:
-            events = t.segment_event
-            counted = select(func.count()).select_from(events).where(events.c.cluster_id == cluster_id)
-            forgotten = int(connection.execute(counted).scalar_one())
-            for table in LEDGER:
-                connection.execute(delete(table).where(table.c.cluster_id == cluster_id))
-            data_changed(connection, cluster_id, PROCESS)
-            return forgotten
+        with only_one(spark_dir):
+            return forget(engine, cluster_id)
     finally:
         engine.dispose()

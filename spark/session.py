@@ -14,6 +14,8 @@ from spark.java import Java
 CORES: Final = 2
 # Spark's own libraries take about 300 MB, a batch of 50,000 records 35 MB in Arrow twice over.
 DRIVER_MEMORY: Final = "768m"
+# A batch that is larger is refused when it comes to the driver, instead of filling the memory; the job then halves it.
+BATCH_MAX: Final = "192m"
 
 _LOG4J: Final = """\
 rootLogger.level = error
@@ -55,6 +57,7 @@ def start_session(spark_dir: Path, *, name: str = "ebbline-pipeline", poll_inter
     ]
     settings = {
         "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.maxResultSize": BATCH_MAX,
         "spark.driver.extraJavaOptions": " ".join(java_options),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

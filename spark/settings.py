@@ -28,6 +28,8 @@ class PipelineSettings:
     records_per_batch: int = 50_000  # of about 700 bytes in the driver: 35 MB
     poll_interval_ms: int = 200  # five requests a second to the brokers while nothing happens
 
+    history_days: int = 0  # 0: events and deleted segments stay for ever
+
     @property
     def spark_dir(self) -> Path:
         return self.data_dir / "spark"
@@ -61,6 +63,7 @@ def from_environment(environment: Mapping[str, str]) -> PipelineSettings:
         source_topic=environment.get("EBBLINE_PIPELINE_TOPIC", "").strip() or SOURCE_TOPIC,
         client_properties=_client_properties(environment.get("EBBLINE_CLIENT_PROPERTIES", "").strip()),
         records_per_batch=number("EBBLINE_PIPELINE_RECORDS_PER_BATCH", 50_000, 1, 500_000),
+        history_days=number("EBBLINE_PIPELINE_HISTORY_DAYS", 0, 0, 36_500),
         poll_interval_ms=number("EBBLINE_PIPELINE_POLL_INTERVAL_MS", 200, 10, 60_000),
     )
 

@@ -5,8 +5,11 @@ the tasks. As many input partitions as cores, each covering several topic partit
 task and a new consumer per topic partition cost ten times the work itself; the consumer stays
 in a global of the reused worker process. Records are decoded in ``read()``, where the cores are.
 
+``spark.read.format("rlmm")`` reads what the topic holds at that moment, once.
+
 Options: ``bootstrap.servers``, ``topic``, ``startingOffsets`` (JSON, topic partition to offset;
-others start at the low watermark), ``maxRecords`` per batch, ``tasks``, ``kafka.<librdkafka name>``.
+others start at the low watermark), ``maxRecords`` and ``maxBytes`` per batch, ``tasks``,
+``kafka.<librdkafka name>``, so also ``kafka.security.protocol`` and all of TLS and SASL.
 """
 
 from __future__ import annotations
@@ -14,15 +17,14 @@ from __future__ import annotations
 import heapq
 import json
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxRows,
@@ -30,8 +32,16 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark.decode import RawRecord, to_batch
-from spark.kafka import BrokersAway, TopicOffsets, client_config
+from spark.kafka import BrokersAway, TopicOffsets
+from spark.reading import (
+    RECORD_BYTES_MIN,
+    SAMPLE_RECORDS,
+    MetadataGap,
+    OffsetsWentBack,
+    mean_bytes,
+    open_consumer,
+    read,
+)
 from spark.schemas import RECORD_SCHEMA
 from spark.settings import SOURCE_TOPIC
 
@@ -39,50 +49,10 @@ log = logging.getLogger(__name__)
 
 FORMAT: Final = "rlmm"
 MAX_RECORDS: Final = 50_000
+# Of keys and values. In Arrow, as Spark's rows and as Python's a batch takes some three times that: 200 MB.
+MAX_BYTES: Final = 64 << 20
 TASKS: Final = 2
-CONSUME_RECORDS: Final = 2_000
-CONSUME_TIMEOUT_S: Final = 0.1
-STALL_TIMEOUT_S: Final = 30.0  # no record for so long: the brokers are away, the query ends and is started again
-# A marker in messages, because Spark hands the driver nothing of an exception but its text.
-GAP_MARKER: Final = "METADATA_GAP"
-WENT_BACK_MARKER: Final = "METADATA_OFFSETS_WENT_BACK"
-
-# librdkafka fetches far ahead by default, up to four times a batch, for nothing: the next batch
-# may be read elsewhere. Small fetches need the short back-off, or they stall for a second.
-CONSUMER_SETTINGS: Final[Mapping[str, Any]] = {
-    "group.id": "ebbline-pipeline",  # required by the library; offsets are never committed
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",
-    "allow.auto.create.topics": False,
-    "enable.partition.eof": True,
-    "isolation.level": "read_uncommitted",  # as Kafka's own consumer of this topic
-    "check.crcs": True,
-    "fetch.message.max.bytes": 65_536,
-    "queued.max.messages.kbytes": 4_096,
-    "fetch.queue.backoff.ms": 5,
-    "fetch.wait.max.ms": 50,
-}
-
-
-class MetadataGap(Exception):
-    """Records that were never read are gone from the topic."""
-
-    def __init__(self, partition: str, held_from: str) -> None:
-        super().__init__(
-            f"{GAP_MARKER}: {partition} {held_from}; records before that were never read and are gone. "
-            "Set the topic's retention.ms to -1, then run `ebbline pipeline rebuild`."
-        )
-
-
-class OffsetsWentBack(Exception):
-    """The topic ends before what was read of it: it was recreated, or brokers that restart say so for a moment."""
-
-    def __init__(self, partition: str, high: int, read: int) -> None:
-        super().__init__(
-            f"{WENT_BACK_MARKER}: {partition} ends at offset {high} and was read up to {read} before: "
-            "the topic was recreated or lost records. Run `ebbline pipeline rebuild`."
-        )
+SAMPLE_EVERY_BATCHES: Final = 10
 
 
 @dataclass(frozen=True)
@@ -105,6 +75,9 @@ class RemoteLogMetadataSource(DataSource):
     def streamReader(self, schema: StructType) -> RemoteLogMetadataReader:
         return RemoteLogMetadataReader(dict(self.options))
 
+    def reader(self, schema: StructType) -> RemoteLogMetadataBatchReader:
+        return RemoteLogMetadataBatchReader(dict(self.options))
+
 
 def register(session: SparkSession) -> None:
     """Make ``format("rlmm")`` known to the session."""
@@ -120,6 +93,9 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self._topic = known.get("topic", SOURCE_TOPIC)
         self._starting = {str(p): int(o) for p, o in json.loads(known.get("startingoffsets", "{}")).items()}
         self._max_records = int(known.get("maxrecords", MAX_RECORDS))
+        self._max_bytes = int(known.get("maxbytes", MAX_BYTES))
+        self._bytes_per_record: float | None = None
+        self._planned = 0
         self._tasks = int(known.get("tasks", TASKS))
         self._properties = {name[6:]: value for name, value in known.items() if name.startswith("kafka.")}
         self._available_now: dict[str, int] | None = None
@@ -153,8 +129,22 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             if high.get(partition, 0) < offset and self._available_now is None:
                 raise OffsetsWentBack(f"{self._topic}-{partition}", high.get(partition, 0), offset)
         if isinstance(limit, ReadMaxRows):
-            return admit(start, high, limit.max_rows)
+            return admit(start, high, min(limit.max_rows, self._records_in_bytes(start, high)))
         return {**start, **high}
+
+    def _records_in_bytes(self, start: Mapping[str, int], high: Mapping[str, int]) -> int:
+        """How many records make about ``maxBytes``, by the size of some that come next.
+
+        Kafka tells offsets, not sizes. So it is a mean, looked at again every ten batches; what is far off makes a
+        batch that Spark refuses to collect, and the job tries a smaller one.
+        """
+        waiting = {int(p): start.get(p, 0) for p, end in high.items() if end > start.get(p, 0)}
+        if sum(end - start.get(p, 0) for p, end in high.items()) <= SAMPLE_RECORDS:
+            return self._max_records
+        if self._planned % SAMPLE_EVERY_BATCHES == 0:
+            self._bytes_per_record = mean_bytes(_consumer_of(self), self._topic, waiting) or self._bytes_per_record
+        self._planned += 1
+        return max(1, int(self._max_bytes / (self._bytes_per_record or RECORD_BYTES_MIN)))
 
     def reportLatestOffset(self) -> dict[str, int] | None:
         try:
@@ -174,7 +164,23 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRanges)
-        return _read(_consumer_of(self), self._topic, partition.ranges)
+        return read(_consumer_of(self), self._topic, partition.ranges)
+
+
+class RemoteLogMetadataBatchReader(DataSourceReader):
+    """The records that the topic holds when the plan is made, read by the same tasks as the stream's."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._stream = RemoteLogMetadataReader(options)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        start = self._stream.initialOffset()
+        end = {**start, **self._stream._high()}
+        # A plan without any would be a plan of one that reads nothing of this topic.
+        return self._stream.partitions(start, end) or [OffsetRanges(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._stream.read(partition)
 
 
 def admit(start: Mapping[str, int], high: Mapping[str, int], max_records: int) -> dict[str, int]:
@@ -223,61 +229,15 @@ def _offsets_of(reader: RemoteLogMetadataReader) -> TopicOffsets:
 def _consumer_of(reader: RemoteLogMetadataReader) -> Consumer:
     key = _settings_key(reader)
     if key not in _consumers:
-        config = client_config(reader._servers, reader._properties, "source")
-        _consumers[key] = Consumer({**config, **CONSUMER_SETTINGS})
+        _consumers[key] = open_consumer(reader._servers, reader._properties)
     return _consumers[key]
 
 
-def _read(consumer: Consumer, topic: str, ranges: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
-    """Records of ``ranges``, decoded. Raises MetadataGap when an offset is gone, BrokersAway after a stall."""
-    ends = {partition: end for partition, _, end in ranges}
-    nexts = {partition: start for partition, start, _ in ranges}
-    consumer.assign([TopicPartition(topic, partition, start) for partition, start, _ in ranges])
-    deadline = time.monotonic() + STALL_TIMEOUT_S
-    try:
-        while ends:
-            # It returns when it has as many or time is up, so never ask for more than can come.
-            missing = sum(end - nexts[partition] for partition, end in ends.items())
-            messages = consumer.consume(min(CONSUME_RECORDS, missing), CONSUME_TIMEOUT_S)
-            records = []
-            for message in messages:
-                record = _take(message, topic, ends)
-                if record is not None:
-                    records.append(record)
-                    nexts[record[0]] = record[1] + 1
-            if records:
-                yield to_batch(records)
-            if messages:
-                deadline = time.monotonic() + STALL_TIMEOUT_S
-            elif time.monotonic() > deadline:
-                raise BrokersAway(f"no record of {topic} {sorted(ends)} came for {STALL_TIMEOUT_S:.0f} s")
-    except KafkaException as error:
-        raise BrokersAway(f"reading {topic} failed: {error}") from error
-    finally:
-        consumer.unassign()
-
-
-def _take(message: Message, topic: str, ends: dict[int, int]) -> RawRecord | None:
-    """The record, when it belongs to the batch. Takes a topic partition out of ``ends`` once it is read to its end."""
-    error, partition, offset = message.error(), message.partition(), message.offset()
-    if error is not None:
-        if error.code() == KafkaError._PARTITION_EOF:
-            # Also when the last offsets hold no record but a transaction marker.
-            if partition in ends and offset is not None and offset >= ends[partition]:
-                del ends[partition]
-            return None
-        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise MetadataGap(f"{topic}-{partition}", f"no longer has an offset to be read ({error.str()})")
-        if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-            return None  # the library connects again; a stall ends the read
-        raise KafkaException(error)
-    assert partition is not None
-    assert offset is not None
-    if partition not in ends:
-        return None  # fetched ahead of the batch
-    end = ends[partition]
-    if offset >= end - 1:
-        del ends[partition]
-        if offset >= end:
-            return None
-    return partition, offset, message.timestamp()[1], message.key(), message.value()
+def close_clients() -> None:
+    """Give back the connections of this process; a read that follows opens new ones."""
+    for consumer in _consumers.values():
+        consumer.close()
+    for offsets in _offsets.values():
+        offsets.close()
+    _consumers.clear()
+    _offsets.clear()

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
 from backend.cli import look
+from backend.cli.database import database_app
 from backend.cli.lab import lab_app
+from backend.cli.local import local_settings
+from backend.cli.pipeline import pipeline_app
 from backend.cli.quorum import quorum_app
 from backend.cli.remote import remote_app
 from backend.cli.snapshots import snapshot_app
 from backend.cli.toggle import toggle
-
-if TYPE_CHECKING:
-    from backend.settings import Settings
 
 NOT_YET = "Not in this version yet: to watch another Kafka cluster."
 
@@ -29,8 +27,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-pipeline_app = typer.Typer(help="The Spark pipeline over __remote_log_metadata.", no_args_is_help=True)
 app.add_typer(pipeline_app, name="pipeline")
+app.add_typer(database_app, name="db")
 app.add_typer(remote_app, name="remote")
 app.add_typer(quorum_app, name="quorum")
 app.add_typer(snapshot_app, name="snapshot")
@@ -90,7 +88,7 @@ def up(
 
     from backend.supervisor.up import run
 
-    settings = _settings(
+    settings = local_settings(
         data_dir=data,
         database_url=database_url,
         brokers=brokers,
@@ -104,22 +102,6 @@ def up(
     raise typer.Exit(run(settings))
 
 
-def _settings(**given: Any) -> Settings:
-    """The settings with these options, None for one that was not given; one line and exit code 2 if unusable."""
-    from backend.settings import Settings
-
-    try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        cause = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
-        print(f"ebbline: the setting {name} is not usable: {cause} (given: {first['input']!r}).", file=sys.stderr)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        print(f"ebbline: ebbline.toml in the data folder cannot be read: {error}. Correct it.", file=sys.stderr)
-    raise typer.Exit(2)
-
-
 @app.command()
 def broker(
     config: Annotated[Path, typer.Option(help="A file of Kafka broker properties.")],
@@ -128,37 +110,6 @@ def broker(
     from backend.engine.cluster import run_broker
 
     raise typer.Exit(run_broker(str(config)))
-
-
-@pipeline_app.command("run")
-def pipeline_run() -> None:
-    """Run the pipeline; reads the EBBLINE_* environment that `ebbline up` gives its children."""
-    from spark.job import main as run_job
-
-    raise typer.Exit(run_job())
-
-
-@pipeline_app.command("rebuild")
-def pipeline_rebuild(
-    data: Annotated[Path | None, typer.Option(help="Data folder (default .ebbline).")] = None,
-    database_url: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://…")] = None,
-) -> None:
-    """Forget the segment ledger; the pipeline then reads __remote_log_metadata from its beginning."""
-    from backend.data_folder import DataFolder, DataFolderError
-    from backend.store.engine import StoreError
-    from spark.lock import Busy
-    from spark.rebuild import forget_ledger
-
-    settings = _settings(data_dir=data, database_url=database_url)
-    try:
-        identity = DataFolder(settings.data_dir).read_identity()
-        if identity is None:
-            raise DataFolderError(f"The folder {settings.data_dir} holds no cluster: give its folder with --data.")
-        events = forget_ledger(settings.data_dir / "spark", settings.database, identity.cluster_id)
-    except (DataFolderError, StoreError, Busy) as error:
-        print(f"ebbline: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
-    print(f"{events} events are forgotten; the pipeline reads the topic from its beginning at its next start.")
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from backend.control.http.app import create_app
 from backend.control.http.endpoints import ENDPOINTS
 from backend.control.http.metrics import Metrics, Source
 from backend.control.http.openapi import document
+from backend.control.http.pipeline_metrics import PipelineNumbers
 from backend.control.http.readiness import Readiness
 from backend.control.http.server import ApiServer, ApiServerError
 from backend.control.http.tokens import Tokens
@@ -118,7 +119,9 @@ class ControlPlane:
             embedded=settings.cluster_kind == "embedded",
         )
         self.tokens = Tokens(self.database, settings.cluster_id)
-        self.metrics = Metrics(self.observer, self._registries)
+        self.metrics = Metrics(
+            self.observer, PipelineNumbers(self.database.engine, settings.cluster_id), self._registries
+        )
         self.readiness = Readiness(self.observer, self.database, self._more_checks)
         self.openapi = document(ENDPOINTS, VERSION)
         self._built = True

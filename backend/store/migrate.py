@@ -8,29 +8,55 @@ is touched. Every upgrade is one transaction.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy
 from alembic import command
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from alembic.migration import MigrationContext
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy import Connection, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from backend.store import tables
 from backend.store.engine import StoreError, create_engine, describe, parse_url, writing
 
 VERSION_TABLE: Final = "ebbline_schema"
 # Any number that other programs on the same PostgreSQL server are unlikely to lock.
 ADVISORY_LOCK: Final = 0x6562626C  # "ebbl"
+PRE, POST = "pre", "post"
+SILENT_INTERVALS: Final = 3  # of a process's promised heartbeats: then it is gone
 
 
 class MigrationError(StoreError):
     """The database cannot be brought to this program's schema. The message is one sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One revision. ``pre``: programs of the release before work on with it; ``post``: apply once all are replaced."""
+
+    revision: str
+    phase: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `check` found; ``differences`` are looked for only when nothing is missing."""
+
+    revision: str | None
+    head: str
+    missing: list[Step]
+    differences: list[str]
 
 
 def head() -> str:
@@ -76,6 +102,94 @@ def upgrade(url: str, revision: str = "head") -> str:
                 return str(_revision(connection, url))
         finally:
             engine.dispose()
+
+
+def check(url: str) -> Report:
+    """What the database has and lacks, and where its tables are not as this program's. Changes nothing.
+
+    Raises as `current` does, and MigrationError for a database of a newer release.
+    """
+    known = current(url)
+    _refuse_newer(known, url)
+    missing = steps_after(known)
+    differences: list[str] = []
+    if known is not None and not missing:
+        with _errors(url):
+            engine = sqlalchemy.create_engine(parse_url(url), poolclass=NullPool)
+            with engine.connect() as connection:
+                options = {"version_table": VERSION_TABLE, "compare_type": True, "compare_server_default": True}
+                context = MigrationContext.configure(connection, opts=options)
+                differences = [_difference(one) for one in compare_metadata(context, tables.metadata)]
+                if connection.dialect.name == "sqlite":
+                    damage = connection.exec_driver_sql("PRAGMA quick_check(3)").scalars().all()
+                    differences += [f"the file is damaged: {line}" for line in damage if line != "ok"]
+    return Report(known, head(), missing, differences)
+
+
+def _difference(found: Any) -> str:
+    """Alembic's tuples, or lists of them, in words: what it would do to make the database as the program wants it."""
+    first = found[0] if isinstance(found, list) else found
+    what, subject = str(first[0]).replace("_", " "), first[-1] if not str(first[0]).startswith("modify") else first[3]
+    table = getattr(subject, "table", None)
+    name = getattr(subject, "name", subject)
+    return f"to {what} {name}" + ("" if table is None else f" of {table.name}")
+
+
+def steps_after(revision: str | None) -> list[Step]:
+    """The revisions that a database with ``revision`` lacks, the oldest first."""
+    walked = [_step(script) for script in _scripts().walk_revisions("base", "heads")][::-1]
+    if revision is None:
+        return walked
+    names = [step.revision for step in walked]
+    return walked[names.index(revision) + 1 :]
+
+
+def last_pre(revision: str | None) -> str:
+    """The newest revision that can be reached from ``revision`` without one that older programs cannot bear.
+
+    A database without tables goes to the newest: there is no older program to spare.
+    """
+    if revision is None:
+        return head()
+    reached = revision
+    for step in steps_after(revision):
+        if step.phase != PRE:
+            break
+        reached = step.revision
+    return reached
+
+
+def undone_by(known: str | None, revision: str) -> list[Step]:
+    """The revisions that a downgrade from ``known`` to ``revision`` undoes, the newest first.
+
+    Raises MigrationError for a revision this program does not know, or that is newer than the database.
+    """
+    every = [step.revision for step in steps_after(None)]
+    if known is None:
+        raise MigrationError("The database has no tables of ebbline: nothing to undo.")
+    if revision != "base" and revision not in every:
+        raise MigrationError(f"There is no schema {revision}: choose one of base, {', '.join(every)}.")
+    of_target = 0 if revision == "base" else every.index(revision) + 1
+    if known not in every:
+        raise MigrationError(f"The database has schema {known}, which only a newer program can undo: use that one.")
+    if of_target > every.index(known) + 1:
+        raise MigrationError(f"The database has schema {known}, older than {revision}: use `ebbline db upgrade`.")
+    return steps_after(None)[of_target : every.index(known) + 1][::-1]
+
+
+def running(url: str) -> list[str]:
+    """The processes that gave a sign of life in the database a moment ago; none where there is no such table."""
+    with _errors(url):
+        if _is_new_file(url):
+            return []
+        engine = sqlalchemy.create_engine(parse_url(url), poolclass=NullPool)
+        with engine.connect() as connection:
+            if tables.process_status.name not in inspect(connection).get_table_names():
+                return []
+            row = tables.process_status.c
+            oldest = time.time_ns() // 1_000_000 - SILENT_INTERVALS * row.interval_ms
+            alive = select(row.process).where(row.updated_ms >= oldest, row.state.not_in(("stopped", "failed")))
+            return sorted(set(connection.scalars(alive)))
 
 
 def downgrade(url: str, revision: str) -> None:
@@ -152,6 +266,10 @@ def _config(connection: Connection | None = None) -> Config:
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config
+
+
+def _step(script: Script) -> Step:
+    return Step(script.revision, str(script.module.phase), (script.doc or "").split("\n")[0])
 
 
 def _scripts() -> ScriptDirectory:

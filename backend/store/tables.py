@@ -345,6 +345,24 @@ segment = Table(
     ),
 )
 
+segment_interval = Table(
+    "segment_interval",
+    metadata,
+    _cluster_key(),
+    Column("topic_id", String, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("segment_id", String, primary_key=True),
+    Column("from_ms", BigInteger, nullable=False, comment="the copy was finished: readable from then on"),
+    Column("to_ms", BigInteger, comment="the deletion began: not readable any more; NULL: still remote"),
+    Column("node", BigInteger, nullable=False, comment="backend.tiering.intervals; 0: still remote"),
+    Column("start_offset", BigInteger, nullable=False),
+    Column("end_offset", BigInteger, nullable=False, comment="inclusive"),
+    Column("segment_size_bytes", Integer, nullable=False, comment="the .log only"),
+    CheckConstraint("to_ms >= from_ms", name="times"),
+    # "What was remote at time t" reads this index: some nodes, and of each the rows that began or end in time.
+    Index(None, "cluster_id", "topic_id", "partition", "node", "from_ms", "to_ms"),
+)
+
 remote_partition = Table(
     "remote_partition",
     metadata,

@@ -7,6 +7,7 @@ revision = "0002"
 down_revision = "0001"
 branch_labels = None
 depends_on = None
+phase = "pre"
 
 INDEX = "ix_segment_cluster_id_copy_finished_ms_segment_size_bytes"
 COMMENT = "counter of tiered partitions, each by its own bytes per record"

@@ -8,6 +8,8 @@ revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
+# pre, although it drops a table: no release wrote or read the one of before.
+phase = "pre"
 
 JSON_VALUE = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
 

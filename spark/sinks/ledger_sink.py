@@ -23,7 +23,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from backend.store import tables as t
 from backend.store.engine import reading, writing
 from backend.store.writes import data_changed
-from spark.ledger import Event, Ledger, PartitionRow, SegmentRow, partition_keys, segment_keys
+from spark.ledger import Event, IntervalRow, Ledger, PartitionRow, SegmentRow, interval, partition_keys, segment_keys
 from spark.schemas import EVENT_COLUMNS
 from spark.sinks import bulk_for
 
@@ -204,6 +204,8 @@ class LedgerSink:
         self._bulk.insert(connection, t.segment_event, columns, rows, replace=False)
         segments = [_values(ledger.segments[key], _SEGMENT_COLUMNS) for key in sorted(ledger.changed_segments)]
         self._upsert(connection, t.segment, _SEGMENT_COLUMNS, segments)
+        intervals = [interval(ledger.segments[key]) for key in sorted(ledger.changed_intervals)]
+        self._upsert(connection, t.segment_interval, IntervalRow._fields, intervals)
         partitions = [_values(ledger.partitions[key], _PARTITION_COLUMNS) for key in sorted(ledger.changed_partitions)]
         self._upsert(connection, t.remote_partition, _PARTITION_COLUMNS, partitions)
         return illegal
@@ -224,7 +226,7 @@ class LedgerSink:
         return ledger
 
     def _upsert(
-        self, connection: Connection, table: Any, columns: tuple[str, ...], rows: list[tuple[Any, ...]]
+        self, connection: Connection, table: Any, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
     ) -> None:
         keyed = [(self._cluster_id, *row) for row in rows]
         self._bulk.insert(connection, table, ("cluster_id", *columns), keyed, replace=True)

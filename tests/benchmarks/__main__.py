@@ -22,6 +22,7 @@ from rich.table import Table
 
 from tests.benchmarks.many_topics import measure_many_topics
 from tests.benchmarks.peers import Peer, PeerUnavailable, apache_kafka, ebbline
+from tests.benchmarks.pipeline import measure_pipeline
 from tests.benchmarks.remote_metadata import measure_remote_metadata
 from tests.benchmarks.slow_store import measure_slow_store
 from tests.benchmarks.works import WORKS, Work
@@ -32,6 +33,7 @@ ALONE: dict[str, Callable[..., dict[str, float]]] = {
     "many-topics": measure_many_topics,
     "slow-store": measure_slow_store,
     "remote-metadata": measure_remote_metadata,
+    "pipeline": measure_pipeline,
 }
 Figures = dict[str, list[float]]
 

@@ -30,11 +30,14 @@ from confluent_kafka.admin import (
 from kafka import KafkaConsumer as PyConsumer
 from kafka import KafkaProducer as PyProducer
 from kafka.errors import KafkaError as PyKafkaError
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.config import BrokerConfig
 from backend.engine.metrics import BrokerMetrics
 from backend.protocol import messages as m
+from spark import source
+from spark.source import RemoteLogMetadataReader
 from tests.certificates import Authority
 from tests.engine_cluster import EngineCluster
 from tests.secure_cluster import MECHANISMS, PASSWORD, PROTOCOLS, USER, SecureLayout, secure_layout
@@ -148,6 +151,21 @@ def test_confluent_kafka(secure: Secure, protocol: str, mechanism: str) -> None:
     found = [message.value() for message in consumer.consume(len(VALUES), 30)]
     consumer.close()
     assert found == VALUES
+
+
+def test_the_pipeline_reads_its_topic_through_tls_and_sasl(secure: Secure) -> None:
+    settings, topic = secure.confluent("SASL_SSL", "SCRAM-SHA-512"), topic_name()
+    producer = Producer(settings)
+    for value in VALUES:
+        producer.produce(topic, value)
+    assert producer.flush(30) == 0
+    options = {f"kafka.{name}": str(value) for name, value in settings.items() if name != "bootstrap.servers"}
+    reader = RemoteLogMetadataReader({"bootstrap.servers": settings["bootstrap.servers"], "topic": topic, **options})
+    start = reader.initialOffset()
+    parts = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert [row["raw_value"] for row in found] == VALUES  # no metadata events, so all are set aside with their bytes
+    source.close_clients()
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)

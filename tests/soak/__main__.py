@@ -22,6 +22,8 @@ TESTS = (
     "tests/interop/test_sessions.py",
     "tests/cluster/test_exactly_once.py",
     "tests/cluster/test_many_connections.py",
+    "tests/spark/test_pipeline.py",
+    "tests/spark/test_time_travel.py",
     "tests/e2e/test_flights.py",
     "tests/e2e/test_kill_backend.py",
 )

@@ -37,6 +37,7 @@ from spark.rebuild import forget_ledger
 from spark.schemas import RECORD_SCHEMA
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
+from tests.effort import SOAK, effort
 from tests.ports import free_ports
 from tests.spark.kafka_peer import admin, create_topic, produce, running_broker
 from tests.spark.records import captured, final_states, mixed, raw
@@ -273,7 +274,7 @@ def environment(settings: PipelineSettings, **more: str) -> dict[str, str]:
         "EBBLINE_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
         "EBBLINE_DATABASE_URL": settings.database_url,
         "EBBLINE_PIPELINE_TOPIC": settings.source_topic,
-        "EBBLINE_PIPELINE_RECORDS_PER_BATCH": "2000",
+        "EBBLINE_PIPELINE_RECORDS_PER_BATCH": str(settings.records_per_batch),
         **more,
     }
 
@@ -292,24 +293,40 @@ def start(settings: PipelineSettings) -> subprocess.Popen[bytes]:
         )
 
 
-def killed_on_the_way(settings: PipelineSettings, engine: Engine, records: list[RawRecord]) -> None:
-    """Writes the records and runs the pipeline as a process until it is killed with a part of them stored."""
+def killed_on_the_way(settings: PipelineSettings, engine: Engine, records: list[RawRecord]) -> bool:
+    """Writes the records and runs the pipeline as a process until it is killed; whether only a part was stored then."""
+    before = sum(next_offsets(engine).values())
     produce(settings.bootstrap_servers, settings.source_topic, records)
     process = start(settings)
     try:
-        wait_until("the first rows are stored", more_than(engine, 0), WAIT_S)
+        wait_until("the first rows are stored", more_than(engine, before), WAIT_S)
         time.sleep(random.random() / 5)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert sum(next_offsets(engine).values()) < len(records), "killed too late to prove anything"
+    return sum(next_offsets(engine).values()) - before < len(records)
 
 
-@pytest.mark.timeout(4 * WAIT_S)
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+KILLS = effort(1, 30)
+
+
+def parts_of(records: list[RawRecord], parts: int) -> list[list[RawRecord]]:
+    """The records in ``parts`` steps, each of them a stretch of every partition."""
+    step = -(-(max(record[1] for record in records) + 1) // parts)
+    return [[record for record in records if record[1] // step == number] for number in range(parts)]
+
+
+@pytest.mark.timeout(effort(4, 40) * WAIT_S)
+@pytest.mark.parametrize("database_url", ["sqlite", "postgresql"] if SOAK else ["sqlite"], indirect=True)
 def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(settings: PipelineSettings, engine: Engine) -> None:
-    records = mixed(15_000)
-    killed_on_the_way(settings, engine, records)
+    records = mixed(effort(15_000, 400_000))
+    chance, in_the_middle = random.Random(1), 0
+    settings = replace(settings, records_per_batch=2_000)
+    for number, part in enumerate(parts_of(records, KILLS)):
+        in_the_middle += killed_on_the_way(settings, engine, part)
+        if number % 2:
+            shutil.rmtree(settings.spark_dir / "checkpoint", ignore_errors=True)
+        settings = replace(settings, records_per_batch=chance.choice([300, 2_000, 7_000]))
     process = start(settings)
     try:
         wait_until("everything is stored", read_to(engine, records), WAIT_S)
@@ -320,6 +337,7 @@ def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(settings: Pipeli
             os.killpg(process.pid, signal.SIGKILL)
     assert content(engine) == expected(records)
     assert beat(engine).state == "stopped"
+    assert in_the_middle > KILLS // 2, "killed too late to prove anything"
 
 
 @pytest.mark.timeout(4 * WAIT_S)
@@ -328,7 +346,7 @@ def test_another_driver_continues_where_a_killed_one_was(
     spark_session: SparkSession, settings: PipelineSettings, engine: Engine
 ) -> None:
     records = mixed(15_000)
-    killed_on_the_way(settings, engine, records)
+    assert killed_on_the_way(replace(settings, records_per_batch=2_000), engine, records), "killed too late"
     with Running(spark_session, replace(settings, records_per_batch=7_000), engine):
         wait_until("everything is stored", read_to(engine, records), WAIT_S)
     assert content(engine) == expected(records)

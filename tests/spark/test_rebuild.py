@@ -33,7 +33,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rebuild(folder: Path, database_url: str) -> Result:
-    return CliRunner().invoke(app, ["pipeline", "rebuild", "--data", str(folder), "--database-url", database_url])
+    return CliRunner().invoke(
+        app, ["pipeline", "rebuild", "--forget", "--data", str(folder), "--database-url", database_url]
+    )
 
 
 def test_a_rebuild_forgets_the_ledger_of_its_cluster_and_no_other(folder: Path, database_url: str) -> None:

@@ -9,14 +9,15 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import TopicPartition
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark import kafka, source
 from spark.decode import RawRecord
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
-from spark.source import MetadataGap, OffsetRanges, OffsetsWentBack, RemoteLogMetadataReader, admit, spread
+from spark.reading import MetadataGap, OffsetsWentBack
+from spark.source import OffsetRanges, RemoteLogMetadataReader, admit, spread
 from tests.spark.kafka_peer import admin, create_topic, produce
 from tests.spark.records import mixed
 
@@ -25,6 +26,7 @@ counts = st.dictionaries(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine makes 50 partitions slowly
 @given(counts, st.integers(1, 20_000))
 def test_admission_takes_no_more_than_the_limit_and_leaves_nobody_out(
     waiting: dict[str, tuple[int, int]], limit: int
@@ -59,12 +61,7 @@ def test_work_is_dealt_once_and_evenly(parts: list[tuple[int, int, int]], tasks:
 @pytest.fixture(autouse=True)
 def _no_clients_left() -> Iterator[None]:
     yield
-    for consumer in source._consumers.values():
-        consumer.close()
-    for offsets in source._offsets.values():
-        offsets.close()
-    source._consumers.clear()
-    source._offsets.clear()
+    source.close_clients()
 
 
 @pytest.fixture

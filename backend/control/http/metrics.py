@@ -26,8 +26,11 @@ class Source(Protocol):
 class Metrics:
     """Counts calls, and puts all sources together when it is scraped."""
 
-    def __init__(self, observer: Observer, brokers: Callable[[], Iterable[Source]] | None = None) -> None:
+    def __init__(
+        self, observer: Observer, pipeline: Source, brokers: Callable[[], Iterable[Source]] | None = None
+    ) -> None:
         self._brokers = brokers
+        self._pipeline = pipeline
         self._registry = CollectorRegistry()
         self._registry.register(_ObserverNumbers(observer))
         self._calls = Counter(
@@ -48,7 +51,7 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """Prometheus text; a name that several brokers have stands once, with the samples of all."""
-        sources: list[Source] = [self._registry]
+        sources: list[Source] = [self._registry, self._pipeline]
         if self._brokers is not None:
             sources.extend(self._brokers())
         return generate_latest(_Merged(sources))

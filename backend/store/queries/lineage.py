@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, and_, func, select, tuple_
 
 from backend.store import tables as t
 from backend.tiering.segment_state import SegmentState
@@ -31,21 +31,35 @@ class FinishedSegment:
     copy_finished_ms: int | None
 
 
+def finished_count(connection: Connection, cluster_id: str) -> int:
+    """Finished segments of present partitions, from the ledger's summaries."""
+    remote, current = t.remote_partition, t.partition_current
+    same = and_(
+        current.c.cluster_id == remote.c.cluster_id,
+        current.c.topic == remote.c.topic,
+        current.c.partition == remote.c.partition,
+        current.c.topic_id == remote.c.topic_id,
+    )
+    total = select(func.sum(remote.c.copy_finished_segments)).select_from(remote.join(current, same))
+    return int(connection.scalar(total.where(remote.c.cluster_id == cluster_id)) or 0)
+
+
 def finished_segments(
     connection: Connection, cluster_id: str, limit: int = FINISHED_MAX
 ) -> list[FinishedSegment] | None:
     """Finished segments of present partitions by start offset; None when there are more than ``limit``."""
+    if finished_count(connection, cluster_id) > limit:
+        return None  # counted from a row a partition: of millions of segments none is read
     table, current = t.segment, t.partition_current
-    same = and_(
-        current.c.cluster_id == table.c.cluster_id,
-        current.c.topic == table.c.topic,
-        current.c.partition == table.c.partition,
-        current.c.topic_id == table.c.topic_id,
-    )
+    # As a join SQLite would rather walk all segments of the cluster.
+    present = select(current.c.topic_id, current.c.partition).where(current.c.cluster_id == cluster_id)
     query = (
         select(*(table.c[name] for name in FinishedSegment.__slots__))
-        .select_from(table.join(current, same))
-        .where(table.c.cluster_id == cluster_id, table.c.state == int(SegmentState.COPY_SEGMENT_FINISHED))
+        .where(
+            table.c.cluster_id == cluster_id,
+            tuple_(table.c.topic_id, table.c.partition).in_(present),
+            table.c.state == int(SegmentState.COPY_SEGMENT_FINISHED),
+        )
         .order_by(table.c.start_offset)
         .limit(limit + 1)
     )

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, func, select
 from backend.store import tables as t
 
 EVENTS_MAX: Final = 200
+# Read backwards from the newest record of the metadata partition before all events of the partition are: 10 ms.
+NEWEST_RECORDS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +107,31 @@ def phases_since(
 def segment_events(
     connection: Connection, cluster_id: str, topic_id: str, partition: int, limit: int = EVENTS_MAX
 ) -> list[SegmentEventRow]:
-    """The newest events of a partition's remote segments, newest first."""
-    table = t.segment_event
-    rows = connection.execute(
+    """The newest events of a partition's remote segments, newest first.
+
+    Looked for among the newest records of its metadata partition; only when they are not all there, among all events
+    of the partition, which may be a hundred thousand.
+    """
+    table, segment = t.segment_event, t.segment
+    query = (
         select(*(table.c[name] for name in SegmentEventRow.__slots__))
         .where(table.c.cluster_id == cluster_id, table.c.topic_id == topic_id, table.c.partition == partition)
         .order_by(table.c.metadata_offset.desc())
         .limit(limit)
     )
-    return [SegmentEventRow(**row._mapping) for row in rows]
+    source = connection.scalar(
+        select(segment.c.metadata_partition)
+        .where(segment.c.cluster_id == cluster_id, segment.c.topic_id == topic_id, segment.c.partition == partition)
+        .limit(1)
+    )
+    newest = table.c.cluster_id == cluster_id, table.c.metadata_partition == source
+    last = None if source is None else connection.scalar(select(func.max(table.c.metadata_offset)).where(*newest))
+    if last is not None:
+        recent = query.where(table.c.metadata_partition == source, table.c.metadata_offset > last - NEWEST_RECORDS)
+        rows = connection.execute(recent).all()
+        if len(rows) == limit:
+            return [SegmentEventRow(**row._mapping) for row in rows]
+    return [SegmentEventRow(**row._mapping) for row in connection.execute(query)]
 
 
 def ledgers(connection: Connection, cluster_id: str, topic: str, partition: int) -> list[LedgerRow]:

@@ -11,13 +11,28 @@ from sqlalchemy import Connection, Engine, event
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
 from backend.store.migrate import upgrade
-from backend.store.queries import activity, audit, followers, remote_log
+from backend.store.queries import (
+    activity,
+    audit,
+    findings,
+    followers,
+    health,
+    lineage,
+    overview,
+    partition_detail,
+    partitions,
+    pipeline,
+    remote_log,
+    time_travel,
+)
 from backend.store.queries.remote_log import Scope
 
 CLUSTER = "0J8z8jVtQb2nLrv6y1Yb4g"
 TABLES = frozenset(t.metadata.tables)
 # Millions of rows; the other tables have a row a partition, a replica or an act of a person.
-GROWING = frozenset({"segment", "segment_event", "engine_event", "replica_sample", "partition_sample"})
+GROWING = frozenset(
+    {"segment", "segment_event", "segment_interval", "engine_event", "replica_sample", "partition_sample"}
+)
 Query = Callable[[Connection], Any]
 QUERIES: dict[str, Query] = {
     "totals of the cluster": lambda c: remote_log.cycle_totals(c, CLUSTER, Scope()),
@@ -38,6 +53,28 @@ QUERIES: dict[str, Query] = {
     "phase changes": lambda c: followers.phase_changes(c, CLUSTER, "orders", 7, 5, 1),
     "findings": lambda c: activity.findings(c, CLUSTER, 1),
     "broker events": lambda c: activity.broker_events(c, CLUSTER, 1),
+    "brokers": lambda c: overview.brokers(c, CLUSTER),
+    "history of the cluster": lambda c: overview.history(c, CLUSTER, 1),
+    "bytes copied by time": lambda c: overview.copied_bytes(c, CLUSTER, 990_000, 60_000),
+    "totals of the ledger": lambda c: overview.ledger_totals(c, CLUSTER),
+    "p99 of copies": lambda c: overview.copy_p99_ms(c, CLUSTER, [("orders", 7)]),
+    "replicas behind": lambda c: overview.replicas_behind(c, CLUSTER),
+    "partitions": lambda c: partitions.partitions(c, CLUSTER),
+    "a partition": lambda c: partitions.partition(c, CLUSTER, "orders", 7),
+    "replicas of a partition": lambda c: partitions.replicas(c, CLUSTER, "orders", 7),
+    "segments of a partition": lambda c: partitions.segments(c, CLUSTER, "orders", 7),
+    "open segments": lambda c: partitions.open_segments(c, CLUSTER),
+    "offsets of a partition over time": lambda c: partitions.offset_history(c, CLUSTER, "orders", 7, 1),
+    "engine events of a partition": lambda c: partition_detail.engine_events(c, CLUSTER, "orders", 7),
+    "newest segment events of a partition": lambda c: partition_detail.segment_events(c, CLUSTER, "t", 7),
+    "what remains of a partition": lambda c: partition_detail.remains(c, CLUSTER, "orders", 7),
+    "ages of the data": lambda c: health.source_ages(c, CLUSTER, 1),
+    "copies as told by brokers": lambda c: findings.copy_events(c, CLUSTER, 990_000),
+    "finished segments for the lineage": lambda c: lineage.finished_segments(c, CLUSTER),
+    "chains of the leaders": lambda c: lineage.leader_chains(c, CLUSTER),
+    "what was remote": lambda c: time_travel.remote_at(c, CLUSTER, "t", 7, 1_700_000_000_000),
+    "how much was remote": lambda c: time_travel.remote_totals_at(c, CLUSTER, "t", 7, 1_700_000_000_000),
+    "the pipeline": lambda c: pipeline.pipeline_status(c, CLUSTER, 1),
     "audit": lambda c: audit.entries(c, CLUSTER),
 }
 

@@ -1,0 +1,51 @@
+"""What commands share that work on this machine's files and database, not on the API: settings, and how they fail."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from pydantic import ValidationError
+
+if TYPE_CHECKING:
+    from backend.data_folder import ClusterIdentity
+    from backend.settings import Settings
+
+LocalDataOption = Annotated[Path | None, typer.Option("--data", help="Data folder (default .ebbline).")]
+DatabaseOption = Annotated[str | None, typer.Option("--database-url", help="sqlite:///FILE or postgresql://…")]
+REFUSED = 2
+
+
+def local_settings(**given: Any) -> Settings:
+    """The settings with these options, None for one that was not given; one line and exit code 2 if unusable."""
+    from backend.settings import Settings
+
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        cause = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+        print(f"ebbline: the setting {name} is not usable: {cause} (given: {first['input']!r}).", file=sys.stderr)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        print(f"ebbline: ebbline.toml in the data folder cannot be read: {error}. Correct it.", file=sys.stderr)
+    raise typer.Exit(REFUSED)
+
+
+def identity_of(settings: Settings) -> ClusterIdentity:
+    """Whose data folder it is. Raises DataFolderError for one that holds no cluster."""
+    from backend.data_folder import DataFolder, DataFolderError
+
+    identity = DataFolder(settings.data_dir).read_identity()
+    if identity is None:
+        raise DataFolderError(f"The folder {settings.data_dir} holds no cluster: give its folder with --data.")
+    return identity
+
+
+def refuse(error: Exception | str) -> NoReturn:
+    """One line on stderr, and exit code 2."""
+    print(f"ebbline: {error}", file=sys.stderr)
+    raise typer.Exit(REFUSED) from None

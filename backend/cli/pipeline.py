@@ -1,0 +1,199 @@
+"""`ebbline pipeline …`: run it, see how it is doing, and look after what it has stored."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, local_settings, refuse
+from backend.cli.options import JsonOption
+from backend.cli.words import plain
+
+if TYPE_CHECKING:
+    from backend.settings import Settings
+    from backend.store.queries.pipeline import PipelineStatus
+    from spark.settings import PipelineSettings
+
+pipeline_app = typer.Typer(help="The Spark pipeline over __remote_log_metadata.", no_args_is_help=True)
+ATTENTION = 1
+REMOTE_HELP = "Remote tier to compare with: a folder or URL (default: the data folder's); 'none' leaves it out."
+
+
+@pipeline_app.command("run")
+def run() -> None:
+    """Run the pipeline; reads the EBBLINE_* environment that `ebbline up` gives its children."""
+    from spark.job import main as run_job
+
+    raise typer.Exit(run_job())
+
+
+@pipeline_app.command("status")
+def status(data: LocalDataOption = None, database_url: DatabaseOption = None, json_: JsonOption = False) -> None:
+    """How far it has read, how fast, and what it could not read. Ends with 1 when it does not run as it should."""
+    from backend.store import migrate
+    from backend.store.engine import create_engine, reading
+    from backend.store.queries.pipeline import pipeline_status
+
+    settings = local_settings(data_dir=data, database_url=database_url)
+    with _sentences("Stopped."):
+        cluster_id = identity_of(settings).cluster_id
+        migrate.require_current(settings.database)
+        engine = create_engine(settings.database)
+        try:
+            with reading(engine) as connection:
+                found = pipeline_status(connection, cluster_id, time.time_ns() // 1_000_000)
+        finally:
+            engine.dispose()
+    if json_:
+        print(json.dumps(asdict(found), indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(_lines(found)))
+    if found.process is None or not found.process.alive or found.process.state != "running":
+        raise typer.Exit(ATTENTION)
+
+
+def _lines(found: PipelineStatus) -> list[str]:
+    process, lines = found.process, []
+    if process is None:
+        lines.append("The pipeline has never run on this database.")
+    else:
+        state = process.state if process.alive or not process.stale else f"gone (it was {process.state})"
+        lines.append(f"Pipeline: {state}, last sign of life {process.age_ms / 1000:.0f} s ago")
+        if process.message:
+            lines.append(f"  {plain(process.message)}")
+    lag = "not known" if found.lag_records is None else f"{found.lag_records} records"
+    if found.lag_ms:
+        lag += f", {found.lag_ms / 1000:.1f} s"
+    lines.append(f"Read:     {found.records_read} offsets of {found.partitions} metadata partitions; behind: {lag}")
+    lines.append(f"Ledger:   {found.segments} segments; {found.illegal_events} events not followed")
+    lines.append(f"Aside:    {found.quarantined_records} records quarantined")
+    if found.batches:
+        lines.append(
+            f"Batches:  {found.batches} in 5 minutes with {found.batch_records} records; p50 {found.batch_p50_ms} ms, "
+            f"p99 {found.batch_p99_ms} ms, longest {found.batch_max_ms} ms"
+        )
+    return lines
+
+
+@pipeline_app.command("rebuild")
+def rebuild(
+    data: LocalDataOption = None,
+    database_url: DatabaseOption = None,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Only delete the ledger, without a broker; the next start of the pipeline reads."
+        ),
+    ] = False,
+) -> None:
+    """Read __remote_log_metadata from its beginning beside the live ledger, then put the new one in its place."""
+    from spark.rebuild import forget_ledger
+    from spark.rebuild import rebuild as build
+
+    settings = local_settings(data_dir=data, database_url=database_url)
+    with _sentences("Stopped; the ledger is as it was."), _stop_on_signals() as stop:
+        if forget:
+            cluster_id = identity_of(settings).cluster_id
+            events = forget_ledger(settings.data_dir / "spark", settings.database, cluster_id)
+            print(f"{events} events are forgotten; the pipeline reads the topic from its beginning at its next start.")
+            return
+        done = build(_pipeline_settings(settings), stop, _say)
+    print(f"The ledger is new: {done.events_after} events of {done.records} records, before {done.events_before}.")
+
+
+@pipeline_app.command("verify")
+def verify(
+    data: LocalDataOption = None,
+    database_url: DatabaseOption = None,
+    remote: Annotated[str | None, typer.Option(help=REMOTE_HELP)] = None,
+) -> None:
+    """Compare the ledger with the topic and with the files of the remote tier. Ends with 1 when they differ."""
+    from backend.data_folder import DataFolder
+    from spark.verify import verify as compare
+
+    settings = local_settings(data_dir=data, database_url=database_url)
+    place = remote or settings.remote_location or str(DataFolder(settings.data_dir).remote)
+    with _sentences("Stopped; nothing was changed."), _stop_on_signals() as stop:
+        report = compare(_pipeline_settings(settings), None if place == "none" else place, stop, _say)
+    for sentence in report.findings:
+        print(plain(sentence))
+    files = "" if report.files is None else f", {report.files} files of the remote tier"
+    print(f"Compared: {report.records} records of the topic, {report.segments} segments{files}.")
+    if report.older_than_topic:
+        print(f"{report.older_than_topic} segments are older than what the topic still holds; they cannot be compared.")
+    print("No differences." if not report.differences else f"{report.differences} differences.")
+    if report.differences:
+        print("`ebbline pipeline rebuild` makes the ledger anew from the topic; files are not changed by it.")
+        raise typer.Exit(ATTENTION)
+
+
+def _pipeline_settings(settings: Settings) -> PipelineSettings:
+    """As a child of `ebbline up` gets them; what the environment says wins."""
+    from spark.settings import from_environment
+
+    identity = identity_of(settings)
+    servers = (f"127.0.0.1:{identity.broker_port + n}" for n in range(identity.brokers))
+    environment: dict[str, Any] = {
+        "EBBLINE_BOOTSTRAP_SERVERS": ",".join(servers),
+        **os.environ,
+        "EBBLINE_DATA_DIR": str(settings.data_dir),
+        "EBBLINE_CLUSTER_ID": identity.cluster_id,
+        "EBBLINE_DATABASE_URL": settings.database,
+    }
+    return from_environment(environment)
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    stop = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _sentences(stopped: str) -> Iterator[None]:
+    """What can go wrong in a command of this module, as one line and exit code 2."""
+    from sqlalchemy.exc import DBAPIError
+
+    from backend.data_folder import DataFolderError
+    from backend.store.engine import StoreError
+    from spark.kafka import BrokersAway, TopicMissing
+    from spark.lock import Busy
+    from spark.reading import MetadataGap
+    from spark.rebuild import NotCaughtUp
+    from spark.remote_folder import RemoteFolderError
+    from spark.settings import SettingsError
+    from spark.sinks.ledger_sink import Stopped
+
+    try:
+        yield
+    except Stopped:
+        refuse(stopped)
+    except (DataFolderError, StoreError, SettingsError, Busy, NotCaughtUp, RemoteFolderError, MetadataGap) as error:
+        refuse(error)
+    except (BrokersAway, TopicMissing) as error:
+        refuse(f"{error}. Are the brokers up?")
+    except DBAPIError as error:
+        refuse(f"The database failed: {str(error.orig).strip().splitlines()[0]}. Nothing of it was changed.")
+
+
+def _say(stored: int, total: int) -> None:
+    """Progress, for a person only."""
+    if sys.stderr.isatty() and total:
+        end = "\n" if stored >= total else ""
+        print(f"\r{stored} of {total} records", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,88 @@
+"""How the pipeline is doing: one look for `ebbline pipeline status` and for `/metrics`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, func, select
+
+from backend.store import tables as t
+from backend.store.queries.health import ProcessHealth, processes
+
+PIPELINE: Final = "pipeline"
+RECENT_MS: Final = 300_000
+BATCHES_MAX: Final = 2_000  # about five a second for five minutes
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """None: not known, or there was none. Batch times are of transactions of the last five minutes."""
+
+    process: ProcessHealth | None
+    partitions: int
+    records_read: int
+    read_ms: int | None
+    quarantined_records: int
+    illegal_events: int
+    segments: int
+    lag_records: int | None
+    lag_ms: int | None
+    newest_event_ms: int | None
+    batches: int
+    batch_records: int
+    batch_p50_ms: int | None
+    batch_p99_ms: int | None
+    batch_max_ms: int | None
+
+
+def pipeline_status(connection: Connection, cluster_id: str, now_ms: int) -> PipelineStatus:
+    """Reads a row a metadata partition, a row a partition, and the newest batches; nothing that grows with segments."""
+    offsets, remote, kept, batch = t.source_offsets, t.remote_partition, t.quarantine, t.pipeline_batch
+    read = connection.execute(
+        select(func.count(), func.coalesce(func.sum(offsets.c.next_offset), 0), func.max(offsets.c.updated_ms)).where(
+            offsets.c.cluster_id == cluster_id
+        )
+    ).one()
+    states = ("copy_started", "copy_finished", "delete_started", "delete_finished")
+    segments = sum((remote.c[f"{state}_segments"] for state in states[1:]), remote.c.copy_started_segments)
+    ledger = connection.execute(
+        select(
+            func.coalesce(func.sum(remote.c.illegal_events), 0),
+            func.coalesce(func.sum(segments), 0),
+            func.max(remote.c.last_event_ms),
+        ).where(remote.c.cluster_id == cluster_id)
+    ).one()
+    quarantined = connection.scalar(select(func.count()).select_from(kept).where(kept.c.cluster_id == cluster_id))
+    rows = connection.execute(
+        select(batch.c.records, batch.c.finished_ms - batch.c.started_ms)
+        .where(batch.c.cluster_id == cluster_id, batch.c.finished_ms > now_ms - RECENT_MS)
+        .order_by(batch.c.finished_ms.desc())
+        .limit(BATCHES_MAX)
+    ).all()
+    took = sorted(int(row[1]) for row in rows)
+    process = processes(connection, cluster_id, now_ms).get(PIPELINE)
+    lag = None if process is None or not process.detail else process.detail.get("lag_records")
+    return PipelineStatus(
+        process=process,
+        partitions=int(read[0]),
+        records_read=int(read[1]),
+        read_ms=read[2],
+        quarantined_records=int(quarantined or 0),
+        illegal_events=int(ledger[0]),
+        segments=int(ledger[1]),
+        lag_records=lag,
+        # While records wait, the oldest of them came after the last that was stored.
+        lag_ms=None if lag is None or read[2] is None else 0 if lag == 0 else max(0, now_ms - int(read[2])),
+        newest_event_ms=ledger[2],
+        batches=len(rows),
+        batch_records=sum(int(row[0]) for row in rows),
+        batch_p50_ms=_nearest_rank(took, 0.50),
+        batch_p99_ms=_nearest_rank(took, 0.99),
+        batch_max_ms=took[-1] if took else None,
+    )
+
+
+def _nearest_rank(ordered: list[int], part: float) -> int | None:
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else None

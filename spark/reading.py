@@ -1,0 +1,133 @@
+"""Reads ranges of offsets of the source topic, decoded: what a task of Spark does, and what runs without Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from spark.decode import RawRecord, to_batch
+from spark.kafka import BrokersAway, client_config
+
+CONSUME_RECORDS: Final = 2_000
+CONSUME_TIMEOUT_S: Final = 0.1
+SAMPLE_RECORDS: Final = 500
+SAMPLE_TIMEOUT_S: Final = 0.2
+RECORD_BYTES_MIN: Final = 64  # offsets, times and states, whatever the value
+STALL_TIMEOUT_S: Final = 30.0  # no record for so long: the brokers are away, the query ends and is started again
+# A marker in messages, because Spark hands the driver nothing of an exception but its text.
+GAP_MARKER: Final = "METADATA_GAP"
+WENT_BACK_MARKER: Final = "METADATA_OFFSETS_WENT_BACK"
+
+# librdkafka fetches far ahead by default, up to four times a batch, for nothing: the next batch
+# may be read elsewhere. Small fetches need the short back-off, or they stall for a second.
+CONSUMER_SETTINGS: Final[Mapping[str, Any]] = {
+    "group.id": "ebbline-pipeline",  # required by the library; offsets are never committed
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "allow.auto.create.topics": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_uncommitted",  # as Kafka's own consumer of this topic
+    "check.crcs": True,
+    "fetch.message.max.bytes": 65_536,
+    "queued.max.messages.kbytes": 4_096,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 50,
+}
+
+
+class MetadataGap(Exception):
+    """Records that were never read are gone from the topic."""
+
+    def __init__(self, partition: str, held_from: str) -> None:
+        super().__init__(
+            f"{GAP_MARKER}: {partition} {held_from}; records before that were never read and are gone. "
+            "Set the topic's retention.ms to -1, then run `ebbline pipeline rebuild`."
+        )
+
+
+class OffsetsWentBack(Exception):
+    """The topic ends before what was read of it: it was recreated, or brokers that restart say so for a moment."""
+
+    def __init__(self, partition: str, high: int, read: int) -> None:
+        super().__init__(
+            f"{WENT_BACK_MARKER}: {partition} ends at offset {high} and was read up to {read} before: "
+            "the topic was recreated or lost records. Run `ebbline pipeline rebuild`."
+        )
+
+
+def open_consumer(bootstrap_servers: str, properties: Mapping[str, str]) -> Consumer:
+    """A consumer for `read`; one range of offsets at a time, close it in the end."""
+    return Consumer({**client_config(bootstrap_servers, properties, "source"), **CONSUMER_SETTINGS})
+
+
+def read(consumer: Consumer, topic: str, ranges: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
+    """Records of ``ranges``, decoded. Raises MetadataGap when an offset is gone, BrokersAway after a stall."""
+    ends = {partition: end for partition, _, end in ranges}
+    nexts = {partition: start for partition, start, _ in ranges}
+    consumer.assign([TopicPartition(topic, partition, start) for partition, start, _ in ranges])
+    deadline = time.monotonic() + STALL_TIMEOUT_S
+    try:
+        while ends:
+            # It returns when it has as many or time is up, so never ask for more than can come.
+            missing = sum(end - nexts[partition] for partition, end in ends.items())
+            messages = consumer.consume(min(CONSUME_RECORDS, missing), CONSUME_TIMEOUT_S)
+            records = []
+            for message in messages:
+                record = _take(message, topic, ends)
+                if record is not None:
+                    records.append(record)
+                    nexts[record[0]] = record[1] + 1
+            if records:
+                yield to_batch(records)
+            if messages:
+                deadline = time.monotonic() + STALL_TIMEOUT_S
+            elif time.monotonic() > deadline:
+                raise BrokersAway(f"no record of {topic} {sorted(ends)} came for {STALL_TIMEOUT_S:.0f} s")
+    except KafkaException as error:
+        raise BrokersAway(f"reading {topic} failed: {error}") from error
+    finally:
+        consumer.unassign()
+
+
+def mean_bytes(consumer: Consumer, topic: str, positions: Mapping[int, int]) -> float | None:
+    """The mean size of key and value of some records from ``positions`` on; None when none came at once."""
+    consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in positions.items()])
+    try:
+        messages = consumer.consume(SAMPLE_RECORDS, SAMPLE_TIMEOUT_S)
+    except KafkaException:
+        return None  # the read that follows says what is wrong
+    finally:
+        consumer.unassign()
+    sizes = [len(one.key() or b"") + len(one.value() or b"") for one in messages if one.error() is None]
+    return RECORD_BYTES_MIN + sum(sizes) / len(sizes) if sizes else None
+
+
+def _take(message: Message, topic: str, ends: dict[int, int]) -> RawRecord | None:
+    """The record, when it belongs to the batch. Takes a topic partition out of ``ends`` once it is read to its end."""
+    error, partition, offset = message.error(), message.partition(), message.offset()
+    if error is not None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            # Also when the last offsets hold no record but a transaction marker.
+            if partition in ends and offset is not None and offset >= ends[partition]:
+                del ends[partition]
+            return None
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise MetadataGap(f"{topic}-{partition}", f"no longer has an offset to be read ({error.str()})")
+        if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            return None  # the library connects again; a stall ends the read
+        raise KafkaException(error)
+    assert partition is not None
+    assert offset is not None
+    if partition not in ends:
+        return None  # fetched ahead of the batch
+    end = ends[partition]
+    if offset >= end - 1:
+        del ends[partition]
+        if offset >= end:
+            return None
+    return partition, offset, message.timestamp()[1], message.key(), message.value()

@@ -1,0 +1,73 @@
+"""The remote tier as it lies in a folder or bucket, in the layout of Kafka's LocalTieredStorage.
+
+kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset, 20 digits>-<segment id>.log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, from_url
+
+ROOT: Final = "kafka-tiered-storage"
+ID_CHARACTERS: Final = 22
+
+
+class RemoteFolderError(Exception):
+    """The remote tier cannot be listed. The message is one sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """The `.log` object of one segment."""
+
+    segment_id: str
+    size_bytes: int
+    modified_ms: int
+
+
+class RemoteFolder:
+    """Lists the segments' objects. Raises RemoteFolderError when that fails."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        try:
+            self._store = from_url(location) if "://" in location else LocalStore(Path(location).absolute())
+        except (BaseError, OSError, ValueError) as error:
+            raise self._failed(error) from error
+
+    def partitions(self) -> list[tuple[str, str, int]]:
+        """(topic, topic id, partition) of everything that has a folder."""
+        try:
+            listed = obstore.list_with_delimiter(self._store, f"{ROOT}/")["common_prefixes"]
+        except (BaseError, OSError) as error:
+            raise self._failed(error) from error
+        return sorted(key for key in map(_partition_of, listed) if key is not None)
+
+    def files(self, topic: str, topic_id: str, partition: int) -> Iterator[RemoteFile]:
+        """The `.log` objects of one partition."""
+        try:
+            for page in obstore.list(self._store, f"{ROOT}/{topic}-{partition}-{topic_id}"):
+                for one in page:
+                    stem, _, suffix = one["path"].rsplit("/", 1)[-1].rpartition(".")
+                    if suffix == "log" and len(stem) == 20 + 1 + ID_CHARACTERS:
+                        modified_ms = int(one["last_modified"].timestamp() * 1000)
+                        yield RemoteFile(stem[21:], int(one["size"]), modified_ms)
+        except (BaseError, OSError) as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> RemoteFolderError:
+        cause = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return RemoteFolderError(f"The remote tier {self._location} cannot be listed: {cause}. Check place and rights.")
+
+
+def _partition_of(prefix: str) -> tuple[str, str, int] | None:
+    name = prefix.rstrip("/").rsplit("/", 1)[-1]
+    head, dash, topic_id = name[: -ID_CHARACTERS - 1], name[-ID_CHARACTERS - 1 : -ID_CHARACTERS], name[-ID_CHARACTERS:]
+    topic, _, number = head.rpartition("-")
+    return (topic, topic_id, int(number)) if topic and dash == "-" and number.isdigit() else None

@@ -1,0 +1,281 @@
+"""The pipeline on its own: events a second, latency, memory, sizes and query times, on both databases.
+
+Beside Spark stands the same work by a plain-Python consumer (`spark.direct`): what Spark costs and gives.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import Producer
+from sqlalchemy import Engine, func, select, text
+
+from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata, SegmentUpdate, encode
+from backend.store import migrate
+from backend.store import tables as t
+from backend.store.engine import create_engine, reading
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import SegmentState
+from spark.decode import RawRecord, to_batch
+from spark.direct import DirectReader
+from spark.settings import JOB, PipelineSettings
+from spark.sinks.ledger_sink import LedgerSink
+from tests.migrations.postgresql import NoPostgreSQL, new_database, running_server
+from tests.spark.kafka_peer import create_topic, running_broker
+from tests.unit.store.test_page_plans import CLUSTER, QUERIES
+
+PARTITIONS = 50
+EVENTS, EVENTS_QUICK = 1_000_000, 20_000
+SEGMENTS, SEGMENTS_QUICK = 2_600_000, 20_000
+LATENCY_EVENTS_PER_S = 1_000
+LATENCY_S, LATENCY_QUICK_S = 30, 3
+TIMEOUT_S = 1_800.0
+Figures = dict[str, float]
+
+
+def measure_pipeline(*, quick: bool) -> Figures:
+    """All figures by name, the unit in it."""
+    figures: Figures = {}
+    with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as name, running_broker(Path(name) / "kafka") as servers:
+        for database, url in _databases(Path(name)):
+            topic = f"filled-{database}"
+            _fill_topic(servers, topic, EVENTS_QUICK if quick else EVENTS)
+            settings = PipelineSettings(Path(name) / database, CLUSTER, servers, url("stream"), source_topic=topic)
+            figures |= {f"{database}: {what}": value for what, value in _stream(settings, quick).items()}
+            direct = replace(settings, database_url=url("direct"))
+            figures[f"{database}: plain Python, events/s"] = _direct(direct)
+            figures |= {f"{database}: {what}": value for what, value in _load(url("load"), quick).items()}
+    return figures
+
+
+@contextmanager
+def _server() -> Iterator[str | None]:
+    try:
+        with running_server() as server:
+            yield server.url
+    except NoPostgreSQL as reason:
+        print(f"PostgreSQL was not measured: {reason}", file=sys.stderr)
+        yield None
+
+
+def _databases(folder: Path) -> Iterator[tuple[str, Callable[[str], str]]]:
+    """Name, and a function that gives the URL of a new, migrated database."""
+
+    def sqlite(name: str) -> str:
+        url = f"sqlite:///{folder / f'{name}.db'}"
+        migrate.upgrade(url)
+        return url
+
+    yield "SQLite", sqlite
+    with _server() as server:
+        if server is None:
+            return
+        given = server
+
+        def postgresql(name: str) -> str:
+            url = new_database(given, name)
+            migrate.upgrade(url)
+            return url
+
+        yield "PostgreSQL", postgresql
+
+
+def _life(number: int, partition: int, at_ms: int) -> tuple[RemoteLogMetadata, RemoteLogMetadata]:
+    """Begin and end of a copy: half of the events are segment records, half are updates."""
+    tip = TopicIdPartition("orders", b"orders----------", partition)
+    segment_id, start = number.to_bytes(16, "big"), 1_000 * number
+    return (
+        SegmentMetadata(
+            tip, segment_id, start, start + 999, 1, at_ms, at_ms, ((0, 0),), 1 << 20, None,
+            SegmentState.COPY_SEGMENT_STARTED,
+        ),
+        SegmentUpdate(tip, segment_id, 1, at_ms + 900, None, SegmentState.COPY_SEGMENT_FINISHED),
+    )  # fmt: skip
+
+
+def _records(segments: int) -> Iterator[RawRecord]:
+    """Two records a segment, over 50 partitions of as many metadata partitions."""
+    ends = [0] * PARTITIONS
+    for number in range(segments):
+        partition = number % PARTITIONS
+        for event in _life(number, partition, 1_700_000_000_000 + 10 * number):
+            yield partition, ends[partition], 1_700_000_000_000 + 10 * number, None, encode(event)
+            ends[partition] += 1
+
+
+def _fill_topic(servers: str, topic: str, events: int) -> None:
+    create_topic(servers, topic, PARTITIONS)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 2_000_000})
+    for partition, _, at_ms, _, value in _records(events // 2):
+        producer.produce(topic, value=value, partition=partition, timestamp=at_ms)
+        producer.poll(0)
+    producer.flush(300)
+
+
+def _stream(settings: PipelineSettings, quick: bool) -> Figures:
+    """The job as a process: from its start until everything is stored, then live events."""
+    engine = create_engine(settings.database_url)
+    total = EVENTS_QUICK if quick else EVENTS
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    started_s = time.perf_counter()
+    with _job(settings) as pid:
+        first = _wait(lambda: _stored(engine), 1)
+        first_s = time.perf_counter()
+        _wait(lambda: _stored(engine), total)
+        end_s = time.perf_counter()
+        figures = {
+            "events/s including start": total / (end_s - started_s),
+            "events/s steady": (total - first) / max(end_s - first_s, 1e-9),
+            "first rows after s": first_s - started_s,
+            "peak memory of driver, JVM and workers, MB": _peak_mb(pid),
+        }
+        p50, p99 = _latency(settings, engine, LATENCY_QUICK_S if quick else LATENCY_S)
+    engine.dispose()
+    return figures | {"event to row at 1,000/s, p50 ms": p50, "event to row at 1,000/s, p99 ms": p99}
+
+
+@contextmanager
+def _job(settings: PipelineSettings) -> Iterator[int]:
+    environment = {
+        **os.environ,
+        "EBBLINE_DATA_DIR": str(settings.data_dir),
+        "EBBLINE_CLUSTER_ID": settings.cluster_id,
+        "EBBLINE_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+        "EBBLINE_DATABASE_URL": settings.database_url,
+        "EBBLINE_PIPELINE_TOPIC": settings.source_topic,
+    }
+    with open(settings.data_dir / "pipeline.log", "ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "spark.job"], env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        yield process.pid
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _stored(engine: Engine) -> int:
+    table = t.source_offsets.c
+    with reading(engine) as connection:
+        return int(connection.scalar(select(func.coalesce(func.sum(table.next_offset), 0))) or 0)
+
+
+def _wait(value: Callable[[], int], at_least: int, pause_s: float = 0.1) -> int:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while (now := value()) < at_least:
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"only {now} of {at_least} after {TIMEOUT_S:.0f} s")
+        time.sleep(pause_s)
+    return now
+
+
+def _latency(settings: PipelineSettings, engine: Engine, seconds: int) -> tuple[float, float]:
+    """p50 and p99 of the time from produce() to the commit that moves the watermark, at 1,000 events a second."""
+    before, count = _stored(engine), seconds * LATENCY_EVENTS_PER_S
+    sent: list[float] = []
+
+    def produce() -> None:
+        producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "linger.ms": 1})
+        begin = time.perf_counter()
+        for number in range(count):
+            ahead = begin + number / LATENCY_EVENTS_PER_S - time.perf_counter()
+            if ahead > 0:
+                time.sleep(ahead)
+            sent.append(time.perf_counter())
+            producer.produce(settings.source_topic, value=encode(_life(10**9 + number, 0, 1)[0]), partition=0)
+            producer.poll(0)
+        producer.flush(60)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    latencies: list[float] = []
+    while len(latencies) < count:  # one topic partition, so the watermark says which events are stored
+        stored = _wait(lambda: _stored(engine), before + len(latencies) + 1, 0.005)
+        now_s = time.perf_counter()
+        latencies += [1000 * (now_s - sent[at]) for at in range(len(latencies), stored - before)]
+    thread.join()
+    ordered = sorted(latencies)
+    return ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
+
+
+def _peak_mb(group: int) -> float:
+    """Sum of the peaks of all processes of the group: the most that they can have had together."""
+    total_kb = 0
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            if os.getpgid(int(status.parent.name)) == group:
+                lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+                total_kb += int(lines.get("VmHWM", "0 kB").split()[0])
+        except (OSError, ValueError):
+            continue
+    return total_kb / 1024
+
+
+def _direct(settings: PipelineSettings) -> float:
+    engine = create_engine(settings.database_url)
+    sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic)
+    reader = DirectReader(settings, "bench", threading.Event())
+    until = reader.high()
+    started_s = time.perf_counter()
+    records = reader.copy(sink, until)
+    rate = records / (time.perf_counter() - started_s)
+    reader.close()
+    engine.dispose()
+    return rate
+
+
+def _load(url: str, quick: bool) -> Figures:
+    """A year of metadata in the tables: sizes, and the slowest read of a page."""
+    segments = SEGMENTS_QUICK if quick else SEGMENTS
+    engine = create_engine(url)
+    sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic="loaded")
+    part: list[RawRecord] = []
+    started_s = time.perf_counter()
+    for number, record in enumerate(_records(segments)):
+        part.append(record)
+        if len(part) == 20_000 or number == 2 * segments - 1:
+            sink.write(0, pa.Table.from_batches([to_batch(sorted(part, key=lambda one: one[:2]))]))
+            part = []
+    took_s = time.perf_counter() - started_s
+    figures = {
+        "segments loaded": float(segments),
+        "sink alone, events/s": 2 * segments / took_s,
+        "database, MB per million events": _size_mb(engine) / (2 * segments / 1e6),
+    }
+    slowest, slowest_ms = "", 0.0
+    for name, query in QUERIES.items():
+        times = []
+        for _ in range(3):
+            with reading(engine) as connection:
+                begin_s = time.perf_counter()
+                query(connection)
+                times.append(1000 * (time.perf_counter() - begin_s))
+        took_ms = sorted(times)[1]
+        figures[f"query: {name}, ms"] = took_ms
+        if took_ms > slowest_ms:
+            slowest, slowest_ms = name, took_ms
+    engine.dispose()
+    return figures | {f"slowest query ({slowest}), ms": slowest_ms}
+
+
+def _size_mb(engine: Engine) -> float:
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            pages = connection.execute(text("PRAGMA page_count")).scalar_one()
+            return int(pages) * int(connection.execute(text("PRAGMA page_size")).scalar_one()) / 1e6
+        return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()) / 1e6

@@ -1,0 +1,103 @@
+"""The pages' reads on PostgreSQL: of a table that grows, the planner takes an index by more than the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import Engine, event, text
+
+from backend.store.engine import create_engine, reading
+from backend.store.migrate import upgrade
+from tests.migrations.postgresql import Server, new_database
+from tests.unit.store.test_page_plans import CLUSTER, GROWING, QUERIES
+
+# 20 partitions of 1,000 segments, samples and events: enough for the planner to prefer what it would at millions.
+FILL = (
+    """INSERT INTO segment SELECT :c, 't' || p, p, 's' || n, 'orders', n * 100, n * 100 + 99,
+       CASE WHEN n > 998 THEN 0 WHEN n < 500 THEN 3 ELSE 1 END, 1000, n, '[[0, 0]]', NULL,
+       true, 1, 1, n * 1000, n * 1000 + 5,
+       NULL, NULL, p % 50, n, n FROM generate_series(0, 19) p, generate_series(0, 999) n""",
+    """INSERT INTO segment_interval SELECT :c, 't' || p, p, 's' || n, n * 1000 + 5, NULL, 0, n * 100, n * 100 + 99, 1000
+       FROM generate_series(0, 19) p, generate_series(0, 999) n""",
+    """INSERT INTO segment_event SELECT :c, p % 50, p * 10000 + n, 1, 'orders', 't' || p, p, 's' || n / 4, n % 4, 1,
+       n, n,       NULL, NULL, NULL, NULL, NULL, NULL, NULL, n % 100 <> 0, 'why'
+       FROM generate_series(0, 19) p, generate_series(0, 1999) n""",
+    """INSERT INTO engine_event SELECT :c, p % 3, p * 10000 + n, 'copy', 1, n * 1000, 'orders', 't' || p, p,
+       '{"outcome": "finished"}'
+       FROM generate_series(0, 19) p, generate_series(0, 999) n""",
+    """INSERT INTO partition_sample SELECT :c, 'orders', p, n * 2000, 't' || p, 1, 1, '[1]', '[1]'
+       FROM generate_series(0, 19) p, generate_series(0, 999) n""",
+    """INSERT INTO replica_sample SELECT :c, 'orders', p, 1, n * 2000, 'leader', true
+       FROM generate_series(0, 19) p, generate_series(0, 999) n""",
+    """INSERT INTO remote_partition SELECT :c, 't' || p, p, 'orders', 1, 1000, 499, 499000, 0, 0, 500, 500000,
+       1, 0, NULL, NULL, 1
+       FROM generate_series(0, 19) p""",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def engine(postgresql_server: Server) -> Iterator[Engine]:
+    url = new_database(postgresql_server.url, f"p{uuid4().hex}")
+    upgrade(url)
+    made = create_engine(url)
+    with made.begin() as connection:
+        for statement in FILL:
+            connection.execute(text(statement), {"c": CLUSTER})
+    with made.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("ANALYZE"))
+    yield made
+    made.dispose()
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+def _reads_too_much(node: dict[str, Any]) -> bool:
+    """All of a growing table, or all that it has of the cluster, which is the same; sorted by an index it may stop."""
+    if node.get("Relation Name") in GROWING and node["Node Type"] == "Seq Scan":
+        return True
+    index = str(node.get("Index Name", ""))
+    condition = str(node.get("Index Cond", ""))
+    of_growing = any(f"_{table}_" in f"{index}_" for table in GROWING)
+    by_cluster = of_growing and condition.count(" = ") + condition.count(">") + condition.count("NULL") < 2
+    return by_cluster and index not in ("ix_segment_event_illegal", "ix_segment_open")
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_read_of_a_page_walks_a_growing_table(engine: Engine, name: str) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def note(_: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: Any) -> None:
+        asked.append((statement, parameters))
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        with reading(engine) as connection:
+            QUERIES[name](connection)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("SET plan_cache_mode = force_custom_plan")
+        for statement, parameters in asked:
+            if not statement.lstrip().startswith("SELECT"):
+                continue
+            (plan,) = connection.exec_driver_sql("EXPLAIN (FORMAT JSON) " + statement, parameters).scalar_one()
+            too_much = [
+                {key: node[key] for key in ("Node Type", "Relation Name", "Index Name", "Index Cond") if key in node}
+                for node in nodes(plan["Plan"])
+                if _reads_too_much(node)
+            ]
+            assert too_much == [], statement
+
+
+def test_the_check_notices_a_read_without_an_index(engine: Engine) -> None:
+    with engine.connect() as connection:
+        sql = "EXPLAIN (FORMAT JSON) SELECT * FROM segment WHERE segment_size_bytes = 5"
+        (plan,) = connection.exec_driver_sql(sql).scalar_one()
+    assert any(_reads_too_much(node) for node in nodes(plan["Plan"]))

@@ -1,0 +1,72 @@
+"""Each revision on its own: up and down with rows in the tables, marked pre or post, and true to the mark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from backend.store import migrate
+from backend.store.engine import create_engine, reading, writing
+from backend.store.queries.time_travel import remote_at
+from tests.migrations.test_migrate import catalogue
+
+VERSIONS = Path(__file__).parents[2] / "migrations" / "versions"
+SEGMENT = {
+    "cluster_id": "c", "topic_id": "t", "partition": 0, "topic": "orders", "state": 1, "segment_size_bytes": 7,
+    "max_timestamp_ms": 1, "leader_epochs": "[[0, 0]]", "txn_index_empty": True, "copy_broker_id": 1, "broker_id": 1,
+    "metadata_partition": 3, "last_event_offset": 9, "last_event_ms": 1,
+}  # fmt: skip
+
+
+def test_every_revision_says_whether_older_programs_bear_it() -> None:
+    steps = migrate.steps_after(None)
+    assert {step.phase for step in steps} <= {migrate.PRE, migrate.POST}
+    assert steps[-1].revision == migrate.head()
+    assert [step.revision for step in steps] == sorted(step.revision for step in steps)
+    assert all(step.title for step in steps)
+
+
+def test_each_revision_comes_back_the_same_after_it_was_undone(empty_database: str) -> None:
+    for step in migrate.steps_after(None):
+        before = migrate.current(empty_database)
+        migrate.upgrade(empty_database, step.revision)
+        engine = create_engine(empty_database)
+        made = catalogue(engine)
+        migrate.downgrade(empty_database, before or "base")
+        assert migrate.current(empty_database) == before
+        migrate.upgrade(empty_database, step.revision)
+        assert catalogue(engine) == made
+        engine.dispose()
+
+
+def test_a_pre_upgrade_stops_before_what_older_programs_cannot_bear(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [migrate.Step("0001", "pre", "a"), migrate.Step("0002", "pre", "b"), migrate.Step("0003", "post", "c")]
+    monkeypatch.setattr(migrate, "steps_after", lambda revision: [s for s in steps if s.revision > (revision or "")])
+    assert migrate.last_pre("0001") == "0002"
+    assert migrate.last_pre("0002") == "0002"
+    assert migrate.last_pre("0003") == "0003"
+
+
+def test_intervals_are_made_of_the_segments_that_are_there(empty_database: str) -> None:
+    migrate.upgrade(empty_database, "0003")
+    engine = create_engine(empty_database)
+    times = {"still": (100, None), "gone": (100, 200), "backwards": (100, 50), "at once": (0, 0)}
+    rows = [
+        SEGMENT | {"segment_id": name, "start_offset": n, "end_offset": n, "copied": copied, "deleting": deleting}
+        for n, (name, (copied, deleting)) in enumerate(times.items())
+    ]
+    rows.append(SEGMENT | {"segment_id": "open", "start_offset": 9, "end_offset": 9, "copied": None, "deleting": None})
+    names = [name for name in rows[0] if name not in ("copied", "deleting")]
+    columns = ", ".join(f'"{name}"' for name in names) + ", copy_started_ms, copy_finished_ms, delete_started_ms"
+    values = ", ".join(f":{name}" for name in names) + ", 1, :copied, :deleting"
+    with writing(engine) as connection:
+        connection.execute(text(f"INSERT INTO segment ({columns}) VALUES ({values})"), rows)
+    migrate.upgrade(empty_database)
+    with reading(engine) as connection:
+        found = {at: [s.segment_id for s in remote_at(connection, "c", "t", 0, at)] for at in (1, 99, 100, 199, 200)}
+        count = connection.scalar(text("SELECT count(*) FROM segment_interval"))
+    assert found == {1: [], 99: [], 100: ["still", "gone"], 199: ["still", "gone"], 200: ["still"]}
+    assert count == len(times)
+    engine.dispose()

@@ -1,0 +1,105 @@
+"""The ledger in the database and the cache that a broker keeps tell the same of the same records."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import select
+
+from backend.engine.remote.rlmm_cache import Outcome, RemoteLogMetadataCache
+from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, Unreadable, decode
+from backend.store import migrate
+from backend.store import tables as t
+from backend.store.engine import create_engine, reading
+from backend.tiering.ids import TopicIdPartition, uuid_text
+from backend.tiering.segment_state import SegmentState
+from spark.decode import RawRecord, to_batch
+from spark.sinks.ledger_sink import LedgerSink
+from tests.spark.records import CAPTURED, captured, mixed, raw
+
+Segments = dict[str, dict[str, Any]]
+NAMES = (
+    "topic", "partition", "start_offset", "end_offset", "state", "segment_size_bytes", "leader_epochs",
+    "custom_metadata", "broker_id", "last_event_ms", "max_timestamp_ms", "txn_index_empty",
+)  # fmt: skip
+
+
+def by_cache(records: Sequence[RawRecord]) -> tuple[Segments, int]:
+    """What the caches of all partitions list, and how many events they refused."""
+    caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
+    refused = 0
+    for record in sorted(records, key=lambda one: one[:2]):
+        try:
+            event = decode(record[4])
+        except Unreadable:
+            continue
+        if isinstance(event, SegmentMetadata | SegmentUpdate):
+            tip = event.topic_id_partition
+            cache = caches.setdefault(tip, RemoteLogMetadataCache(tip))
+            refused += cache.apply(event) is not Outcome.APPLIED
+    found: Segments = {}
+    for cache in caches.values():
+        for one in cache.segments():
+            found[uuid_text(one.segment_id)] = {
+                "topic": one.topic_id_partition.topic,
+                "partition": one.topic_id_partition.partition,
+                "start_offset": one.start_offset,
+                "end_offset": one.end_offset,
+                "state": int(one.state),
+                "segment_size_bytes": one.segment_size_bytes,
+                "leader_epochs": [list(epoch) for epoch in one.segment_leader_epochs],
+                "custom_metadata": one.custom_metadata,
+                "broker_id": one.broker_id,
+                "last_event_ms": one.event_timestamp_ms,
+                "max_timestamp_ms": one.max_timestamp_ms,
+                "txn_index_empty": one.txn_index_empty,
+            }
+    return found, refused
+
+
+def by_ledger(records: Sequence[RawRecord], folder: Path) -> tuple[Segments, set[str], int]:
+    """What the ledger has of segments that are not deleted, which are, and how many events it did not follow."""
+    url = f"sqlite:///{folder / 'ebbline.db'}"
+    migrate.upgrade(url)
+    engine = create_engine(url)
+    sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
+    illegal = sum(written.illegal for written in sink.write(0, pa.Table.from_batches([to_batch(records)])))
+    with reading(engine) as connection:
+        rows = connection.execute(select(t.segment)).all()
+    engine.dispose()
+    deleted = {row.segment_id for row in rows if row.state == int(SegmentState.DELETE_SEGMENT_FINISHED)}
+    there = {row.segment_id: {name: row._mapping[name] for name in NAMES} for row in rows}
+    return {key: value for key, value in there.items() if key not in deleted}, deleted, illegal
+
+
+@pytest.mark.parametrize("file", CAPTURED)
+def test_they_agree_on_the_topic_of_a_real_kafka(file: str, tmp_path: Path) -> None:
+    records = raw(captured(file))
+    cached, refused = by_cache(records)
+    ledger, deleted, illegal = by_ledger(records, tmp_path)
+    assert ledger == cached
+    assert (refused, illegal) == (0, 0)
+    assert ledger or deleted
+
+
+def test_they_agree_on_repeated_cut_and_illegal_events(tmp_path: Path) -> None:
+    records = mixed(3_000, seed=23)
+    chance = random.Random(2)
+    shuffled: list[RawRecord] = []
+    for partition in sorted({record[0] for record in records}):
+        values = [record[4] for record in records if record[0] == partition]
+        for _ in range(len(values) // 20):  # some events out of their order
+            one, other = chance.randrange(len(values)), chance.randrange(len(values))
+            values[one], values[other] = values[other], values[one]
+        shuffled += [(partition, offset, 1, None, value) for offset, value in enumerate(values)]
+    cached, refused = by_cache(shuffled)
+    ledger, deleted, illegal = by_ledger(shuffled, tmp_path)
+    # A cache forgets a deleted segment, and takes what begins it once more for a new one; the ledger knows better.
+    assert ledger == {segment_id: one for segment_id, one in cached.items() if segment_id not in deleted}
+    assert len(ledger) > 100
+    assert min(refused, illegal) > 50

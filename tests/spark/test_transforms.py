@@ -1,0 +1,126 @@
+"""The DataFrame functions over small and known topics, and over the same records as the database's ledger."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.testing.utils import assertDataFrameEqual
+from sqlalchemy import select
+
+from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata
+from backend.store import migrate
+from backend.store import tables as t
+from backend.store.engine import create_engine, reading
+from backend.tiering.segment_state import SegmentState
+from spark import transforms
+from spark.decode import RawRecord, to_batch
+from spark.schemas import RECORD_SCHEMA
+from spark.sinks.ledger_sink import LedgerSink
+from tests.spark.records import captured, delete_partition, life, log, mixed, raw
+
+TOPIC_ID = "b3JkZXJzAQEBAQEBAQEBAQ"
+
+
+@pytest.fixture
+def frame(spark_session: SparkSession) -> Any:
+    def make(records: Sequence[RawRecord]) -> DataFrame:
+        return spark_session.createDataFrame(pa.Table.from_batches([to_batch(records)]), RECORD_SCHEMA)
+
+    return make
+
+
+def rows(frame: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict() for row in frame.collect()]
+
+
+def copied(number: int, start: int, end: int, epochs: tuple[tuple[int, int], ...]) -> list[RemoteLogMetadata]:
+    """The events of a finished copy of [start, end]."""
+    first, finished = list(life(number, until=SegmentState.COPY_SEGMENT_FINISHED))
+    assert isinstance(first, SegmentMetadata)
+    return [first._replace(start_offset=start, end_offset=end, segment_leader_epochs=epochs), finished]
+
+
+def test_events_and_what_cannot_be_read_are_parted(frame: Any) -> None:
+    records = [*log(life(1)), (0, 4, 99, b"key", b"\x01\x09\x00")]
+    assert [row["state"] for row in rows(transforms.events(frame(records)))] == [0, 1, 2, 3]
+    (odd,) = rows(transforms.quarantined(frame(records)))
+    assert (odd["metadata_offset"], odd["record_timestamp_ms"], odd["raw_key"]) == (4, 99, b"key")
+    assert odd["problem"].startswith("record-key")
+
+
+def test_states_and_flags_equal_the_ledger_of_the_same_records(frame: Any, tmp_path: Path) -> None:
+    records = [*mixed(900, seed=4), *raw(captured("metadata-records.jsonl"))]
+    records = sorted({record[:2]: record for record in records}.values(), key=lambda record: record[:2])
+    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
+    migrate.upgrade(url)
+    engine = create_engine(url)
+    sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
+    sink.write(0, pa.Table.from_batches([to_batch(records)]))
+    followed = transforms.followed(transforms.events(frame(records))).cache()
+    flags = {(row.metadata_partition, row.metadata_offset): row.illegal_reason for row in followed.collect()}
+    states = transforms.segment_states(followed)
+    names = [name for name in states.columns if name != "leader_epochs"]
+    found = {row.segment_id: tuple(row[name] for name in names) for row in states.collect()}
+    followed.unpersist()
+    with reading(engine) as connection:
+        e = t.segment_event.c
+        query = select(e.metadata_partition, e.metadata_offset, e.illegal_reason)
+        assert flags == {(row[0], row[1]): row[2] for row in connection.execute(query)}
+        ledger = {
+            row.segment_id: tuple(row._mapping[name] for name in names) for row in connection.execute(select(t.segment))
+        }
+    assert found == ledger
+    assert any(reason is not None for reason in flags.values())
+    engine.dispose()
+
+
+def test_a_partition_and_its_topic_are_summed_up(frame: Any, spark_session: SparkSession) -> None:
+    events = [
+        *copied(1, 0, 9, ((0, 0),)),
+        *copied(2, 10, 19, ((0, 10), (2, 15))),
+        *life(3, until=SegmentState.DELETE_SEGMENT_STARTED),
+        *life(4, until=SegmentState.COPY_SEGMENT_STARTED),
+        *delete_partition(),
+    ]
+    other = log(life(5, partition=1), partition=3)
+    states = transforms.segment_states(transforms.followed(transforms.events(frame([*log(events), *other]))))
+    names = ("partition", "copy_finished_segments", "copy_finished_bytes", "copy_started_segments",
+             "delete_started_segments", "delete_finished_bytes", "copy_p50_ms", "delete_p99_ms", "first_remote_offset",
+             "highest_copied_offset", "first_leader_epoch", "last_leader_epoch")  # fmt: skip
+    schema = (
+        "partition int, copy_finished_segments long, copy_finished_bytes long, copy_started_segments long, "
+        "delete_started_segments long, delete_finished_bytes long, copy_p50_ms double, delete_p99_ms double, "
+        "first_remote_offset long, highest_copied_offset long, first_leader_epoch long, last_leader_epoch long"
+    )
+    wanted = [
+        (0, 2, 2000, 1, 1, 0, 1000.0, None, 0, 399, 0, 2),
+        (1, 0, 0, 0, 0, 1000, 1000.0, 1000.0, None, 599, 0, 0),
+    ]
+    found = transforms.summaries(states).select(*names)
+    assertDataFrameEqual(found, spark_session.createDataFrame(wanted, schema), ignoreNullable=True)
+    (topic,) = rows(transforms.summaries(states, transforms.BY_TOPIC))
+    assert (topic["topic"], topic["topic_id"], topic["copy_finished_segments"]) == ("orders", TOPIC_ID, 2)
+    assert (topic["delete_finished_segments"], topic["highest_copied_offset"]) == (1, 599)
+
+
+def test_offsets_held_twice_and_left_out_are_named(frame: Any, spark_session: SparkSession) -> None:
+    chain = ((0, 0),)
+    events = [
+        *copied(1, 0, 99, chain), *copied(2, 50, 149, chain), *copied(3, 60, 69, chain), *copied(4, 150, 199, chain),
+        *copied(5, 220, 249, chain), *life(9, until=SegmentState.COPY_SEGMENT_STARTED),
+    ]  # fmt: skip
+    states = transforms.segment_states(transforms.followed(transforms.events(frame(log(events)))))
+    wanted = [("overlap", 50, 100), ("overlap", 60, 70), ("gap", 200, 220)]
+    found = transforms.overlaps_and_gaps(states).select("what", "from_offset", "to_offset")
+    schema = "what string, from_offset long, to_offset long"
+    assertDataFrameEqual(found, spark_session.createDataFrame(wanted, schema), ignoreNullable=True)
+
+
+def test_functions_that_run_in_workers_can_be_sent_there() -> None:
+    assert pickle.loads(pickle.dumps(transforms._follow)) is transforms._follow
