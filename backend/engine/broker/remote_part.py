@@ -11,7 +11,6 @@ from backend.engine.config.listeners import broker_listeners, inter_broker_liste
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
-from backend.engine.ports.workers import ThreadWorkers
 from backend.engine.remote.assembly import open_remote_log_manager
 from backend.engine.remote.metadata_topic import MetadataClientSettings
 from backend.engine.remote.rlm import RemoteLogManager
@@ -47,7 +46,7 @@ class RemotePart:
     ) -> None:
         settings = config()
         # Storage calls may take seconds: they get threads of their own, as many as the pools may use at once.
-        self._workers = ThreadWorkers(
+        self._workers = services.ports.more_workers(
             settings.remote_log_manager_copier_thread_pool_size
             + settings.remote_log_manager_expiration_thread_pool_size
             + settings.remote_log_reader_threads
