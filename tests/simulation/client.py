@@ -31,6 +31,8 @@ class Read:
     log_start: int
     # (offset, leader epoch of its batch, value)
     records: tuple[tuple[int, int, bytes], ...]
+    # Under which epoch the asked broker led when it was asked; -1 unknown.
+    leader_epoch_before: int = -1
 
 
 class Client:

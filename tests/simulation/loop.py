@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -46,6 +46,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now_s = 0.0
         self._selector = _Jump(self)
         self._clock_resolution = RESOLUTION_S
+        # Called when all that was ready has run, before time moves on.
+        self.on_jump: Callable[[], None] | None = None
 
     def time(self) -> float:
         return self._now_s
@@ -55,7 +57,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now_s * 1000.0
 
     def jump(self) -> None:
-        """To the time of the next timer that is still wanted."""
+        """To the time of the next timer."""
+        if self.on_jump is not None:
+            self.on_jump()
         self._now_s = max(self._now_s, self._timers[0].when())
 
     @property
@@ -69,7 +73,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         raise AssertionError("another thread calls into the simulation")
 
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         raise AssertionError(f"{func} would run on a thread; simulated code goes through ports.workers")
 
     def drop(self, process: object) -> None:
@@ -99,5 +103,5 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def _owner(handle: asyncio.Handle) -> object | None:
-    context = handle._context  # type: ignore[attr-defined]  # what the callback runs in
+    context: Context = handle._context  # type: ignore[attr-defined]  # what the callback runs in
     return context.get(PROCESS)

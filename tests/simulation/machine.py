@@ -114,6 +114,9 @@ class Machine:
         self.process: Process | None = None
         self.broker: Broker | None = None
         self._lives = 0
+        # Whether it serves, and whether it is on its way out.
+        self.started = False
+        self.stopping = False
         # What crashed stays here until the run is over: nothing of it may run again, not even to clean up.
         self._dead: list[tuple[Process, Broker | None]] = []
 
@@ -131,12 +134,14 @@ class Machine:
     async def _start(self, process: Process) -> None:
         broker = self.broker = Broker(BrokerConfig.parse(self._properties), ports=process.ports)
         await broker.start()
+        self.started = True
 
     def stop(self) -> asyncio.Task[None]:
         """An orderly stop; the task ends once the process is gone."""
         process, broker = self.process, self.broker
         assert process is not None
         assert broker is not None
+        self.started, self.stopping = False, True
         return self._world.loop.create_task(self._stop(process, broker), context=process.context)
 
     async def _stop(self, process: Process, broker: Broker) -> None:
@@ -160,16 +165,20 @@ class Machine:
         self._world.fabric.lose(process, at_once=at_once)
         self._dead.append((process, self.broker))
         self.process = self.broker = None
+        self.started = self.stopping = False
 
     def abandon(self) -> None:
         """The run is over."""
         if self.process is not None:
             self.process.alive = False
+        self._dead.clear()
 
 
-def dispose(loop: asyncio.AbstractEventLoop) -> None:
+def dispose(world: World) -> None:
     """Ends what a finished run left waiting, so that it holds no memory; nothing of it reaches the world any more."""
-    for task in [task for task in asyncio.all_tasks(loop) | tasks._running if task.get_loop() is loop]:
+    for machine in world.machines.values():
+        machine.abandon()
+    for task in [task for task in asyncio.all_tasks(world.loop) | tasks._running if task.get_loop() is world.loop]:
         tasks._running.discard(task)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # they were to end like this
         coroutine = task.get_coro()

@@ -23,8 +23,8 @@ from backend.engine.ports.network import (
 )
 
 if TYPE_CHECKING:
-    from tests.simulation.machine import Process
     from tests.simulation.loop import VirtualLoop
+    from tests.simulation.machine import Process
     from tests.simulation.trace import Trace
 
 # A connection that is refused or lost shows so after a moment; a black hole never answers.

@@ -7,17 +7,21 @@ import zlib
 from collections.abc import Callable
 from contextvars import copy_context
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from backend.engine.broker import Broker
 from backend.engine.controller.image import MetadataImage, PartitionRegistration
 from backend.engine.replica.partition import Partition
 from backend.tiering.ids import TopicPartition
+from tests.simulation.history import History
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.machine import Machine, Process
 from tests.simulation.network import Fabric
 from tests.simulation.objects import Objects
 from tests.simulation.trace import Trace
+
+if TYPE_CHECKING:
+    from tests.simulation.workload import Workload
 
 BROKERS: Final = (1, 2, 3)
 CONTROLLER: Final = 4
@@ -83,6 +87,10 @@ class World:
         self.fabric = Fabric(self.loop, self.new_random("network"), self.trace)
         self.objects = Objects(self.new_random("objects"), lambda: self.loop.now_ms)
         self.machines = {node: Machine(self, node, properties(node)) for node in (CONTROLLER, *BROKERS)}
+        self.history = History()
+        self.workload: Workload
+        # What the code was not meant to do: exceptions that nobody expected, nodes that gave up.
+        self.failures: list[str] = []
         self.client = Process(self, CLIENT, 0, Machine(self, CLIENT, {}).disk, 0)
 
     def new_random(self, purpose: str) -> Random:
@@ -108,7 +116,7 @@ class World:
         """The cluster as its controller has it; None while there is none."""
         broker = self.machines[CONTROLLER].broker
         part = None if broker is None else broker._controller
-        return None if part is None or part.controller is None else part.controller.image
+        return None if part is None or part.controller is None or part._log is None else part.controller.image
 
     def registration(self, at: TopicPartition) -> PartitionRegistration | None:
         image = self.image

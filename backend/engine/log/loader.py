@@ -165,7 +165,8 @@ class _Loader:
                 entries = decode_epochs(self.disk.read(path))
             except MalformedCheckpoint as error:
                 raise CorruptLog(f"{path}: {error}; delete the replica's folder to copy it again") from None
-        return LeaderEpochCache(entries, lambda data: self.disk.write_atomic(path, data, sync=False))
+        # Flushed, as Kafka's: torn by a power cut it would keep the whole replica offline.
+        return LeaderEpochCache(entries, lambda data: self.disk.write_atomic(path, data))
 
     def _open_segments(self, names: list[str]) -> LogSegments:
         bases: list[int] = []

@@ -1,0 +1,212 @@
+"""Producers and consumers: they live through every fault, and remember what they were told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
+from tests.simulation.checkers.checker import Checker
+from tests.simulation.client import Client
+from tests.simulation.history import PartitionHistory, TopicHistory
+from tests.simulation.world import BROKERS
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+# Batches that fill a segment: time index entries of 12 bytes, of which one stays free and the first batch has none.
+BATCHES_PER_SEGMENT: Final = 4
+READ_ALL_TRIES: Final = 40
+
+
+@dataclass(slots=True)
+class _Idempotent:
+    """A producer's identity and its next sequence in each partition."""
+
+    producer_id: int
+    epoch: int
+    sequences: dict[tuple[bytes, int], int]
+
+
+def topic_configs(random: Random, *, tiered: bool, unclean: bool) -> dict[str, str]:
+    """Small segments, so that a few seconds fill many."""
+    configs = {
+        "segment.index.bytes": str(12 * BATCHES_PER_SEGMENT),
+        "index.interval.bytes": "1",
+        "min.insync.replicas": "1" if unclean else "2",
+        "retention.ms": "-1",
+    }
+    if unclean:
+        configs["unclean.leader.election.enable"] = "true"
+    if tiered:
+        configs["remote.storage.enable"] = "true"
+        configs["local.retention.bytes"] = str(random.choice((1, 400, 1500)))
+    return configs
+
+
+class Workload:
+    """The clients of one run."""
+
+    def __init__(self, world: World, checkers: Sequence[Checker]) -> None:
+        self._world = world
+        self._checkers = checkers
+        self._random = world.new_random("workload")
+        self.client = Client(world)
+        self.stopping = False
+        self._value = 0
+
+    # Topics
+
+    async def create_topic(self, name: str, *, partitions: int, tiered: bool, unclean: bool = False) -> None:
+        """A new topic, replicated on all brokers but sometimes one. Raises KafkaError."""
+        random = self._random
+        assignments = {}
+        for index in range(partitions):
+            replicas = random.sample(BROKERS, 3 if random.random() < 0.8 or unclean else 2)
+            assignments[index] = replicas
+        configs = topic_configs(random, tiered=tiered, unclean=unclean)
+        await self.client.create_topic(self.some_broker(), name, assignments, configs)
+        for _ in range(100):
+            image = self._world.image
+            topic_id = None if image is None else image.topic_ids.get(name)
+            if topic_id is not None:
+                break
+            await asyncio.sleep(0.05)
+        else:
+            return
+        self._world.history.topics[name] = TopicHistory(
+            name, topic_id, {index: PartitionHistory() for index in range(partitions)}, unclean, tiered
+        )
+        self._world.trace.note(f"topic {name} is there: {assignments}, tiered {tiered}, unclean {unclean}")
+
+    def some_broker(self) -> int:
+        up = [node for node in BROKERS if self._world.machines[node].up]
+        return self._random.choice(up or BROKERS)
+
+    def leader(self, topic: TopicHistory, index: int) -> int:
+        """Who leads, as a client with fresh metadata knows it; sometimes a stale one asks another."""
+        registration = self._world.registration(TopicPartition(topic.name, index))
+        if registration is None or registration.leader < 0 or self._random.random() < 0.03:
+            return self.some_broker()
+        return registration.leader
+
+    def some_partition(self) -> tuple[TopicHistory, int] | None:
+        topics = self._world.history.living
+        if not topics:
+            return None
+        topic = self._random.choice(topics)
+        return topic, self._random.choice(list(topic.partitions))
+
+    # Producing
+
+    async def produce_on(self, pause_ms: tuple[float, float]) -> None:
+        """One producer, until the run stops."""
+        idempotent = await self._identity() if self._random.random() < 0.5 else None
+        while not self.stopping:
+            chosen = self.some_partition()
+            if chosen is not None and not await self.produce_one(*chosen, idempotent) and idempotent is not None:
+                # As a client that lost track of its sequences: it begins anew under another id.
+                idempotent = await self._identity()
+            await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
+
+    async def _identity(self) -> _Idempotent | None:
+        try:
+            return _Idempotent(*await self.client.producer_id(self.some_broker()), {})
+        except KafkaError:
+            return None
+
+    async def produce_one(self, topic: TopicHistory, index: int, idempotent: _Idempotent | None = None) -> bool:
+        """One batch; whether it is known to be in the log."""
+        self._value += 1
+        values = [b"%d.%d" % (self._value, number) for number in range(self._random.randint(1, 4))]
+        now_ms = self._world.client.ports.clock.time_ms()
+        key = (topic.topic_id, index)
+        records = build_batch(
+            [RecordData(now_ms, None, value) for value in values],
+            **(
+                {}
+                if idempotent is None
+                else {
+                    "producer_id": idempotent.producer_id,
+                    "producer_epoch": idempotent.epoch,
+                    "base_sequence": idempotent.sequences.get(key, 0),
+                }
+            ),
+        )
+        acks = -1 if self._random.random() < 0.9 else 1
+        try:
+            base = await self.client.produce(self.leader(topic, index), topic.topic_id, index, records, acks=acks)
+        except KafkaError:
+            return False
+        if acks == -1:
+            history = topic.partitions[index]
+            history.acknowledged.update(enumerate(values, base))
+            self._world.history.acknowledged += len(values)
+        if idempotent is not None:
+            idempotent.sequences[key] = idempotent.sequences.get(key, 0) + len(values)
+        return True
+
+    # Consuming
+
+    async def consume_on(self, pause_ms: tuple[float, float]) -> None:
+        """One consumer that reads here and there, until the run stops."""
+        while not self.stopping:
+            chosen = self.some_partition()
+            if chosen is not None:
+                await self.read_some(*chosen)
+            await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
+
+    async def read_some(self, topic: TopicHistory, index: int) -> None:
+        history = topic.partitions[index]
+        node = self.leader(topic, index)
+        replica = self._world.replica(node, TopicPartition(topic.name, index))
+        if replica is None:
+            return
+        end = max(replica.log.high_watermark, max(history.acknowledged, default=0))
+        offset = self._random.randint(history.log_start, max(history.log_start, end))
+        try:
+            await self.read(topic, index, node, offset)
+        except KafkaError:
+            return
+
+    async def read(self, topic: TopicHistory, index: int, node: int, offset: int) -> dict[int, bytes]:
+        """Records from the offset on as the broker has them; all checkers see the answer. Raises KafkaError."""
+        replica = self._world.replica(node, TopicPartition(topic.name, index))
+        epoch = -1 if replica is None else replica.leader_epoch
+        answer = replace(
+            await self.client.fetch(node, topic.topic_id, index, offset, max_bytes=1500), leader_epoch_before=epoch
+        )
+        if answer.error is ErrorCode.NONE:
+            self._world.history.reads += 1
+            if topic.name in self._world.history.topics and not topic.deleting:
+                for checker in self._checkers:
+                    checker.read(topic, index, node, offset, answer)
+        else:
+            raise KafkaError(answer.error)
+        return {record[0]: record[2] for record in answer.records}
+
+    async def read_all(self, topic: TopicHistory, index: int, found: dict[int, bytes]) -> tuple[int, int]:
+        """Everything of a partition through its leader, in the end: (log start, high watermark)."""
+        at = TopicPartition(topic.name, index)
+        registration = self._world.registration(at)
+        replica = None if registration is None else self._world.replica(registration.leader, at)
+        assert replica is not None, f"{at} has no leader in the end"
+        start = offset = replica.log.log_start_offset
+        end = replica.log.high_watermark
+        for _ in range(READ_ALL_TRIES):
+            try:
+                while offset < end:
+                    records = await self.read(topic, index, self.leader(topic, index), offset)
+                    found.update(records)
+                    if not records:
+                        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"nothing at {offset} below {end}")
+                    offset = max(records) + 1
+                return start, end
+            except KafkaError:
+                await asyncio.sleep(0.3)
+        raise AssertionError(f"{topic.name}-{index} cannot be read at offset {offset} of {start} to {end}")
