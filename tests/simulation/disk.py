@@ -1,8 +1,9 @@
 """A file system in memory that a power cut treats as a real one: what was not flushed may be there, in part or not.
 
-Bytes appended and not synced survive up to a random length, the last of them perhaps as zeros or garbage. Bytes written
-in place come back or not, write by write. Changes of folders (create, rename, remove) are a journal as ext4's: any sync
-writes it out; of what came after, a power cut keeps a random beginning. A crash of the process alone loses nothing.
+Of what was appended and not synced survives as much as some earlier write had made, or up to a block's end. Bytes
+written in place come back or not, write by write. Changes of folders (create, rename, remove) are a journal as ext4's:
+any sync writes it out; of what came after, a power cut keeps a random beginning. A file that was renamed over another
+one has its content; one that is new may be empty. A crash of the process alone loses nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Final
 from backend.engine.ports.disk import Buffer
 
 TOTAL_BYTES: Final = 1 << 40
-# A torn write damages at most this much of its end: a device's block.
-TORN_BYTES: Final = 512
+# What a device writes whole. Small, as everything here is: a segment has some 300 bytes.
+BLOCK_BYTES: Final = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -26,26 +27,25 @@ class Inode:
 
     data: bytearray = field(default_factory=bytearray)
     synced: int = 0
+    # Where each append since the last sync ended.
+    ends: list[int] = field(default_factory=list)
     # (position, bytes before) of writes in place since the last sync, below `synced`.
     overwritten: list[tuple[int, bytes]] = field(default_factory=list)
     modified_ms: int = 0
 
     def sync(self) -> None:
         self.synced = len(self.data)
+        self.ends.clear()
         self.overwritten.clear()
 
     def lose_power(self, random: Random) -> None:
         for position, before in reversed(self.overwritten):
             if random.random() < 0.5:
                 self.data[position : position + len(before)] = before
-        unsynced = len(self.data) - self.synced
-        if unsynced > 0:
-            del self.data[self.synced + random.randint(0, unsynced) :]
-            torn = min(len(self.data) - self.synced, TORN_BYTES)
-            kind = random.random()
-            if torn > 0 and kind < 0.4:
-                size = random.randint(1, torn)
-                self.data[-size:] = bytes(size) if kind < 0.2 else random.randbytes(size)
+        size = len(self.data)
+        if size > self.synced:
+            blocks = range((self.synced // BLOCK_BYTES + 1) * BLOCK_BYTES, size, BLOCK_BYTES)
+            del self.data[random.choice((self.synced, *self.ends, *blocks)) :]
         self.sync()
 
 
@@ -165,8 +165,10 @@ class VirtualFile:
         data, inode = b"".join(chunks), self._inode
         if self._disk.full:
             inode.data += data[: self._disk.random.randint(0, len(data))]
+            inode.ends.append(len(inode.data))
             self._disk.check_room()
         inode.data += data
+        inode.ends.append(len(inode.data))
         inode.modified_ms = self._disk.now_ms()
         return len(data)
 
@@ -193,6 +195,7 @@ class VirtualFile:
         else:
             inode.data += bytes(size - len(inode.data))
         inode.synced = min(inode.synced, size)
+        inode.ends = [end for end in inode.ends if end <= size]
 
     def sync(self) -> None:
         self._owner.check_alive()
@@ -276,7 +279,9 @@ class VirtualDisk:
         self.disk.unlink(temporary)
         inode = self.disk.create(temporary)
         inode.data += data
-        if sync:
+        inode.ends.append(len(data))
+        # As ext4 and btrfs do: a rename over another file is not written before the new content is.
+        if sync or path in self.disk.files:
             inode.sync()
         self.disk.rename(temporary, path)
         if sync:

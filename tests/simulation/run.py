@@ -20,6 +20,8 @@ from tests.simulation.world import World
 
 FAULTS_MS: Final = (6_000.0, 16_000.0)
 LOOK_S: Final = 0.2
+# Not at every moment: nothing is copied to the remote tier within so short a time.
+STEP_MS: Final = 4.0
 # Errors that the world causes; anything else in a log line is a mistake of the code.
 EXPECTED: Final = (KafkaError, OSError, asyncio.CancelledError)
 
@@ -134,6 +136,7 @@ class Run:
         self.workload = world.workload = Workload(world, self.checkers)
         self.faults = Faults(world, self.workload)
         self._random = world.new_random("run")
+        self._next_step_ms = 0.0
 
     async def main(self) -> None:
         world, workload = self.world, self.workload
@@ -173,6 +176,10 @@ class Run:
                     await asyncio.sleep(0.2)
 
     def _step(self) -> None:
+        now_ms = self.world.loop.now_ms
+        if now_ms < self._next_step_ms:
+            return
+        self._next_step_ms = now_ms + STEP_MS
         for checker in self.checkers:
             checker.step()
 

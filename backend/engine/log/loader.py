@@ -160,13 +160,14 @@ class _Loader:
     def _load_epochs(self) -> LeaderEpochCache:
         path = f"{self.dir}/{LEADER_EPOCH_FILE}"
         entries: list[tuple[int, int]] = []
-        if self.disk.exists(path):
+        data = self.disk.read(path) if self.disk.exists(path) else b""
+        # An empty file lost its content with the machine's power before any record was synced: recovery fills it again.
+        if data:
             try:
-                entries = decode_epochs(self.disk.read(path))
+                entries = decode_epochs(data)
             except MalformedCheckpoint as error:
                 raise CorruptLog(f"{path}: {error}; delete the replica's folder to copy it again") from None
-        # Flushed, as Kafka's: torn by a power cut it would keep the whole replica offline.
-        return LeaderEpochCache(entries, lambda data: self.disk.write_atomic(path, data))
+        return LeaderEpochCache(entries, lambda data: self.disk.write_atomic(path, data, sync=False))
 
     def _open_segments(self, names: list[str]) -> LogSegments:
         bases: list[int] = []

@@ -668,7 +668,7 @@ class UnifiedLog:
         with self._disk_errors("rename the folder of"):
             self._local.rename_dir(log_dir)
         path = f"{log_dir}/{LEADER_EPOCH_FILE}"
-        self.leader_epochs.save_with(lambda data: self._disk.write_atomic(path, data))
+        self.leader_epochs.save_with(lambda data: self._disk.write_atomic(path, data, sync=False))
         self.producer_state.moved_to(log_dir)
 
     def take_over(self, other: UnifiedLog) -> None:
