@@ -24,7 +24,7 @@ class AcknowledgedSurvive(Checker):
             if expected is not None and read.get(at) != expected:
                 raise self.violated(
                     f"offset {at} of {topic.name}-{index} was acknowledged with {expected!r}; broker {node} has "
-                    f"{read.get(at)!r}"
+                    f"{read.get(at)!r} (asked for {offset}: {answer})"
                 )
 
     def _check_log_start(
