@@ -51,15 +51,13 @@ class Client:
     async def ask(self, node: int, request: Message, version: int, timeout_ms: float = TIMEOUT_MS) -> Any:
         return await self._peers[node].send(request, version, timeout_ms=timeout_ms)
 
-    async def produce(self, node: int, topic_id: bytes, index: int, records: bytes, *, acks: int = -1) -> int:
+    async def produce(self, node: int, topic_id: bytes, index: int, records: bytearray, *, acks: int = -1) -> int:
         """Offset of the first record."""
         data = m.ProduceRequest.TopicData
         request = m.ProduceRequest(
             acks=acks,
             timeout_ms=int(TIMEOUT_MS),
-            topic_data=[
-                data(topic_id=topic_id, partition_data=[data.PartitionData(index=index, records=bytearray(records))])
-            ],
+            topic_data=[data(topic_id=topic_id, partition_data=[data.PartitionData(index=index, records=records)])],
         )
         answer = cast(m.ProduceResponse, await self.ask(node, request, 13))
         row = answer.responses[0].partition_responses[0]

@@ -7,7 +7,7 @@ else is in trouble until the cluster has noticed. A run uses some kinds of fault
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from backend.protocol.errors import KafkaError
@@ -29,7 +29,7 @@ LAST_TIERED: Final = "follower.fetch.last.tiered.offset.enable"
 class Faults:
     """The bad luck of one run."""
 
-    def __init__(self, world: World, workload: Workload) -> None:
+    def __init__(self, world: World, workload: Workload, only: Sequence[str] = ()) -> None:
         self._world = world
         self._workload = workload
         self._random = world.new_random("faults")
@@ -56,7 +56,7 @@ class Faults:
             "last tiered switch": (2, self._switch_last_tiered),
             "delete records": (2, self._delete_records),
         }
-        chosen = [kind for kind in kinds if self._random.random() < 0.6] or ["crash"]
+        chosen = list(only) or [kind for kind in kinds if self._random.random() < 0.6] or ["crash"]
         self.kinds = {kind: kinds[kind] for kind in chosen}
 
     async def rage(self, duration_ms: float) -> None:

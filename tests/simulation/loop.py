@@ -73,7 +73,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         raise AssertionError("another thread calls into the simulation")
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(  # type: ignore[override]  # the supertype's is generic over its arguments
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         raise AssertionError(f"{func} would run on a thread; simulated code goes through ports.workers")
 
     def drop(self, process: object) -> None:
@@ -85,11 +87,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for timer in self._timers:
             if _owner(timer) is process:
                 timer.cancel()
-                timer._scheduled = False
-            elif not timer.cancelled():
-                kept.append(timer)
+            if timer.cancelled():
+                # What a heap of timers counts: this one is out of it.
+                timer._scheduled = False  # type: ignore[attr-defined]  # asyncio's own flag
             else:
-                timer._scheduled = False
+                kept.append(timer)
         self._timers[:] = kept
         self._timer_cancelled_count = 0
         heapq.heapify(self._timers)

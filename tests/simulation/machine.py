@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from backend.engine.broker import Broker
@@ -59,9 +60,9 @@ class VirtualWorkers:
             try:
                 outcome = work()
             except BaseException as error:
-                tasks.call_later(self._call_ms() / 2, lambda error=error: _settle(done, error))  # type: ignore[misc]
+                tasks.call_later(self._call_ms() / 2, partial(_fail, done, error))
                 return
-            tasks.call_later(self._call_ms() / 2, lambda: done.cancelled() or done.set_result(outcome))
+            tasks.call_later(self._call_ms() / 2, partial(_settle, done, outcome))
 
         # A thread goes on when the one who asked is cancelled.
         tasks.call_later(self._call_ms() / 2, carry_out)
@@ -72,7 +73,12 @@ class VirtualWorkers:
         """Work under way ends by itself."""
 
 
-def _settle(done: asyncio.Future[T], error: BaseException) -> None:
+def _settle(done: asyncio.Future[T], outcome: T) -> None:
+    if not done.cancelled():
+        done.set_result(outcome)
+
+
+def _fail(done: asyncio.Future[T], error: BaseException) -> None:
     if not done.cancelled():
         done.set_exception(error)
 
@@ -184,4 +190,4 @@ def dispose(world: World) -> None:
         coroutine = task.get_coro()
         # Whatever cleaning up meets in a dead world is no finding.
         with contextlib.suppress(BaseException):
-            coroutine.close()  # type: ignore[union-attr]
+            coroutine.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,7 +18,7 @@ from tests.simulation.machine import dispose
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
-FAULTS_MS: Final = (6_000.0, 16_000.0)
+FAULTS_MS: Final = (5_000.0, 12_000.0)
 LOOK_S: Final = 0.2
 # Not at every moment: nothing is copied to the remote tier within so short a time.
 STEP_MS: Final = 4.0
@@ -89,13 +89,33 @@ def _logging(world: World, show: Callable[[str], None] | None) -> Iterator[None]
         root.setLevel(level)
 
 
-def simulate(seed: int, *, show: Callable[[str], None] | None = None) -> Result:
-    """Plays one seed. A violation is part of the result; `show` gets every line of the trace as it happens."""
+def simulate(
+    seed: int,
+    *,
+    show: Callable[[str], None] | None = None,
+    faults: Sequence[str] = (),
+    unclean: bool | None = None,
+) -> Result:
+    """Plays one seed. A violation is part of the result; `show` gets every line of the trace as it happens.
+
+    `faults` names the only kinds of fault there are, `unclean` says whether a topic with unclean elections is there;
+    the seed decides otherwise.
+    """
+    # Cycles are collected between runs, and only those of the run: what the collector closes must not act in a world.
+    gc.disable()
+    gc.freeze()
+    try:
+        return _simulate(seed, show, faults, unclean)
+    finally:
+        gc.collect()
+        gc.unfreeze()
+        gc.enable()
+
+
+def _simulate(seed: int, show: Callable[[str], None] | None, faults: Sequence[str], unclean: bool | None) -> Result:
     world = World(seed, show)
     result = Result(seed)
-    run = Run(world)
-    # Cycles are collected between runs: what the collector closes must not act in a running world.
-    gc.disable()
+    run = Run(world, faults, unclean)
     try:
         with _logging(world, show):
             world.loop.set_exception_handler(
@@ -113,8 +133,6 @@ def simulate(seed: int, *, show: Callable[[str], None] | None = None) -> Result:
             dispose(world)
     finally:
         logging.disable(logging.NOTSET)
-        gc.enable()
-        gc.collect()
     if result.violation is not None:
         world.trace.note(f"VIOLATION {result.violation}")
     result.trace_hash = world.trace.hash
@@ -130,13 +148,14 @@ def simulate(seed: int, *, show: Callable[[str], None] | None = None) -> Result:
 class Run:
     """The course of events."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, faults: Sequence[str], unclean: bool | None) -> None:
         self.world = world
         self.checkers: list[Checker] = all_checkers(world)
         self.workload = world.workload = Workload(world, self.checkers)
-        self.faults = Faults(world, self.workload)
+        self.faults = Faults(world, self.workload, faults)
         self._random = world.new_random("run")
         self._next_step_ms = 0.0
+        self._unclean = self._random.random() < 0.25 if unclean is None else unclean
 
     async def main(self) -> None:
         world, workload = self.world, self.workload
@@ -144,7 +163,8 @@ class Run:
         await self._make_topics()
         self.world.loop.on_jump = self._step
         clients = [
-            *(world.loop.create_task(workload.produce_on(pause)) for pause in ((10.0, 80.0), (20.0, 200.0))),
+            world.loop.create_task(workload.produce_on((20.0, 120.0), acks_one=0.05)),
+            world.loop.create_task(workload.produce_on((20.0, 120.0), acks_one=0.8)),
             world.loop.create_task(workload.consume_on((30.0, 150.0))),
         ]
         looking = world.loop.create_task(self._look_on())
@@ -163,7 +183,7 @@ class Run:
         self._step()
 
     async def _make_topics(self) -> None:
-        unclean = self._random.random() < 0.25
+        unclean = self._unclean
         for name, partitions, tiered, is_unclean in (
             ("t", 2, True, False),
             ("u" if unclean else "p", 1, unclean, unclean),

@@ -104,12 +104,16 @@ class Workload:
 
     # Producing
 
-    async def produce_on(self, pause_ms: tuple[float, float]) -> None:
-        """One producer, until the run stops."""
+    async def produce_on(self, pause_ms: tuple[float, float], *, acks_one: float) -> None:
+        """One producer, until the run stops; that part of its batches is sent with acks=1, which waits for nobody."""
         idempotent = await self._identity() if self._random.random() < 0.5 else None
         while not self.stopping:
             chosen = self.some_partition()
-            if chosen is not None and not await self.produce_one(*chosen, idempotent) and idempotent is not None:
+            if (
+                chosen is not None
+                and not await self.produce_one(*chosen, acks_one, idempotent)
+                and idempotent is not None
+            ):
                 # As a client that lost track of its sequences: it begins anew under another id.
                 idempotent = await self._identity()
             await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
@@ -120,7 +124,9 @@ class Workload:
         except KafkaError:
             return None
 
-    async def produce_one(self, topic: TopicHistory, index: int, idempotent: _Idempotent | None = None) -> bool:
+    async def produce_one(
+        self, topic: TopicHistory, index: int, acks_one: float, idempotent: _Idempotent | None
+    ) -> bool:
         """One batch; whether it is known to be in the log."""
         self._value += 1
         values = [b"%d.%d" % (self._value, number) for number in range(self._random.randint(1, 4))]
@@ -128,17 +134,11 @@ class Workload:
         key = (topic.topic_id, index)
         records = build_batch(
             [RecordData(now_ms, None, value) for value in values],
-            **(
-                {}
-                if idempotent is None
-                else {
-                    "producer_id": idempotent.producer_id,
-                    "producer_epoch": idempotent.epoch,
-                    "base_sequence": idempotent.sequences.get(key, 0),
-                }
-            ),
+            producer_id=-1 if idempotent is None else idempotent.producer_id,
+            producer_epoch=-1 if idempotent is None else idempotent.epoch,
+            base_sequence=-1 if idempotent is None else idempotent.sequences.get(key, 0),
         )
-        acks = -1 if self._random.random() < 0.9 else 1
+        acks = 1 if self._random.random() < acks_one else -1
         try:
             base = await self.client.produce(self.leader(topic, index), topic.topic_id, index, records, acks=acks)
         except KafkaError:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from backend.engine.remote.rsm_object_store import LOG_SUFFIX, SUFFIXES, object_key, partition_folder
+from typing import TYPE_CHECKING
+
+from backend.engine.remote.rsm_object_store import SUFFIXES, object_key, partition_folder
 from backend.protocol.remote_log_metadata import SegmentMetadata
 from backend.tiering.segment_state import SegmentState
 from tests.simulation.checkers.checker import Checker
 
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
 
 class ObjectsAndMetadata(Checker):
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        # Keys of a segment's objects, the log first.
+        self._keys: dict[bytes, list[str]] = {}
+
     def look(self) -> None:
         for node, segments in self._known():
             for segment in segments:
@@ -27,14 +37,15 @@ class ObjectsAndMetadata(Checker):
 
     def _check_objects(self, node: int, segment: SegmentMetadata) -> None:
         stored = self.world.objects.stored
-        for suffix in SUFFIXES:
-            if suffix == "txnindex" and segment.txn_index_empty:
-                continue
-            data = stored.get(object_key(segment, suffix))
-            if data is None and not self._deletion_began(segment):
-                raise self.violated(f"broker {node} knows {segment} as finished, but its {suffix} is missing")
-            if data is not None and suffix == LOG_SUFFIX and len(data) != segment.segment_size_bytes:
-                raise self.violated(f"the log object of {segment} has {len(data)} bytes")
+        keys = self._keys.get(segment.segment_id)
+        if keys is None:
+            suffixes = [suffix for suffix in SUFFIXES if suffix != "txnindex" or not segment.txn_index_empty]
+            keys = self._keys[segment.segment_id] = [object_key(segment, suffix) for suffix in suffixes]
+        missing = [key for key in keys if key not in stored]
+        if missing and not self._deletion_began(segment):
+            raise self.violated(f"broker {node} knows {segment} as finished, but {missing} are not there")
+        if keys[0] in stored and len(stored[keys[0]]) != segment.segment_size_bytes:
+            raise self.violated(f"the log object of {segment} has {len(stored[keys[0]])} bytes")
 
     def _deletion_began(self, segment: SegmentMetadata) -> bool:
         """Some broker has it as being deleted already; the news travels."""

@@ -1,0 +1,22 @@
+"""Each checker finds the bug that is planted for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.planted import PLANTED, Planted
+from tests.simulation.run import simulate
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.plant.__name__)
+def test_a_planted_bug_is_found(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted.plant(monkeypatch)
+    result = simulate(planted.seed, faults=planted.faults, unclean=planted.unclean)
+    assert result.checker == planted.checker, result.violation or "no violation"
+
+
+def test_every_checker_has_a_planted_bug() -> None:
+    from tests.simulation.checkers import all_checkers
+    from tests.simulation.world import World
+
+    assert {type(checker).__name__ for checker in all_checkers(World(1))} == {one.checker for one in PLANTED}
