@@ -99,6 +99,18 @@ class Client:
             ErrorCode(row.error_code), row.high_watermark, row.last_stable_offset, row.log_start_offset, tuple(found)
         )
 
+    async def list_offset(self, node: int, topic: str, index: int, timestamp: int) -> int:
+        """The offset for a timestamp or a sentinel; -1 when there is none."""
+        topics = m.ListOffsetsRequest.Topics
+        part = topics.Partitions(partition_index=index, timestamp=timestamp, current_leader_epoch=-1)
+        request = m.ListOffsetsRequest(
+            replica_id=-1, topics=[topics(name=topic, partitions=[part])], timeout_ms=int(TIMEOUT_MS)
+        )
+        answer = cast(m.ListOffsetsResponse, await self.ask(node, request, 11))
+        row = answer.topics[0].partitions[0]
+        _raise(row.error_code)
+        return row.offset
+
     async def create_topic(
         self, node: int, name: str, assignments: Mapping[int, Sequence[int]], configs: Mapping[str, str]
     ) -> None:

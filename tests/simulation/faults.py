@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 EVENTS_TOPIC: Final = "__ebbline_events"
 TOPICS_MAX: Final = 3
+HOLES_MAX: Final = 3
 # Half a second each: a broker whose controller is away waits a minute and more by itself.
 STARTS_MAX: Final = 400
 LAST_TIERED: Final = "follower.fetch.last.tiered.offset.enable"
@@ -79,8 +80,8 @@ class Faults:
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-        world.fabric.weather = type(world.fabric.weather)()
-        world.fabric.clear_holes()
+        world.fabric.weather.late = world.fabric.weather.reset = 0.0
+        world.fabric.clear_holes(set(world.fabric.weather.holes))
         world.objects.mood = type(world.objects.mood)()
         for machine in world.machines.values():
             machine.disk.full = False
@@ -215,7 +216,7 @@ class Faults:
 
     async def _hole(self) -> bool:
         """One direction, or both, between two nodes."""
-        if self._dark():
+        if self._dark() or len(self._world.fabric.weather.holes) >= HOLES_MAX:
             return False
         source, target = self._random.sample((CLIENT, CONTROLLER, *BROKERS), 2)
         holes = {(source, target)} | ({(target, source)} if self._random.random() < 0.4 else set())
@@ -223,8 +224,8 @@ class Faults:
         self._world.fabric.weather.holes |= holes
 
         async def close() -> None:
-            self._world.fabric.clear_holes()
-            self._note("all reach all again")
+            self._world.fabric.clear_holes(holes)
+            self._note(f"{source} reaches {target} again")
 
         self._later((200, 6000), close)
         return True
@@ -334,6 +335,8 @@ class Faults:
         if chosen is None:
             return False
         topic, _ = chosen
+        if topic.compacted:
+            return False
         if "retention.bytes" in configs or "retention.ms" in configs:
             topic.limited = True
         if not topic.tiered:
@@ -371,6 +374,8 @@ class Faults:
         if chosen is None:
             return False
         topic, index = chosen
+        if topic.compacted:
+            return False
         history = topic.partitions[index]
         end = max(history.acknowledged, default=0)
         if end <= history.log_start:

@@ -45,9 +45,16 @@ class TopicHistory:
     # Unclean elections are allowed: acknowledged records may be lost, but reads still follow one chain of epochs.
     unclean: bool
     tiered: bool
+    # Keeps the last record of each key, in batches of its own making.
+    compacted: bool = False
     # Retention has had a limit at some time: log start may be anywhere.
     limited: bool = False
     deleting: bool = False
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether what was committed stays as it is until log start passes it."""
+        return not (self.unclean or self.compacted)
 
 
 @dataclass(slots=True)

@@ -235,11 +235,12 @@ class Fabric:
             if end is not None and not end.closed:
                 self.loop.call_soon(end.end, ConnectionResetError("reset"), context=end.process.context)
 
-    def clear_holes(self) -> None:
-        """Everybody reaches everybody; what was held comes now, or its connection breaks."""
-        self.weather.holes.clear()
+    def clear_holes(self, holes: set[tuple[int, int]]) -> None:
+        """These reach each other again; what was held comes now, or its connection breaks."""
+        self.weather.holes -= holes
         for connection in list(self._connections):
-            if not connection.held:
+            far = connection.far
+            if not connection.held or far is None or self.blocked(connection.process.node_id, far.process.node_id):
                 continue
             held, connection.held = connection.held, []
             if self.random.random() < 0.5:

@@ -164,7 +164,7 @@ class Run:
         self.world.loop.on_jump = self._step
         clients = [
             world.loop.create_task(workload.produce_on((20.0, 120.0), acks_one=0.05)),
-            world.loop.create_task(workload.produce_on((20.0, 120.0), acks_one=0.8)),
+            world.loop.create_task(workload.produce_on((20.0, 120.0), acks_one=0.95)),
             world.loop.create_task(workload.consume_on((30.0, 150.0))),
         ]
         looking = world.loop.create_task(self._look_on())
@@ -183,14 +183,18 @@ class Run:
         self._step()
 
     async def _make_topics(self) -> None:
-        unclean = self._unclean
-        for name, partitions, tiered, is_unclean in (
-            ("t", 2, True, False),
-            ("u" if unclean else "p", 1, unclean, unclean),
-        ):
+        topics = [("t", 2, True, False, False)]
+        if self._unclean:
+            topics.append(("u", 1, True, True, False))
+        else:
+            compacted = self._random.random() < 0.4
+            topics.append(("c" if compacted else "p", 1, False, False, compacted))
+        for name, partitions, tiered, unclean, compacted in topics:
             for _ in range(50):
                 try:
-                    await self.workload.create_topic(name, partitions=partitions, tiered=tiered, unclean=is_unclean)
+                    await self.workload.create_topic(
+                        name, partitions=partitions, tiered=tiered, unclean=unclean, compacted=compacted
+                    )
                     break
                 except KafkaError:
                     await asyncio.sleep(0.2)

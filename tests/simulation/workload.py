@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # Batches that fill a segment: time index entries of 12 bytes, of which one stays free and the first batch has none.
 BATCHES_PER_SEGMENT: Final = 4
 READ_ALL_TRIES: Final = 40
+KEYS: Final = 5
+# ListOffsets: latest, earliest, maximum timestamp, earliest local, last tiered, earliest pending upload.
+SENTINELS: Final = (-1, -2, -3, -4, -5, -6)
 
 
 @dataclass(slots=True)
@@ -33,7 +36,7 @@ class _Idempotent:
     sequences: dict[tuple[bytes, int], int]
 
 
-def topic_configs(random: Random, *, tiered: bool, unclean: bool) -> dict[str, str]:
+def topic_configs(random: Random, *, tiered: bool, unclean: bool, compacted: bool) -> dict[str, str]:
     """Small segments, so that a few seconds fill many."""
     configs = {
         "segment.index.bytes": str(12 * BATCHES_PER_SEGMENT),
@@ -41,6 +44,8 @@ def topic_configs(random: Random, *, tiered: bool, unclean: bool) -> dict[str, s
         "min.insync.replicas": "1" if unclean else "2",
         "retention.ms": "-1",
     }
+    if compacted:
+        configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "1000"}
     if unclean:
         configs["unclean.leader.election.enable"] = "true"
     if tiered:
@@ -62,14 +67,16 @@ class Workload:
 
     # Topics
 
-    async def create_topic(self, name: str, *, partitions: int, tiered: bool, unclean: bool = False) -> None:
+    async def create_topic(
+        self, name: str, *, partitions: int, tiered: bool, unclean: bool = False, compacted: bool = False
+    ) -> None:
         """A new topic, replicated on all brokers but sometimes one. Raises KafkaError."""
         random = self._random
         assignments = {}
         for index in range(partitions):
             replicas = random.sample(BROKERS, 3 if random.random() < 0.8 or unclean else 2)
             assignments[index] = replicas
-        configs = topic_configs(random, tiered=tiered, unclean=unclean)
+        configs = topic_configs(random, tiered=tiered, unclean=unclean, compacted=compacted)
         await self.client.create_topic(self.some_broker(), name, assignments, configs)
         for _ in range(100):
             image = self._world.image
@@ -80,9 +87,11 @@ class Workload:
         else:
             return
         self._world.history.topics[name] = TopicHistory(
-            name, topic_id, {index: PartitionHistory() for index in range(partitions)}, unclean, tiered
+            name, topic_id, {index: PartitionHistory() for index in range(partitions)}, unclean, tiered, compacted
         )
-        self._world.trace.note(f"topic {name} is there: {assignments}, tiered {tiered}, unclean {unclean}")
+        self._world.trace.note(
+            f"topic {name} is there: {assignments}, tiered {tiered}, unclean {unclean}, compacted {compacted}"
+        )
 
     def some_broker(self) -> int:
         up = [node for node in BROKERS if self._world.machines[node].up]
@@ -133,7 +142,7 @@ class Workload:
         now_ms = self._world.client.ports.clock.time_ms()
         key = (topic.topic_id, index)
         records = build_batch(
-            [RecordData(now_ms, None, value) for value in values],
+            [RecordData(now_ms, self._key(topic), None if self._is_delete(topic) else value) for value in values],
             producer_id=-1 if idempotent is None else idempotent.producer_id,
             producer_epoch=-1 if idempotent is None else idempotent.epoch,
             base_sequence=-1 if idempotent is None else idempotent.sequences.get(key, 0),
@@ -150,6 +159,12 @@ class Workload:
         if idempotent is not None:
             idempotent.sequences[key] = idempotent.sequences.get(key, 0) + len(values)
         return True
+
+    def _key(self, topic: TopicHistory) -> bytes | None:
+        return b"key %d" % self._random.randrange(KEYS) if topic.compacted else None
+
+    def _is_delete(self, topic: TopicHistory) -> bool:
+        return topic.compacted and self._random.random() < 0.1
 
     # Consuming
 
@@ -171,6 +186,10 @@ class Workload:
         offset = self._random.randint(history.log_start, max(history.log_start, end))
         try:
             await self.read(topic, index, node, offset)
+            if self._random.random() < 0.3:
+                now_ms = self._world.client.ports.clock.time_ms()
+                asked = self._random.choice((*SENTINELS, now_ms - self._random.randint(0, 10_000)))
+                await self.client.list_offset(node, topic.name, index, asked)
         except KafkaError:
             return
 
@@ -179,7 +198,10 @@ class Workload:
         replica = self._world.replica(node, TopicPartition(topic.name, index))
         epoch = -1 if replica is None else replica.leader_epoch
         answer = replace(
-            await self.client.fetch(node, topic.topic_id, index, offset, max_bytes=1500), leader_epoch_before=epoch
+            await self.client.fetch(
+                node, topic.topic_id, index, offset, max_bytes=1500, committed=self._random.random() < 0.3
+            ),
+            leader_epoch_before=epoch,
         )
         if answer.error is ErrorCode.NONE:
             self._world.history.reads += 1

@@ -41,6 +41,8 @@ SETTINGS: Final = {
     "controller.quorum.voters": f"{CONTROLLER}@{HOST}:{CONTROLLER}000",
     "log.initial.task.delay.ms": "500",
     "log.retention.check.interval.ms": "700",
+    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.dedupe.buffer.size": "1048576",
     "log.segment.delete.delay.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "2000",
     "log.flush.start.offset.checkpoint.interval.ms": "2000",

@@ -15,7 +15,7 @@ class AcknowledgedSurvive(Checker):
     def read(self, topic: TopicHistory, index: int, node: int, offset: int, answer: Read) -> None:
         history = topic.partitions[index]
         self._check_log_start(topic, index, history, answer.log_start, node)
-        if topic.unclean or not answer.records:
+        if not topic.keeps_records or not answer.records:
             return
         read = {record[0]: record[2] for record in answer.records}
         last = max(read)
@@ -38,13 +38,13 @@ class AcknowledgedSurvive(Checker):
 
     async def finish(self) -> None:
         for topic in self.world.history.living:
-            for index, history in topic.partitions.items():
+            for index, history in () if topic.compacted else topic.partitions.items():
                 await self._read_all(topic, index, history)
 
     async def _read_all(self, topic: TopicHistory, index: int, history: PartitionHistory) -> None:
         found: dict[int, bytes] = {}
         start, end = await self.world.workload.read_all(topic, index, found)
-        if topic.unclean:
+        if not topic.keeps_records:
             return
         for offset, value in history.acknowledged.items():
             if offset < start:

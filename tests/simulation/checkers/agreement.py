@@ -28,7 +28,7 @@ class ReplicasAgree(Checker):
 
     def look(self) -> None:
         for node, topic, history, replica in self.replicas():
-            if not topic.unclean:
+            if topic.keeps_records:
                 self._compare(node, history, replica)
 
     def _compare(self, node: int, history: PartitionHistory, replica: Partition) -> None:
