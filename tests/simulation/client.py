@@ -31,6 +31,8 @@ class Read:
     log_start: int
     # (offset, leader epoch of its batch, value)
     records: tuple[tuple[int, int, bytes], ...]
+    # Behind the last whole batch, control batches included; -1 when there was none.
+    next_offset: int = -1
     # Under which epoch the asked broker led when it was asked; -1 unknown.
     leader_epoch_before: int = -1
 
@@ -51,10 +53,20 @@ class Client:
     async def ask(self, node: int, request: Message, version: int, timeout_ms: float = TIMEOUT_MS) -> Any:
         return await self._peers[node].send(request, version, timeout_ms=timeout_ms)
 
-    async def produce(self, node: int, topic_id: bytes, index: int, records: bytearray, *, acks: int = -1) -> int:
+    async def produce(
+        self,
+        node: int,
+        topic_id: bytes,
+        index: int,
+        records: bytearray,
+        *,
+        acks: int = -1,
+        transactional_id: str | None = None,
+    ) -> int:
         """Offset of the first record."""
         data = m.ProduceRequest.TopicData
         request = m.ProduceRequest(
+            transactional_id=transactional_id,
             acks=acks,
             timeout_ms=int(TIMEOUT_MS),
             topic_data=[data(topic_id=topic_id, partition_data=[data.PartitionData(index=index, records=records)])],
@@ -85,10 +97,11 @@ class Client:
         _raise(answer.error_code)
         row = answer.responses[0].partitions[0]
         found: list[tuple[int, int, bytes]] = []
-        data = row.records
+        data, next_offset = row.records, -1
         if data:
             buffer = memoryview(cast(bytes, data))
             for position, header in iter_batches(buffer):
+                next_offset = header.next_offset
                 if not header.is_control:
                     found += [
                         (record.offset, header.leader_epoch, bytes(record.value or b""))
@@ -96,7 +109,12 @@ class Client:
                         if record.offset >= offset
                     ]
         return Read(
-            ErrorCode(row.error_code), row.high_watermark, row.last_stable_offset, row.log_start_offset, tuple(found)
+            ErrorCode(row.error_code),
+            row.high_watermark,
+            row.last_stable_offset,
+            row.log_start_offset,
+            tuple(found),
+            next_offset,
         )
 
     async def list_offset(self, node: int, topic: str, index: int, timestamp: int) -> int:
@@ -192,6 +210,32 @@ class Client:
         answer = cast(m.InitProducerIdResponse, await self.ask(node, request, 4))
         _raise(answer.error_code)
         return answer.producer_id, answer.producer_epoch
+
+    async def coordinator(self, node: int, transactional_id: str) -> int:
+        """The broker that coordinates a producer's transactions."""
+        request = m.FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
+        answer = cast(m.FindCoordinatorResponse, await self.ask(node, request, 4))
+        _raise(answer.coordinators[0].error_code)
+        return answer.coordinators[0].node_id
+
+    async def begin(self, node: int, transactional_id: str, producer: tuple[int, int], topic: str, index: int) -> None:
+        """A partition is part of the producer's transaction."""
+        request = m.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=producer[0],
+            v3_and_below_producer_epoch=producer[1],
+            v3_and_below_topics=[m.AddPartitionsToTxnRequest.V3AndBelowTopics(name=topic, partitions=[index])],
+        )
+        answer = cast(m.AddPartitionsToTxnResponse, await self.ask(node, request, 3))
+        _raise(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+    async def end(self, node: int, transactional_id: str, producer: tuple[int, int], *, commit: bool) -> None:
+        """Commits or aborts."""
+        request = m.EndTxnRequest(
+            transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], committed=commit
+        )
+        answer = cast(m.EndTxnResponse, await self.ask(node, request, 3))
+        _raise(answer.error_code)
 
 
 def _raise(code: int, text: str | None = None) -> None:

@@ -20,6 +20,8 @@ from tests.simulation.world import World
 
 FAULTS_MS: Final = (5_000.0, 12_000.0)
 LOOK_S: Final = 0.2
+# Part of the runs that have a transactional producer.
+TRANSACTIONS: Final = 0.3
 # Not at every moment: nothing is copied to the remote tier within so short a time.
 STEP_MS: Final = 4.0
 # Errors that the world causes; anything else in a log line is a mistake of the code.
@@ -167,6 +169,8 @@ class Run:
             world.loop.create_task(workload.produce_on((20.0, 120.0), acks_one=0.95)),
             world.loop.create_task(workload.consume_on((30.0, 150.0))),
         ]
+        if self._random.random() < TRANSACTIONS:
+            clients.append(world.loop.create_task(workload.transact_on((50.0, 300.0))))
         looking = world.loop.create_task(self._look_on())
         raging = world.loop.create_task(self.faults.rage(self._random.uniform(*FAULTS_MS)))
         # A checker that fails ends the run at once.

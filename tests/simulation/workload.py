@@ -12,7 +12,7 @@ from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 from tests.simulation.checkers.checker import Checker
-from tests.simulation.client import Client
+from tests.simulation.client import Client, Read
 from tests.simulation.history import PartitionHistory, TopicHistory
 from tests.simulation.world import BROKERS
 
@@ -137,8 +137,7 @@ class Workload:
         self, topic: TopicHistory, index: int, acks_one: float, idempotent: _Idempotent | None
     ) -> bool:
         """One batch; whether it is known to be in the log."""
-        self._value += 1
-        values = [b"%d.%d" % (self._value, number) for number in range(self._random.randint(1, 4))]
+        values = self._values()
         now_ms = self._world.client.ports.clock.time_ms()
         key = (topic.topic_id, index)
         records = build_batch(
@@ -153,12 +152,55 @@ class Workload:
         except KafkaError:
             return False
         if acks == -1:
-            history = topic.partitions[index]
-            history.acknowledged.update(enumerate(values, base))
-            self._world.history.acknowledged += len(values)
+            self._remember(topic, index, base, values)
         if idempotent is not None:
             idempotent.sequences[key] = idempotent.sequences.get(key, 0) + len(values)
         return True
+
+    # Transactions
+
+    async def transact_on(self, pause_ms: tuple[float, float]) -> None:
+        """A transactional producer, until the run stops: some batches, then a commit or an abort; or it walks away."""
+        while not self.stopping:
+            chosen = self.some_partition()
+            if chosen is not None:
+                try:
+                    await self._transact(*chosen)
+                except KafkaError:
+                    await asyncio.sleep(0.3)
+            await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
+
+    async def _transact(self, topic: TopicHistory, index: int) -> None:
+        random, client, name = self._random, self.client, "transactional"
+        coordinator = await client.coordinator(self.some_broker(), name)
+        producer = await client.producer_id(coordinator, name)
+        await client.begin(coordinator, name, producer, topic.name, index)
+        sequence = 0
+        for _ in range(random.randint(1, 3)):
+            values = self._values()
+            now_ms = self._world.client.ports.clock.time_ms()
+            records = build_batch(
+                [RecordData(now_ms, self._key(topic), value) for value in values],
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                base_sequence=sequence,
+                transactional=True,
+            )
+            leader = self.leader(topic, index)
+            base = await client.produce(leader, topic.topic_id, index, records, transactional_id=name)
+            self._remember(topic, index, base, values)
+            sequence += len(values)
+            await asyncio.sleep(random.uniform(0.005, 0.1))
+        if random.random() < 0.9:
+            await client.end(coordinator, name, producer, commit=random.random() < 0.6)
+
+    def _values(self) -> list[bytes]:
+        self._value += 1
+        return [b"%d.%d" % (self._value, number) for number in range(self._random.randint(1, 4))]
+
+    def _remember(self, topic: TopicHistory, index: int, base: int, values: Sequence[bytes]) -> None:
+        topic.partitions[index].acknowledged.update(enumerate(values, base))
+        self._world.history.acknowledged += len(values)
 
     def _key(self, topic: TopicHistory) -> bytes | None:
         return b"key %d" % self._random.randrange(KEYS) if topic.compacted else None
@@ -193,13 +235,18 @@ class Workload:
         except KafkaError:
             return
 
-    async def read(self, topic: TopicHistory, index: int, node: int, offset: int) -> dict[int, bytes]:
-        """Records from the offset on as the broker has them; all checkers see the answer. Raises KafkaError."""
+    async def read(self, topic: TopicHistory, index: int, node: int, offset: int) -> Read:
+        """What the broker has at an offset; all checkers see the answer. Raises KafkaError."""
         replica = self._world.replica(node, TopicPartition(topic.name, index))
         epoch = -1 if replica is None else replica.leader_epoch
         answer = replace(
             await self.client.fetch(
-                node, topic.topic_id, index, offset, max_bytes=1500, committed=self._random.random() < 0.3
+                node,
+                topic.topic_id,
+                index,
+                offset,
+                max_bytes=1500,
+                committed=not self.stopping and self._random.random() < 0.3,
             ),
             leader_epoch_before=epoch,
         )
@@ -210,7 +257,7 @@ class Workload:
                     checker.read(topic, index, node, offset, answer)
         else:
             raise KafkaError(answer.error)
-        return {record[0]: record[2] for record in answer.records}
+        return answer
 
     async def read_all(self, topic: TopicHistory, index: int, found: dict[int, bytes]) -> tuple[int, int]:
         """Everything of a partition through its leader, in the end: (log start, high watermark)."""
@@ -223,11 +270,11 @@ class Workload:
         for _ in range(READ_ALL_TRIES):
             try:
                 while offset < end:
-                    records = await self.read(topic, index, self.leader(topic, index), offset)
-                    found.update(records)
-                    if not records:
+                    answer = await self.read(topic, index, self.leader(topic, index), offset)
+                    found.update({record[0]: record[2] for record in answer.records})
+                    if answer.next_offset <= offset:
                         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"nothing at {offset} below {end}")
-                    offset = max(records) + 1
+                    offset = answer.next_offset
                 return start, end
             except KafkaError:
                 await asyncio.sleep(0.3)

@@ -49,6 +49,7 @@ SETTINGS: Final = {
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "replica.fetch.backoff.ms": "200",
     "replica.lag.time.max.ms": "2000",
     "request.timeout.ms": "4000",
