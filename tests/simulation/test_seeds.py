@@ -11,8 +11,8 @@ from tests.effort import effort
 from tests.simulation.run import simulate
 
 # A seed takes about half a second of one core. Other soak runs begin elsewhere: what is drawn once more finds nothing.
-SEEDS = effort(32, 5_000)
-BATCH = effort(8, 250)
+SEEDS = effort(20, 5_000)
+BATCH = effort(5, 250)
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, BATCH))
