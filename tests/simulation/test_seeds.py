@@ -34,8 +34,8 @@ def test_acknowledged_records_survive_faults(first: int, record_property: Any) -
     acknowledged = 0
     for result in play(range(first, first + BATCH)):
         assert result.ok, (
-            f"seed {result.seed}: {result.violation}\nreplay it with python -m tests.simulation {result.seed}; it ended with\n"
-            + "\n".join(result.lines[-30:])
+            f"seed {result.seed}: {result.violation}\n"
+            f"replay it with python -m tests.simulation {result.seed}; it ended with\n" + "\n".join(result.lines[-30:])
         )
         faults.update(result.faults)
         acknowledged += result.acknowledged

@@ -260,14 +260,18 @@ class Workload:
         return answer
 
     async def read_all(self, topic: TopicHistory, index: int, found: dict[int, bytes]) -> tuple[int, int]:
-        """Everything of a partition through its leader, in the end: (log start, high watermark)."""
+        """Everything of a partition through its leader, in the end: (log start, high watermark).
+
+        Retention goes on meanwhile: what it takes is not asked for again.
+        """
         at = TopicPartition(topic.name, index)
-        registration = self._world.registration(at)
-        replica = None if registration is None else self._world.replica(registration.leader, at)
-        assert replica is not None, f"{at} has no leader in the end"
-        start = offset = replica.log.log_start_offset
-        end = replica.log.high_watermark
+        offset = 0
         for _ in range(READ_ALL_TRIES):
+            registration = self._world.registration(at)
+            replica = None if registration is None else self._world.replica(registration.leader, at)
+            assert replica is not None, f"{at} has no leader in the end"
+            start, end = replica.log.log_start_offset, replica.log.high_watermark
+            offset = max(offset, start)
             try:
                 while offset < end:
                     answer = await self.read(topic, index, self.leader(topic, index), offset)
@@ -275,7 +279,7 @@ class Workload:
                     if answer.next_offset <= offset:
                         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"nothing at {offset} below {end}")
                     offset = answer.next_offset
-                return start, end
+                return replica.log.log_start_offset, end
             except KafkaError:
                 await asyncio.sleep(0.3)
-        raise AssertionError(f"{topic.name}-{index} cannot be read at offset {offset} of {start} to {end}")
+        raise AssertionError(f"{at} cannot be read at offset {offset}, below {end}")
