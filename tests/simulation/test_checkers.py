@@ -7,7 +7,6 @@ import pytest
 from tests.simulation.planted import PLANTED, Planted
 from tests.simulation.run import simulate
 
-
 # A run meets a bug when its faults come together in the right way; today each first seed does, and an engine that
 # takes its time otherwise may need another.
 SEEDS_MAX = 20
