@@ -24,6 +24,8 @@ TOPICS_MAX: Final = 3
 HOLES_MAX: Final = 3
 # Half a second each: a broker whose controller is away waits a minute and more by itself.
 STARTS_MAX: Final = 400
+# Tenths of a second that an orderly stop may take, as a service manager would wait.
+STOP_LOOKS_MAX: Final = 200
 LAST_TIERED: Final = "follower.fetch.last.tiered.offset.enable"
 
 
@@ -113,9 +115,12 @@ class Faults:
         """Starts a machine until it is up: a start may fail while faults go on."""
         machine = self._world.machines[node]
         reason: Exception | None = None
-        for _ in range(STARTS_MAX):
+        for attempt in range(STARTS_MAX):
             if machine.started:
                 return
+            if machine.stopping and attempt == STOP_LOOKS_MAX:
+                self._note(f"node {node} does not end and is killed")
+                machine.crash(power=False)
             if machine.up:
                 await asyncio.sleep(0.1)
                 continue
