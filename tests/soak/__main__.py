@@ -19,6 +19,7 @@ import pytest
 # At most 60 minutes on 2 cores together; each names its efforts with `tests.effort`.
 TESTS = (
     "tests/properties",
+    "tests/simulation",
     "tests/interop/test_sessions.py",
     "tests/cluster/test_exactly_once.py",
     "tests/cluster/test_many_connections.py",

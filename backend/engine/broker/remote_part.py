@@ -13,7 +13,6 @@ from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
 from backend.engine.ports import tasks
-from backend.engine.ports.workers import ThreadWorkers
 from backend.engine.remote.assembly import open_remote_log_manager
 from backend.engine.remote.metadata_scan import MetadataScan
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataClientSettings
@@ -53,7 +52,7 @@ class RemotePart:
         self._services = services
         self._config = config
         # Storage calls may take seconds: they get threads of their own, as many as the pools may use at once.
-        self._workers = ThreadWorkers(_threads(settings))
+        self._workers = services.ports.more_workers(_threads(settings))
         try:
             clients = MetadataClientSettings.parse(settings.prefixed(settings.remote_log_metadata_manager_impl_prefix))
             if clients.unused:

@@ -223,7 +223,9 @@ class TopicChange:
 
 
 def topic_changes(old: MetadataImage, new: MetadataImage) -> list[TopicChange]:
-    """Topics that differ, deletions first (a topic deleted and created again under its name is two changes)."""
+    """Topics that differ, deletions first (a topic deleted and created again under its name is two changes), by name:
+    the order in which a map holds its keys is another in every process.
+    """
     if old.topics is new.topics:
         return []
     deleted = [TopicChange(topic, None) for topic_id, topic in old.topics.items() if topic_id not in new.topics]
@@ -232,6 +234,8 @@ def topic_changes(old: MetadataImage, new: MetadataImage) -> list[TopicChange]:
         for topic_id, topic in new.topics.items()
         if old.topics.get(topic_id) is not topic
     ]
+    deleted.sort(key=lambda change: "" if change.old is None else change.old.name)
+    changed.sort(key=lambda change: "" if change.new is None else change.new.name)
     return deleted + changed
 
 

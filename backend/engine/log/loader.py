@@ -115,7 +115,7 @@ class _Loader:
         segments = self._open_segments(names)
         self._recover(segments, epochs)
         self.producers.load_stored(self.disk.list_dir(self.dir))
-        log_start = self.options.log_start_offset
+        log_start = self._log_start(epochs)
         if segments and segments.active.next_offset < log_start:
             _log.warning("Partition %s: the log ends at %d, below its start %d, and starts afresh there",
                          self.tip.topic_partition, segments.active.next_offset, log_start)  # fmt: skip
@@ -144,6 +144,15 @@ class _Loader:
             recovery_point=min(self.recovery_point, log_end),
             remote_system_enabled=self.options.remote_system_enabled,
         )
+
+    def _log_start(self, epochs: LeaderEpochCache) -> int:
+        """The checkpointed one; where the epochs begin later, it had moved there since (tiered: nothing older can be
+        read without an epoch).
+        """
+        first = epochs.earliest_entry
+        if not self.remote_enabled or first is None:
+            return self.options.log_start_offset
+        return max(self.options.log_start_offset, first[1])
 
     def _tidy(self, names: list[str]) -> list[str]:
         """Removes what an interrupted run left: deleted and temporary files, indexes without a log."""
@@ -196,7 +205,7 @@ class _Loader:
             if segment not in segments:
                 return
             if segment.base_offset in unclean:
-                damage = self._scan(segment, segments, epochs)
+                damage = self._scan(segment, segments, epochs) or self._hole_behind(segment, segments)
             elif last:
                 damage = None if self._restore_active(segment) else self._scan(segment, segments, epochs)
             elif not self._indexes_present(segment):
@@ -234,6 +243,17 @@ class _Loader:
             producers.map_end_offset = following[0].base_offset
             producers.take_snapshot()
         return damage
+
+    def _hole_behind(self, segment: LogSegment, segments: LogSegments) -> Damage | None:
+        """A power cut may take the end of a segment that was not flushed and leave all of the next one.
+
+        Only compaction leaves gaps between offsets otherwise.
+        """
+        following = segments.starting_at_or_after(segment.base_offset + 1)
+        if not following or segment.next_offset >= following[0].base_offset or self.config.is_compacted:
+            return None
+        reason = f"{segment.log_path} ends there, and the next segment begins at offset {following[0].base_offset}"
+        return Damage(segment.size_bytes, reason, valid_after=True)
 
     def _handle(self, damage: Damage, segment: LogSegment, segments: LogSegments) -> None:
         """Truncates at the damage, or raises when that would drop records known to be durable."""

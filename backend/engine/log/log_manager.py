@@ -242,7 +242,9 @@ class LogManager:
         except OSError as error:
             self._set_offline(partition, folder, f"{folder} cannot be read: {error}")
         else:
-            log.update_high_watermark(log_dir.checkpoints.high_watermark.get(partition, 0))
+            # What retention has taken from the disk was committed, also when the checkpoint is older.
+            checkpoint = log_dir.checkpoints.high_watermark.get(partition, 0)
+            log.update_high_watermark(max(checkpoint, log.local_log_start_offset))
             log.cleaner_checkpoint = log_dir.checkpoints.cleaner.get(partition)
             self._adopt(log)
 

@@ -6,11 +6,13 @@ so that a simulator can run the engine unchanged on virtual ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from backend.engine.ports.clock import Clock, SystemClock
 from backend.engine.ports.disk import Disk, OsDisk
 from backend.engine.ports.network import Network, SocketNetwork
+from backend.engine.ports.object_store import ObjectStore, open_object_store
 from backend.engine.ports.program import raise_file_limit
 from backend.engine.ports.random import Random, SystemRandom
 from backend.engine.ports.workers import ThreadWorkers, Workers
@@ -25,6 +27,9 @@ class Ports:
     disk: Disk
     network: Network
     workers: Workers
+    # More threads, so many, for what may take seconds; and the remote tier's storage by its location.
+    more_workers: Callable[[int], Workers] = ThreadWorkers
+    object_store: Callable[..., ObjectStore] = open_object_store
 
 
 def system_ports() -> Ports:
@@ -39,4 +44,4 @@ def system_ports() -> Ports:
     )
 
 
-__all__ = ["Clock", "Disk", "Network", "Ports", "Random", "Workers", "system_ports"]
+__all__ = ["Clock", "Disk", "Network", "ObjectStore", "Ports", "Random", "Workers", "system_ports"]

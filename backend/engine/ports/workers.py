@@ -20,6 +20,10 @@ class Workers(Protocol):
         """Result of ``work()``; its exception is raised here."""
         ...
 
+    def grow(self, threads: int) -> None:
+        """At least so many threads from now on; what runs or waits already ends on the old ones."""
+        ...
+
     def close(self) -> None:
         """Waits for running work, starts no more."""
         ...
@@ -33,7 +37,6 @@ class ThreadWorkers:
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="ebbline-worker")
 
     def grow(self, threads: int) -> None:
-        """At least so many threads from now on; what runs or waits already ends on the old ones."""
         if threads <= self._threads:
             return
         old, self._threads = self._pool, threads

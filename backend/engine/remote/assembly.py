@@ -41,6 +41,7 @@ def open_remote_log_manager(
     storage = open_remote_storage(
         settings.remote_log_storage_manager_class_name,
         settings.prefixed(settings.remote_log_storage_manager_impl_prefix) | identity,
+        ports.object_store,
     )
     metadata = open_metadata_manager(
         settings.remote_log_metadata_manager_class_name,

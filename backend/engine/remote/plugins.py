@@ -18,7 +18,8 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from backend.engine.common.event_sink import EventSink
-from backend.engine.ports import Ports
+from backend.engine.ports import ObjectStore, Ports
+from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.checked_storage import CheckedStorage
 from backend.engine.remote.metadata_topic import MetadataTopic
 from backend.engine.remote.rlmm import RemoteLogMetadataManager, RlmmSettings, TopicBasedRemoteLogMetadataManager
@@ -58,10 +59,12 @@ OpenMetadataManager = Callable[[Mapping[str, str], MetadataContext], RemoteLogMe
 """Gets what stands under ``rlmm.config.``, without the prefix, and ``broker.id``, ``cluster.id`` and ``log.dir``."""
 
 
-def open_remote_storage(name: str | None, config: Mapping[str, str]) -> RemoteStorageManager:
+def open_remote_storage(
+    name: str | None, config: Mapping[str, str], open_store: Callable[..., ObjectStore] = open_object_store
+) -> RemoteStorageManager:
     """The storage of this name; None or empty for the built-in one. ValueError says what is wrong."""
     if not name or name in (LOCAL_TIERED_STORAGE, OBJECT_STORE):
-        return open_storage(config, broker_id=int(config["broker.id"]))
+        return open_storage(config, broker_id=int(config["broker.id"]), open_store=open_store)
     opened: RemoteStorageManager = _opened(
         STORAGE_SETTING, name, (LOCAL_TIERED_STORAGE, OBJECT_STORE), STORAGE_GROUP, lambda open_: open_(config)
     )

@@ -188,7 +188,7 @@ class TopicBasedRemoteLogMetadataManager:
         self._ports = ports
         self._events = events
         self._on_fatal = on_fatal
-        self._hosted: set[TopicIdPartition] = set()
+        self._hosted: dict[TopicIdPartition, None] = {}
         self._consumer: MetadataConsumer | None = None
         self._partitions_count = 0
         self._initialized = tasks.Event()
@@ -347,14 +347,16 @@ class TopicBasedRemoteLogMetadataManager:
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
     ) -> None:
-        hosted = {*leaders, *followers}
-        self._hosted |= hosted
+        # In the order given: a run must not depend on how names hash.
+        hosted = dict.fromkeys((*leaders, *followers))
+        self._hosted.update(hosted)
         if self._consumer is not None:
             self._consumer.assign(hosted)
 
     def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
-        stopped = set(partitions)
-        self._hosted -= stopped
+        stopped = list(partitions)
+        for partition in stopped:
+            self._hosted.pop(partition, None)
         if self._consumer is not None:
             self._consumer.unassign(stopped)
 

@@ -261,7 +261,9 @@ def _unusable(location: str, error: Exception) -> str:
     )
 
 
-def open_storage(config: Mapping[str, str], *, broker_id: int) -> ObjectStoreRemoteStorageManager:
+def open_storage(
+    config: Mapping[str, str], *, broker_id: int, open_store: Callable[..., ObjectStore] = open_object_store
+) -> ObjectStoreRemoteStorageManager:
     """Storage from the ``rsm.config.`` settings without their prefix: ``dir`` (a folder) or ``url`` (such as
     ``s3://bucket/prefix``), ``delete.enable``, ``delete.on.close``; for a URL also ``store.<name>`` and
     ``client.<name>``, obstore's settings of the store and of its HTTP client (``store.aws_endpoint``,
@@ -273,7 +275,7 @@ def open_storage(config: Mapping[str, str], *, broker_id: int) -> ObjectStoreRem
     if not location:
         raise ValueError("Tiered storage has no place to go; set rsm.config.dir (a folder) or rsm.config.url (s3://…)")
     try:
-        store = open_object_store(location, config=_below(config, "store."), client=_below(config, "client."))
+        store = open_store(location, config=_below(config, "store."), client=_below(config, "client."))
     except (OSError, ValueError, BaseError) as error:
         raise ValueError(_unusable(location, error)) from error
     return ObjectStoreRemoteStorageManager(

@@ -69,6 +69,14 @@ def test_other_topics_keep_their_identity() -> None:
     assert topic_changes(after, replayed(m.NoOpRecord(), image=after)) == []
 
 
+def test_changed_topics_come_by_name_whatever_their_ids_hash_to() -> None:
+    names = [f"t{number:02}" for number in range(20)]
+    records = [record for at, name in enumerate(names) for record in topic(name, bytes(15) + bytes([at + 1]))]
+    image = replayed(*records)
+    assert [change.new.name for change in topic_changes(EMPTY_IMAGE, image) if change.new] == names
+    assert [change.old.name for change in topic_changes(image, EMPTY_IMAGE) if change.old] == names
+
+
 def test_a_removed_topic_takes_its_settings_along() -> None:
     image = replayed(
         *topic(), m.ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="1000")

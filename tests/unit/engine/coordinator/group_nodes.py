@@ -84,6 +84,9 @@ class InlineWorkers:
     async def run(self, work: Callable[[], T]) -> T:
         return work()
 
+    def grow(self, threads: int) -> None:
+        return
+
     def close(self) -> None:
         return
 

@@ -76,6 +76,31 @@ def test_a_clean_stop_and_start_keeps_records_and_offsets(tmp_path: Path) -> Non
     run(play)
 
 
+def test_after_a_kill_the_high_watermark_is_not_below_what_retention_left(tmp_path: Path) -> None:
+    config = LogConfig(file_delete_delay_ms=0, index_interval_bytes=1, remote_storage_enable=True)
+    settings = LogManagerConfig(default_log=config, remote_system_enabled=True)
+
+    async def play() -> None:
+        manager = await start(tmp_path, config=settings)
+        log = manager.get_or_create(tip(), config)
+        append(log, 0, 1, 2)
+        log.roll()
+        append(log, 3)
+        log.update_high_watermark(4)
+        log.update_highest_remote_offset(2)
+        log.config = replace(config, local_retention_bytes=1)
+        assert log.delete_old_segments(now_ms=0) == 1
+        manager.abandon()
+
+        again = await start(tmp_path, config=settings)
+        found = again.get(ORDERS)
+        assert found is not None
+        assert (found.local_log_start_offset, found.high_watermark, found.log_end_offset) == (3, 3, 4)
+        again.abandon()
+
+    run(play)
+
+
 def test_after_a_kill_everything_written_is_recovered(tmp_path: Path) -> None:
     async def play() -> None:
         manager = await start(tmp_path)

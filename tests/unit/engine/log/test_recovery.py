@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import CorruptLog
 from backend.engine.log.unified_log import UnifiedLog
 from backend.protocol.batch import RecordData, build_batch
@@ -13,6 +14,7 @@ from backend.protocol.errors import KafkaError
 from tests.unit.engine.log.logs import NOW_MS, append, batch, files, open_test_log, values
 
 BATCH_BYTES = 72
+TIERED = LogConfig(index_interval_bytes=1, remote_storage_enable=True)
 
 
 def two_segments(folder: Path) -> UnifiedLog:
@@ -73,6 +75,35 @@ def test_damage_past_the_recovery_point_truncates_and_drops_later_segments(tmp_p
     assert [segment.base_offset for segment in log.segments] == [0]
     assert not path(tmp_path).exists()
     log.check()
+
+
+@pytest.mark.parametrize("left", [0, BATCH_BYTES])
+def test_a_segment_that_lost_its_end_whole_takes_the_later_segments_with_it(tmp_path: Path, left: int) -> None:
+    two_segments(tmp_path)
+    with path(tmp_path, 0).open("r+b") as file:
+        file.truncate(left)
+    log = open_test_log(tmp_path)
+    assert [segment.base_offset for segment in log.segments] == [0]
+    assert log.log_end_offset == left // BATCH_BYTES
+    log.check()
+
+
+def test_gaps_that_compaction_has_made_are_no_damage(tmp_path: Path) -> None:
+    two_segments(tmp_path)
+    with path(tmp_path, 0).open("r+b") as file:
+        file.truncate(BATCH_BYTES)
+    log = open_test_log(tmp_path, LogConfig(index_interval_bytes=1, cleanup_policy=("compact",)))
+    assert [offset for offset, _ in values(log)] == [0, 3, 4, 5]
+
+
+def test_a_tiered_log_starts_where_its_epochs_begin_when_the_checkpoint_is_older(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path, TIERED, remote=True)
+    append(log, 0, 1, 2)
+    log.update_high_watermark(3)
+    log.maybe_increment_log_start_offset(2)
+    log.close_files()
+    log = open_test_log(tmp_path, TIERED, remote=True, log_start=0)
+    assert (log.log_start_offset, log.leader_epochs.epoch_for_offset(log.log_start_offset)) == (2, 0)
 
 
 def test_damage_below_the_recovery_point_is_never_cut_off(tmp_path: Path) -> None:

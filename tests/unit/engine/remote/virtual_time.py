@@ -61,6 +61,9 @@ class InlineWorkers:
         await asyncio.sleep(0)
         return work()
 
+    def grow(self, threads: int) -> None:
+        return None
+
     def close(self) -> None:
         return None
 

@@ -1,0 +1,75 @@
+"""What a checker is, and how it looks at replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from backend.engine.replica.partition import Partition
+from backend.tiering.ids import TopicPartition
+from tests.simulation.client import Read
+from tests.simulation.history import PartitionHistory, TopicHistory
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Violation(AssertionError):
+    """A property does not hold."""
+
+    def __init__(self, checker: str, text: str) -> None:
+        super().__init__(f"{checker}: {text}")
+        self.checker = checker
+
+
+class Checker:
+    """One property."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def violated(self, text: str) -> Violation:
+        return Violation(type(self).__name__, text)
+
+    def step(self) -> None:
+        """Something may have changed."""
+
+    def look(self) -> None:
+        """Some time has gone by."""
+
+    def read(self, topic: TopicHistory, index: int, node: int, offset: int, answer: Read) -> None:
+        """A consumer was answered by this node."""
+
+    async def finish(self) -> None:
+        """The faults are over and the cluster has recovered."""
+
+    # How replicas are seen
+
+    def replicas(self) -> Iterator[tuple[int, TopicHistory, PartitionHistory, Partition]]:
+        """(node, topic, its history, replica) of every usable replica of every living topic on a running broker."""
+        topics = self.world.history.living
+        for node, broker in self.world.brokers().items():
+            manager = broker._services.replica_manager if broker._services is not None else None
+            if manager is None:
+                continue
+            for topic in topics:
+                for index, history in topic.partitions.items():
+                    found = manager._partitions.get((topic.name, index))
+                    if (
+                        found is not None
+                        and found.topic_id_partition.topic_id == topic.topic_id
+                        and found.log.offline_reason is None
+                    ):
+                        yield node, topic, history, found
+
+    def leaders(self) -> Iterator[tuple[int, TopicHistory, PartitionHistory, Partition]]:
+        """Of these, the ones that lead as the controller has it, under the present epoch."""
+        for node, topic, history, replica in self.replicas():
+            registration = self.world.registration(TopicPartition(topic.name, replica.topic_id_partition.partition))
+            if (
+                replica.is_leader
+                and registration is not None
+                and registration.leader == node
+                and registration.leader_epoch == replica.leader_epoch
+            ):
+                yield node, topic, history, replica

@@ -1,0 +1,70 @@
+"""Every finished segment has all its objects, and every object belongs to a segment that is known and not deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backend.engine.remote.rsm_object_store import SUFFIXES, object_key, partition_folder
+from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.tiering.segment_state import SegmentState
+from tests.simulation.checkers.checker import Checker
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class ObjectsAndMetadata(Checker):
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        # Keys of a segment's objects, the log first.
+        self._keys: dict[bytes, list[str]] = {}
+
+    def look(self) -> None:
+        for node, segments in self._known():
+            for segment in segments:
+                if segment.state is SegmentState.COPY_SEGMENT_FINISHED:
+                    self._check_objects(node, segment)
+
+    def _known(self) -> list[tuple[int, list[SegmentMetadata]]]:
+        """Segments as the leader of each partition knows them."""
+        known = []
+        for node, topic, _, replica in self.leaders():
+            remote = self.world.brokers()[node].services.remote_log_manager
+            tip = replica.topic_id_partition
+            if topic.tiered and remote is not None and remote.is_ready(tip):
+                known.append((node, list(remote._tier.metadata.segments(tip))))
+        return known
+
+    def _check_objects(self, node: int, segment: SegmentMetadata) -> None:
+        stored = self.world.objects.stored
+        keys = self._keys.get(segment.segment_id)
+        if keys is None:
+            suffixes = [suffix for suffix in SUFFIXES if suffix != "txnindex" or not segment.txn_index_empty]
+            keys = self._keys[segment.segment_id] = [object_key(segment, suffix) for suffix in suffixes]
+        missing = [key for key in keys if key not in stored]
+        if missing and not self._deletion_began(segment):
+            raise self.violated(f"broker {node} knows {segment} as finished, but {missing} are not there")
+        if keys[0] in stored and len(stored[keys[0]]) != segment.segment_size_bytes:
+            raise self.violated(f"the log object of {segment} has {len(stored[keys[0]])} bytes")
+
+    def _deletion_began(self, segment: SegmentMetadata) -> bool:
+        """Some broker has it as being deleted already; the news travels."""
+        for broker in self.world.brokers().values():
+            remote = broker.services.remote_log_manager
+            tip = segment.topic_id_partition
+            if remote is None or not remote.hosts(tip) or not remote.is_ready(tip):
+                continue
+            states = {one.segment_id: one.state for one in remote._tier.metadata.segments(tip)}
+            if states.get(segment.segment_id) is not SegmentState.COPY_SEGMENT_FINISHED:
+                return True
+        return False
+
+    async def finish(self) -> None:
+        self.look()
+        known = {segment.segment_id: segment for _, segments in self._known() for segment in segments}
+        prefixes = {object_key(segment, "") for segment in known.values()}
+        led = [replica.topic_id_partition for _, topic, _, replica in self.leaders() if topic.tiered]
+        folders = tuple(partition_folder(tip) + "/" for tip in led)
+        for key in self.world.objects.stored:
+            if key.startswith(folders) and key.rpartition(".")[0] + "." not in prefixes:
+                raise self.violated(f"object {key} belongs to no segment that the leader knows")

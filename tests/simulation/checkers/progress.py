@@ -1,0 +1,64 @@
+"""After the faults have stopped everything recovers within a bounded virtual time: every replica is in its ISR, and
+everything closed and stable is remote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from backend.tiering.ids import TopicPartition
+from tests.simulation.checkers.checker import Checker
+
+# The longest back-off of anything in the engine is 30 s (a copy that failed many times in a row).
+RECOVERY_MS_MAX: Final = 60_000.0
+LOOK_S: Final = 0.25
+
+
+class EverythingRecovers(Checker):
+    async def finish(self) -> None:
+        loop = self.world.loop
+        started_ms = loop.now_ms
+        while (waiting := self._waits_for()) is not None:
+            if loop.now_ms - started_ms > RECOVERY_MS_MAX:
+                raise self.violated(f"{RECOVERY_MS_MAX / 1000:.0f} s after the last fault {waiting}")
+            await asyncio.sleep(LOOK_S)
+        self.world.trace.note(f"recovered within {loop.now_ms - started_ms:.0f} ms")
+
+    def _waits_for(self) -> str | None:
+        """What is not as it should be yet."""
+        image = self.world.image
+        if image is None:
+            return "there is no controller"
+        for topic in image.topics.values():
+            for index, registration in topic.partitions.items():
+                at = f"{topic.name}-{index}"
+                if registration.reassigning:
+                    return f"{at} is being moved to {registration.replicas}"
+                if registration.leader < 0 or set(registration.isr) != set(registration.replicas):
+                    return (
+                        f"{at} has leader {registration.leader} and ISR {registration.isr} of {registration.replicas}"
+                    )
+        for history in self.world.history.living:
+            if history.tiered:
+                for index in history.partitions:
+                    late = self._not_remote(TopicPartition(history.name, index))
+                    if late is not None:
+                        return late
+        return None
+
+    def _not_remote(self, at: TopicPartition) -> str | None:
+        registration = self.world.registration(at)
+        if registration is None:
+            return f"{at} is not known"
+        replica = self.world.replica(registration.leader, at)
+        if replica is None or not replica.is_leader:
+            return f"broker {registration.leader} does not lead {at}"
+        log = replica.log
+        stable = log.last_stable_offset
+        if stable < log.log_end_offset:
+            return f"{at} is stable up to {stable} only: {log.describe()}"
+        active = log.active_segment.base_offset
+        if active > max(log.log_start_offset, log.highest_remote_offset + 1):
+            return f"not everything closed of {at} is remote: {log.describe()}"
+        return None

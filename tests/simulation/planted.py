@@ -1,0 +1,149 @@
+"""One bug for each checker, planted into one function of the engine for one run: what the checkers are there for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pytest
+
+from backend.engine.controller.image import PartitionRegistration
+from backend.engine.log import unified_log
+from backend.engine.log.config import LogConfig
+from backend.engine.log.leader_epochs import LeaderEpochCache
+from backend.engine.log.retention import RetentionDecision, RetentionState, decide
+from backend.engine.log.unified_log import AppendInfo, UnifiedLog
+from backend.engine.remote import rlm, rlm_tasks
+from backend.engine.remote.rlm_copy import CopyTask
+from backend.engine.remote.rsm import RetriableRemoteStorageError
+from backend.engine.remote.rsm_object_store import LOG_SUFFIX, ObjectStoreRemoteStorageManager, object_key
+from backend.engine.replica.partition import Partition
+from backend.protocol.batch import iter_batches, patch_offset_and_epoch
+from backend.protocol.errors import ErrorCode
+from backend.protocol.remote_log_metadata import SegmentMetadata
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def leader_acknowledges_at_once(patch: pytest.MonkeyPatch) -> None:
+    """acks=all is answered as soon as the leader has the records."""
+    patch.setattr(Partition, "acknowledged", lambda self, required_offset: ErrorCode.NONE)
+
+
+def followers_stamp_their_own_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A follower writes what it fetches under the present leader epoch instead of the one it was produced under."""
+    append = UnifiedLog.append_as_follower
+
+    def careless(self: UnifiedLog, records: memoryview, leader_epoch: int, *, now_ms: int = 0) -> AppendInfo:
+        stamped = memoryview(bytearray(records))
+        for position, header in iter_batches(stamped):
+            patch_offset_and_epoch(stamped, position, header.base_offset, leader_epoch)
+        return append(self, stamped, leader_epoch, now_ms=now_ms)
+
+    patch.setattr(UnifiedLog, "append_as_follower", careless)
+
+
+def retention_does_not_ask_the_remote_tier(patch: pytest.MonkeyPatch) -> None:
+    """Local segments go although nothing has copied them."""
+
+    def careless(segments: Any, state: RetentionState, config: LogConfig, *, now_ms: int) -> RetentionDecision:
+        return decide(segments, replace(state, highest_remote_offset=1 << 60), config, now_ms=now_ms)
+
+    patch.setattr(unified_log, "decide", careless)
+
+
+def epochs_begin_unnoticed(patch: pytest.MonkeyPatch) -> None:
+    """A log notes its first leader epoch only, so that its chain does not know who wrote what."""
+    assign = LeaderEpochCache.assign
+
+    def careless(self: LeaderEpochCache, epoch: int, start_offset: int) -> bool:
+        return self.is_empty and assign(self, epoch, start_offset)
+
+    patch.setattr(LeaderEpochCache, "assign", careless)
+
+
+def failed_copies_count_as_finished(patch: pytest.MonkeyPatch) -> None:
+    """The storage's error is lost, so metadata says that objects are there that are not."""
+    copy = ObjectStoreRemoteStorageManager.copy_log_segment_data
+
+    def careless(self: ObjectStoreRemoteStorageManager, metadata: SegmentMetadata, data: Any) -> bytes | None:
+        try:
+            return copy(self, metadata, data)
+        except RetriableRemoteStorageError:
+            return None
+
+    patch.setattr(ObjectStoreRemoteStorageManager, "copy_log_segment_data", careless)
+
+
+def deletion_forgets_the_log(patch: pytest.MonkeyPatch) -> None:
+    """Of a deleted segment the largest object stays for ever."""
+    delete = ObjectStoreRemoteStorageManager.delete_log_segment_data
+
+    def careless(self: ObjectStoreRemoteStorageManager, metadata: SegmentMetadata) -> None:
+        key = object_key(metadata, LOG_SUFFIX)
+        stored = self._store._objects.stored  # type: ignore[attr-defined]  # the simulation's store
+        kept = stored.get(key)
+        delete(self, metadata)
+        if kept is not None:
+            stored[key] = kept
+
+    patch.setattr(ObjectStoreRemoteStorageManager, "delete_log_segment_data", careless)
+
+
+def followers_forget_their_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """Every change of leaders sets a follower's high watermark back to its log start."""
+    become_follower = Partition.become_follower
+
+    def careless(self: Partition, registration: PartitionRegistration) -> bool:
+        self.log.update_high_watermark(self.log.local_log_start_offset)
+        return become_follower(self, registration)
+
+    patch.setattr(Partition, "become_follower", careless)
+
+
+def copies_what_is_not_stable(patch: pytest.MonkeyPatch) -> None:
+    """Sealed segments are copied before the in-sync replicas have them."""
+    candidates = CopyTask._candidates
+
+    def careless(self: CopyTask, log: UnifiedLog) -> Any:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(UnifiedLog, "last_stable_offset", property(lambda log: log.log_end_offset))
+            return candidates(self, log)
+
+    patch.setattr(CopyTask, "_candidates", careless)
+
+
+def failed_tasks_are_not_tried_again(patch: pytest.MonkeyPatch) -> None:
+    """One failure, and the copy task of a partition sleeps for days."""
+    delay_ms = rlm_tasks.delay_ms
+
+    def never(failures: int, *rest: Any) -> float:
+        return 1e9 if failures else delay_ms(failures, *rest)
+
+    for module in (rlm, rlm_tasks):
+        patch.setattr(module, "delay_ms", never)
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A bug, the checker that must find it, and the first seed to try."""
+
+    plant: Plant
+    checker: str
+    seed: int
+    faults: tuple[str, ...]
+    unclean: bool = False
+
+
+PLANTED: Final = (
+    Planted(leader_acknowledges_at_once, "AcknowledgedSurvive", 1, ("crash", "hole")),
+    Planted(followers_stamp_their_own_epoch, "ReplicasAgree", 1, ("crash", "election")),
+    Planted(retention_does_not_ask_the_remote_tier, "NoGap", 1, ("store trouble",)),
+    Planted(epochs_begin_unnoticed, "ReadsFollowLineage", 1, ("election", "clean restart")),
+    Planted(failed_copies_count_as_finished, "ObjectsAndMetadata", 1, ("store trouble",)),
+    Planted(deletion_forgets_the_log, "ObjectsAndMetadata", 1, ("delete records", "retention")),
+    Planted(followers_forget_their_high_watermark, "NeverBack", 1, ("crash",)),
+    Planted(copies_what_is_not_stable, "OffsetsInOrder", 7, ("hole", "crash")),
+    Planted(failed_tasks_are_not_tried_again, "EverythingRecovers", 1, ("store trouble",)),
+)

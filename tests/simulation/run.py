@@ -1,0 +1,227 @@
+"""One run: start, live through faults, heal, recover, compare everything."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from backend.engine.common.log_context import NodeFilter
+from backend.protocol.errors import KafkaError
+from tests.simulation.checkers import Checker, Violation, all_checkers
+from tests.simulation.faults import Faults
+from tests.simulation.machine import dispose
+from tests.simulation.workload import Workload
+from tests.simulation.world import World
+
+FAULTS_MS: Final = (5_000.0, 12_000.0)
+LOOK_S: Final = 0.2
+# Part of the runs that have a transactional producer.
+TRANSACTIONS: Final = 0.3
+# Not at every moment: nothing is copied to the remote tier within so short a time.
+STEP_MS: Final = 4.0
+# Errors that the world causes; anything else in a log line is a mistake of the code.
+EXPECTED: Final = (KafkaError, OSError, asyncio.CancelledError)
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a seed."""
+
+    seed: int
+    trace_hash: str = ""
+    violation: str | None = None
+    checker: str | None = None
+    virtual_ms: float = 0.0
+    messages: int = 0
+    acknowledged: int = 0
+    reads: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return self.violation is None
+
+
+class _Mistakes(logging.Handler):
+    """Exceptions that the engine logged and that nothing in the world explains."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, EXPECTED):
+            self._world.failures.append(f"{record.name}: {record.getMessage()} ({error!r})")
+
+
+class _Shown(logging.Handler):
+    """The engine's own log lines, for a reader."""
+
+    def __init__(self, world: World, show: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._world = world
+        self._show = show
+        self.addFilter(NodeFilter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        node = getattr(record, "node", "")
+        self._show(f"{self._world.loop.now_ms:10.1f} ms    {node}{record.levelname} {record.getMessage()}")
+
+
+@contextmanager
+def _logging(world: World, show: Callable[[str], None] | None) -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = [_Mistakes(world)]
+    root.setLevel(logging.ERROR)
+    if show is not None:
+        root.handlers.append(_Shown(world, show))
+        root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+def simulate(
+    seed: int,
+    *,
+    show: Callable[[str], None] | None = None,
+    faults: Sequence[str] = (),
+    unclean: bool | None = None,
+) -> Result:
+    """Plays one seed. A violation is part of the result; `show` gets every line of the trace as it happens.
+
+    `faults` names the only kinds of fault there are, `unclean` says whether a topic with unclean elections is there;
+    the seed decides otherwise.
+    """
+    # Cycles are collected between runs, and only those of the run: what the collector closes must not act in a world.
+    gc.disable()
+    gc.freeze()
+    try:
+        return _simulate(seed, show, faults, unclean)
+    finally:
+        gc.collect()
+        gc.unfreeze()
+        gc.enable()
+
+
+def _simulate(seed: int, show: Callable[[str], None] | None, faults: Sequence[str], unclean: bool | None) -> Result:
+    world = World(seed, show)
+    result = Result(seed)
+    run = Run(world, faults, unclean)
+    try:
+        with _logging(world, show):
+            world.loop.set_exception_handler(
+                lambda loop, context: world.failures.append(f"{context.get('message')}: {context.get('exception')!r}")
+            )
+            try:
+                world.loop.play(run.main())
+            except Violation as violation:
+                result.violation, result.checker = str(violation), violation.checker
+            except AssertionError as error:
+                result.violation, result.checker = f"{type(error).__name__}: {error}", type(error).__name__
+            if result.violation is None and world.failures:
+                result.violation, result.checker = f"unexpected: {world.failures[0]}", "NoMistakes"
+            logging.disable()
+            dispose(world)
+    finally:
+        logging.disable(logging.NOTSET)
+    if result.violation is not None:
+        world.trace.note(f"VIOLATION {result.violation}")
+    result.trace_hash = world.trace.hash
+    result.virtual_ms = world.loop.now_ms
+    result.messages = world.trace.messages
+    result.acknowledged = world.history.acknowledged
+    result.reads = world.history.reads
+    result.faults = run.faults.counts
+    result.lines = list(world.trace.lines)
+    return result
+
+
+class Run:
+    """The course of events."""
+
+    def __init__(self, world: World, faults: Sequence[str], unclean: bool | None) -> None:
+        self.world = world
+        self.checkers: list[Checker] = all_checkers(world)
+        self.workload = world.workload = Workload(world, self.checkers)
+        self.faults = Faults(world, self.workload, faults)
+        self._random = world.new_random("run")
+        self._next_step_ms = 0.0
+        self._unclean = self._random.random() < 0.25 if unclean is None else unclean
+
+    async def main(self) -> None:
+        world, workload = self.world, self.workload
+        await world.start()
+        await self._make_topics()
+        self.world.loop.on_jump = self._step
+        clients = [
+            world.loop.create_task(workload.produce_on((20.0, 120.0), acks_one=0.05)),
+            world.loop.create_task(workload.produce_on((20.0, 120.0), acks_one=0.95)),
+            world.loop.create_task(workload.consume_on((30.0, 150.0))),
+        ]
+        if self._random.random() < TRANSACTIONS:
+            clients.append(world.loop.create_task(workload.transact_on((50.0, 300.0))))
+        looking = world.loop.create_task(self._look_on())
+        raging = world.loop.create_task(self.faults.rage(self._random.uniform(*FAULTS_MS)))
+        # A checker that fails ends the run at once.
+        await _all_or_first_error([raging], [looking, *clients])
+        workload.stopping = True
+        await self.faults.heal()
+        await asyncio.gather(*clients)
+        await self.faults.restore_settings()
+        for checker in reversed(self.checkers):
+            # Recovery comes first: the others compare what it left.
+            await checker.finish()
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        self._step()
+
+    async def _make_topics(self) -> None:
+        topics = [("t", 2, True, False, False)]
+        if self._unclean:
+            topics.append(("u", 1, True, True, False))
+        else:
+            compacted = self._random.random() < 0.4
+            topics.append(("c" if compacted else "p", 1, False, False, compacted))
+        for name, partitions, tiered, unclean, compacted in topics:
+            for _ in range(50):
+                try:
+                    await self.workload.create_topic(
+                        name, partitions=partitions, tiered=tiered, unclean=unclean, compacted=compacted
+                    )
+                    break
+                except KafkaError:
+                    await asyncio.sleep(0.2)
+
+    def _step(self) -> None:
+        now_ms = self.world.loop.now_ms
+        if now_ms < self._next_step_ms:
+            return
+        self._next_step_ms = now_ms + STEP_MS
+        for checker in self.checkers:
+            checker.step()
+
+    async def _look_on(self) -> None:
+        while True:
+            for checker in self.checkers:
+                checker.look()
+            await asyncio.sleep(LOOK_S)
+
+
+async def _all_or_first_error(wanted: list[asyncio.Task[None]], others: list[asyncio.Task[None]]) -> None:
+    """Waits for the wanted ones; an error of any ends the wait."""
+    while any(not task.done() for task in wanted):
+        done, _ = await asyncio.wait([*wanted, *others], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        others = [task for task in others if not task.done()]

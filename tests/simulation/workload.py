@@ -1,0 +1,285 @@
+"""Producers and consumers: they live through every fault, and remember what they were told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
+from tests.simulation.checkers.checker import Checker
+from tests.simulation.client import Client, Read
+from tests.simulation.history import PartitionHistory, TopicHistory
+from tests.simulation.world import BROKERS
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+# Batches that fill a segment: time index entries of 12 bytes, of which one stays free and the first batch has none.
+BATCHES_PER_SEGMENT: Final = 4
+READ_ALL_TRIES: Final = 40
+KEYS: Final = 5
+# ListOffsets: latest, earliest, maximum timestamp, earliest local, last tiered, earliest pending upload.
+SENTINELS: Final = (-1, -2, -3, -4, -5, -6)
+
+
+@dataclass(slots=True)
+class _Idempotent:
+    """A producer's identity and its next sequence in each partition."""
+
+    producer_id: int
+    epoch: int
+    sequences: dict[tuple[bytes, int], int]
+
+
+def topic_configs(random: Random, *, tiered: bool, unclean: bool, compacted: bool) -> dict[str, str]:
+    """Small segments, so that a few seconds fill many."""
+    configs = {
+        "segment.index.bytes": str(12 * BATCHES_PER_SEGMENT),
+        "index.interval.bytes": "1",
+        "min.insync.replicas": "1" if unclean else "2",
+        "retention.ms": "-1",
+    }
+    if compacted:
+        configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "1000"}
+    if unclean:
+        configs["unclean.leader.election.enable"] = "true"
+    if tiered:
+        configs["remote.storage.enable"] = "true"
+        configs["local.retention.bytes"] = str(random.choice((1, 400, 1500)))
+    return configs
+
+
+class Workload:
+    """The clients of one run."""
+
+    def __init__(self, world: World, checkers: Sequence[Checker]) -> None:
+        self._world = world
+        self._checkers = checkers
+        self._random = world.new_random("workload")
+        self.client = Client(world)
+        self.stopping = False
+        self._value = 0
+
+    # Topics
+
+    async def create_topic(
+        self, name: str, *, partitions: int, tiered: bool, unclean: bool = False, compacted: bool = False
+    ) -> None:
+        """A new topic, replicated on all brokers but sometimes one. Raises KafkaError."""
+        random = self._random
+        assignments = {}
+        for index in range(partitions):
+            replicas = random.sample(BROKERS, 3 if random.random() < 0.8 or unclean else 2)
+            assignments[index] = replicas
+        configs = topic_configs(random, tiered=tiered, unclean=unclean, compacted=compacted)
+        await self.client.create_topic(self.some_broker(), name, assignments, configs)
+        for _ in range(100):
+            image = self._world.image
+            topic_id = None if image is None else image.topic_ids.get(name)
+            if topic_id is not None:
+                break
+            await asyncio.sleep(0.05)
+        else:
+            return
+        self._world.history.topics[name] = TopicHistory(
+            name, topic_id, {index: PartitionHistory() for index in range(partitions)}, unclean, tiered, compacted
+        )
+        self._world.trace.note(
+            f"topic {name} is there: {assignments}, tiered {tiered}, unclean {unclean}, compacted {compacted}"
+        )
+
+    def some_broker(self) -> int:
+        up = [node for node in BROKERS if self._world.machines[node].up]
+        return self._random.choice(up or BROKERS)
+
+    def leader(self, topic: TopicHistory, index: int) -> int:
+        """Who leads, as a client with fresh metadata knows it; sometimes a stale one asks another."""
+        registration = self._world.registration(TopicPartition(topic.name, index))
+        if registration is None or registration.leader < 0 or self._random.random() < 0.03:
+            return self.some_broker()
+        return registration.leader
+
+    def some_partition(self) -> tuple[TopicHistory, int] | None:
+        topics = self._world.history.living
+        if not topics:
+            return None
+        topic = self._random.choice(topics)
+        return topic, self._random.choice(list(topic.partitions))
+
+    # Producing
+
+    async def produce_on(self, pause_ms: tuple[float, float], *, acks_one: float) -> None:
+        """One producer, until the run stops; that part of its batches is sent with acks=1, which waits for nobody."""
+        idempotent = await self._identity() if self._random.random() < 0.5 else None
+        while not self.stopping:
+            chosen = self.some_partition()
+            if (
+                chosen is not None
+                and not await self.produce_one(*chosen, acks_one, idempotent)
+                and idempotent is not None
+            ):
+                # As a client that lost track of its sequences: it begins anew under another id.
+                idempotent = await self._identity()
+            await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
+
+    async def _identity(self) -> _Idempotent | None:
+        try:
+            return _Idempotent(*await self.client.producer_id(self.some_broker()), {})
+        except KafkaError:
+            return None
+
+    async def produce_one(
+        self, topic: TopicHistory, index: int, acks_one: float, idempotent: _Idempotent | None
+    ) -> bool:
+        """One batch; whether it is known to be in the log."""
+        values = self._values()
+        now_ms = self._world.client.ports.clock.time_ms()
+        key = (topic.topic_id, index)
+        records = build_batch(
+            [RecordData(now_ms, self._key(topic), None if self._is_delete(topic) else value) for value in values],
+            producer_id=-1 if idempotent is None else idempotent.producer_id,
+            producer_epoch=-1 if idempotent is None else idempotent.epoch,
+            base_sequence=-1 if idempotent is None else idempotent.sequences.get(key, 0),
+        )
+        acks = 1 if self._random.random() < acks_one else -1
+        try:
+            base = await self.client.produce(self.leader(topic, index), topic.topic_id, index, records, acks=acks)
+        except KafkaError:
+            return False
+        if acks == -1:
+            self._remember(topic, index, base, values)
+        if idempotent is not None:
+            idempotent.sequences[key] = idempotent.sequences.get(key, 0) + len(values)
+        return True
+
+    # Transactions
+
+    async def transact_on(self, pause_ms: tuple[float, float]) -> None:
+        """A transactional producer, until the run stops: some batches, then a commit or an abort; or it walks away."""
+        while not self.stopping:
+            chosen = self.some_partition()
+            if chosen is not None:
+                try:
+                    await self._transact(*chosen)
+                except KafkaError:
+                    await asyncio.sleep(0.3)
+            await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
+
+    async def _transact(self, topic: TopicHistory, index: int) -> None:
+        random, client, name = self._random, self.client, "transactional"
+        coordinator = await client.coordinator(self.some_broker(), name)
+        producer = await client.producer_id(coordinator, name)
+        await client.begin(coordinator, name, producer, topic.name, index)
+        sequence = 0
+        for _ in range(random.randint(1, 3)):
+            values = self._values()
+            now_ms = self._world.client.ports.clock.time_ms()
+            records = build_batch(
+                [RecordData(now_ms, self._key(topic), value) for value in values],
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                base_sequence=sequence,
+                transactional=True,
+            )
+            leader = self.leader(topic, index)
+            base = await client.produce(leader, topic.topic_id, index, records, transactional_id=name)
+            self._remember(topic, index, base, values)
+            sequence += len(values)
+            await asyncio.sleep(random.uniform(0.005, 0.1))
+        if random.random() < 0.9:
+            await client.end(coordinator, name, producer, commit=random.random() < 0.6)
+
+    def _values(self) -> list[bytes]:
+        self._value += 1
+        return [b"%d.%d" % (self._value, number) for number in range(self._random.randint(1, 4))]
+
+    def _remember(self, topic: TopicHistory, index: int, base: int, values: Sequence[bytes]) -> None:
+        topic.partitions[index].acknowledged.update(enumerate(values, base))
+        self._world.history.acknowledged += len(values)
+
+    def _key(self, topic: TopicHistory) -> bytes | None:
+        return b"key %d" % self._random.randrange(KEYS) if topic.compacted else None
+
+    def _is_delete(self, topic: TopicHistory) -> bool:
+        return topic.compacted and self._random.random() < 0.1
+
+    # Consuming
+
+    async def consume_on(self, pause_ms: tuple[float, float]) -> None:
+        """One consumer that reads here and there, until the run stops."""
+        while not self.stopping:
+            chosen = self.some_partition()
+            if chosen is not None:
+                await self.read_some(*chosen)
+            await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
+
+    async def read_some(self, topic: TopicHistory, index: int) -> None:
+        history = topic.partitions[index]
+        node = self.leader(topic, index)
+        replica = self._world.replica(node, TopicPartition(topic.name, index))
+        if replica is None:
+            return
+        end = max(replica.log.high_watermark, max(history.acknowledged, default=0))
+        offset = self._random.randint(history.log_start, max(history.log_start, end))
+        try:
+            await self.read(topic, index, node, offset)
+            if self._random.random() < 0.3:
+                now_ms = self._world.client.ports.clock.time_ms()
+                asked = self._random.choice((*SENTINELS, now_ms - self._random.randint(0, 10_000)))
+                await self.client.list_offset(node, topic.name, index, asked)
+        except KafkaError:
+            return
+
+    async def read(self, topic: TopicHistory, index: int, node: int, offset: int) -> Read:
+        """What the broker has at an offset; all checkers see the answer. Raises KafkaError."""
+        replica = self._world.replica(node, TopicPartition(topic.name, index))
+        epoch = -1 if replica is None else replica.leader_epoch
+        answer = replace(
+            await self.client.fetch(
+                node,
+                topic.topic_id,
+                index,
+                offset,
+                max_bytes=1500,
+                committed=not self.stopping and self._random.random() < 0.3,
+            ),
+            leader_epoch_before=epoch,
+        )
+        if answer.error is ErrorCode.NONE:
+            self._world.history.reads += 1
+            if topic.name in self._world.history.topics and not topic.deleting:
+                for checker in self._checkers:
+                    checker.read(topic, index, node, offset, answer)
+        else:
+            raise KafkaError(answer.error)
+        return answer
+
+    async def read_all(self, topic: TopicHistory, index: int, found: dict[int, bytes]) -> tuple[int, int]:
+        """Everything of a partition through its leader, in the end: (log start, high watermark).
+
+        Retention goes on meanwhile: what it takes is not asked for again.
+        """
+        at = TopicPartition(topic.name, index)
+        offset = 0
+        for _ in range(READ_ALL_TRIES):
+            registration = self._world.registration(at)
+            replica = None if registration is None else self._world.replica(registration.leader, at)
+            assert replica is not None, f"{at} has no leader in the end"
+            start, end = replica.log.log_start_offset, replica.log.high_watermark
+            offset = max(offset, start)
+            try:
+                while offset < end:
+                    answer = await self.read(topic, index, self.leader(topic, index), offset)
+                    found.update({record[0]: record[2] for record in answer.records})
+                    if answer.next_offset <= offset:
+                        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"nothing at {offset} below {end}")
+                    offset = answer.next_offset
+                return replica.log.log_start_offset, end
+            except KafkaError:
+                await asyncio.sleep(0.3)
+        raise AssertionError(f"{at} cannot be read at offset {offset}, below {end}")
