@@ -54,6 +54,9 @@ class OperationRow:
     updated_ms: int
     requested_ms: int | None
     finished_ms: int | None
+    progress: Any = None
+    intent: str | None = None
+    throttle_bytes_per_s: int | None = None
 
 
 def entries(
