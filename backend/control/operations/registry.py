@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from backend.control.operations.kinds import Kind
+from backend.control.operations.reassign import Reassign
 from backend.control.operations.toggle_bootstrap import ToggleBootstrap
 
-KINDS: Final[dict[str, Kind[Any]]] = {kind.name: kind for kind in (ToggleBootstrap(),)}
+KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in (ToggleBootstrap(), Reassign())}
