@@ -43,7 +43,7 @@ class Lasting:
 
     async def run(self) -> None:
         """Until the plan has ended. A cancelled run leaves a plan that another one goes on with."""
-        if self._row.state != PlanState.REQUESTED:
+        if self._row.state in (PlanState.ACCEPTED, PlanState.RUNNING, PlanState.PAUSED):
             self._journal.note("recovered", "The backend was stopped in the middle; it goes on from what it finds.")
         try:
             state, text, detail = await self._steps()

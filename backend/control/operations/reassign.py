@@ -137,7 +137,7 @@ class Reassign:
         if course.paused and not course.stopping:
             ask = next_batch(found, stand, at_once=0)
         moving = Standing.MOVING in stand.values()
-        await self._limit(site, inputs, snapshot, found, course, needed=moving or bool(ask.assign))
+        limit = await self._limit(site, inputs, snapshot, found, course, needed=moving or bool(ask.assign))
         if not ask.nothing:
             wanted: dict[TopicPartition, tuple[int, ...] | None] = dict.fromkeys(ask.cancel)
             wanted |= ask.assign
@@ -150,6 +150,7 @@ class Reassign:
             now = await _now(site)
             stand = standings(found, now, {tp for tp in found if f"{tp.topic}-{tp.partition}" in refused})
         progress = await progress_of(site, found, now, stand, course.progress) | {"refused": refused}
+        progress["limit"] = limit
         return await self._judge(site, inputs, found, now, stand, progress, course)
 
     async def _judge(
@@ -184,14 +185,21 @@ class Reassign:
         course: Course,
         *,
         needed: bool,
-    ) -> None:
-        """Sets the limits before anything moves; puts them back while nothing does."""
+    ) -> int | None:
+        """Sets the limits before anything moves, puts them back while nothing does. The limit in force then."""
         bytes_per_s = course.throttle_bytes_per_s or inputs.throttle_bytes_per_s
         before = Throttles.of(snapshot["throttles"])
         if needed and bytes_per_s is not None and not course.stopping:
-            await throttles.bring_to(site.gateway, throttles.wanted(before, found, bytes_per_s))
-        elif not needed and course.paused:
+            # Kafka does not tell the rates that are set, so they are set again only when they are to be others.
+            known = course.progress.get("limit") == bytes_per_s
+            wanted = throttles.wanted(before, found, bytes_per_s)
+            await throttles.bring_to(site.gateway, wanted, trust_hidden=known)
+            return bytes_per_s
+        if not needed and course.paused:
             await throttles.bring_to(site.gateway, before)
+            return None
+        in_force: int | None = course.progress.get("limit")
+        return in_force
 
     async def clean(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> None:
         """All limits as they were before the plan."""

@@ -36,7 +36,10 @@ class Facts:
     local_bytes: Mapping[tuple[TopicPartition, int], int | None] = field(default_factory=dict)
     produced_bytes_per_s: int = 0
     """What the joining replicas have to take in any case, on the broker where that is most."""
-    other_throttles: Sequence[str] = ()
+    rates_set: Sequence[int] = ()
+    """Brokers with a limit that others have set."""
+    lists_set: Sequence[str] = ()
+    """Topics whose throttled replicas others have named."""
     running_plan: int | None = None
 
 
@@ -62,7 +65,7 @@ def checks(
         _blocked(copies),
         _unknown(copies),
         _thin(aims, facts, copies),
-        _others(facts),
+        _others(facts, limited=bool(copies) and throttle_bytes_per_s is not None),
         _age(stale=stale),
     ]
     order = [Outcome.REFUSED, Outcome.WARNING, Outcome.OK]
@@ -180,7 +183,7 @@ def _limit(facts: Facts, copies: Sequence[Copy], throttle_bytes_per_s: int | Non
             f"{in_bytes(throttle_bytes_per_s)}/s is not more than what is produced meanwhile "
             f"({in_bytes(facts.produced_bytes_per_s)}/s): the copies would never catch up. Raise it."
         )
-        return Check("limit", Outcome.REFUSED, text)
+        return Check("limit", Outcome.WARNING, text)
     return Check("limit", Outcome.OK, f"Limited to {in_bytes(throttle_bytes_per_s)}/s on each broker.")
 
 
@@ -227,9 +230,16 @@ def _starts_thin(copy: Copy) -> bool:
     return copy.flag_on and copy.verdict == Verdict.QUALIFIES
 
 
-def _others(facts: Facts) -> Check:
-    if facts.other_throttles:
-        text = f"A limit is set already on {', '.join(facts.other_throttles[:NAMED_MAX])}; it is put back at the end."
+def _others(facts: Facts, *, limited: bool) -> Check:
+    if facts.rates_set and limited:
+        text = (
+            f"Broker {_ids(facts.rates_set)} has a replication limit already, whose value Kafka does not tell, so it "
+            "could not be put back: clear it with a plan of clear_throttle."
+        )
+        return Check("throttles", Outcome.REFUSED, text)
+    if facts.rates_set or facts.lists_set:
+        where = [f"broker {b}" for b in facts.rates_set] + [f"topic {topic}" for topic in facts.lists_set]
+        text = f"A limit is set already on {', '.join(where[:NAMED_MAX])}; it stays as it is."
         return Check("throttles", Outcome.WARNING, text)
     return Check("throttles", Outcome.OK, "No limit is set by others.")
 

@@ -84,7 +84,8 @@ async def gather(site: Site, inputs: ReassignInputs, snapshot: Json, aims: Mappi
             for (topic, partition, broker), (size, _) in stored.local.items()
         },
         produced_bytes_per_s=_produced(aims, stored),
-        other_throttles=_other_throttles(snapshot),
+        rates_set=[int(b) for b, values in snapshot["throttles"]["brokers"].items() if any(values.values())],
+        lists_set=[topic for topic, values in snapshot["throttles"]["topics"].items() if any(values.values())],
         running_plan=stored.running,
     )
     found = reassign_checks.checks(
@@ -182,11 +183,6 @@ def _produced(aims: Mapping[TopicPartition, Aim], stored: _Stored) -> int:
         for broker_id in aim.adding:
             into[broker_id] += share
     return max(into.values(), default=0)
-
-
-def _other_throttles(snapshot: Json) -> list[str]:
-    found = [f"topic {topic}" for topic, values in snapshot["throttles"]["topics"].items() if any(values.values())]
-    return found + [f"broker {b}" for b, values in snapshot["throttles"]["brokers"].items() if any(values.values())]
 
 
 def _load(

@@ -38,7 +38,14 @@ async def progress_of(
     A broker that does not answer leaves its figures as they were.
     """
     moving = [tp for tp, found in stand.items() if found is Standing.MOVING]
-    sizes = await _sizes(site, aims, [tp for tp in moving if aims[tp].adding])
+    final: list[str] = list(before.get("final", []))
+    # A partition that has just come to its end is measured once more, so that the sum is what was really copied.
+    ended = [
+        tp
+        for tp, found in stand.items()
+        if found is Standing.DONE and aims[tp].adding and f"{tp.topic}-{tp.partition}" not in final
+    ]
+    sizes = await _sizes(site, aims, [tp for tp in moving if aims[tp].adding] + ended)
     phases = await _phases(site, moving)
     rows = []
     for tp in moving[:ROWS_SHOWN]:
@@ -61,6 +68,7 @@ async def progress_of(
         "partitions": len(stand),
         "counts": {standing.value: counts.get(standing.value, 0) for standing in Standing},
         "bytes": kept,
+        "final": [*final, *(f"{tp.topic}-{tp.partition}" for tp in ended)],
         "copied_bytes": sum(kept.values()),
         "moving": rows,
     }

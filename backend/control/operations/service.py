@@ -126,6 +126,8 @@ class Operations:
             await self._check_key(confirmation.idempotency_key, plan_id)
             self._check_executable(row, confirmation)
             kind = self._kind(row.kind)
+            if kind.exclusive:
+                await self._check_alone(row)
             _, snapshot_now, draft_now = await self._look(kind, _parse(kind, row.inputs))
         except OperationError as error:
             await self._audit_refusal(actor, action, row, str(error), confirmation.reason)
@@ -385,9 +387,16 @@ class Operations:
             raise Conflict(text) from error
         if taken is True or taken is False:
             return taken
-        text = f"Plan {taken} of the same kind is being carried out: wait for its end, or stop it."
+        text = _busy(taken)
         await self._audit_refusal(actor, f"execute {row.kind}", row, text, confirmation.reason)
         raise Conflict(text)
+
+    async def _check_alone(self, row: OperationRow) -> None:
+        """Asked before the cluster is: what another plan of the kind changes there would make this one stale."""
+        states = {state.value for state in OPEN}
+        other = await self._read(lambda c: open_operation(c, self._site.cluster_id, row.kind, states))
+        if other is not None and other != row.id:
+            raise Conflict(_busy(other))
 
     async def _lost_race(
         self, actor: Actor, action: str, row: OperationRow, confirmation: Confirmation, wait_s: float
@@ -446,6 +455,10 @@ def _parse(kind: Kind, inputs: Mapping[str, object]) -> BaseModel:
             f"The inputs do not fit {kind.name}: {where + ': ' if where else ''}{first['msg']}."
         ) from error
     return parsed
+
+
+def _busy(plan_id: int) -> str:
+    return f"Plan {plan_id} of the same kind is being carried out: wait for its end, or stop it."
 
 
 def _object(row: OperationRow) -> str:

@@ -26,6 +26,8 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
 REPLICA_LISTS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 ALL: Final = "*"
+# Kafka tells that the setting is there and keeps its value to itself: it can be removed, but not put back.
+HIDDEN: Final = "(hidden)"
 
 Values = dict[str, str | None]
 """Value by name of setting; None: not set."""
@@ -74,19 +76,26 @@ def _joined(before: str | None, own: Iterable[str]) -> str:
     return ",".join(dict.fromkeys([*(before or "").split(","), *own])).strip(",")
 
 
-def changes(now: Throttles, then: Throttles) -> dict[Resource, list[ConfigChange]]:
-    """The requests that lead from one to the other; rates first, so that no list is in force without its rate."""
+def changes(now: Throttles, then: Throttles, *, trust_hidden: bool = False) -> dict[Resource, list[ConfigChange]]:
+    """The requests that lead from one to the other; rates first, so that no list is in force without its rate.
+
+    `trust_hidden`: a value that Kafka does not tell is taken for the wanted one, if one is wanted.
+    """
     found: dict[Resource, list[ConfigChange]] = {}
     for kind, have, want in ((configs.BROKER, now.brokers, then.brokers), (configs.TOPIC, now.topics, then.topics)):
         for name, values in want.items():
             differing = [
                 ConfigChange(setting, AlterOp.DELETE if value is None else AlterOp.SET, value)
                 for setting, value in values.items()
-                if have.get(name, {}).get(setting) != value
+                if value != HIDDEN and not _same(have.get(name, {}).get(setting), value, trust_hidden=trust_hidden)
             ]
             if differing:
                 found[Resource(kind, name)] = differing
     return found
+
+
+def _same(now: str | None, then: str | None, *, trust_hidden: bool) -> bool:
+    return now == then or (trust_hidden and now == HIDDEN and then is not None)
 
 
 async def read(gateway: Gateway, topics: Iterable[str], brokers: Iterable[int]) -> Throttles:
@@ -111,17 +120,23 @@ async def read(gateway: Gateway, topics: Iterable[str], brokers: Iterable[int]) 
 
 
 def _own(entries: Entries, names: Iterable[str], source: ConfigSource) -> Values:
-    return {name: entries[name].value if name in entries and entries[name].source is source else None for name in names}
+    found: Values = {}
+    for name in names:
+        entry = entries.get(name)
+        own = entry is not None and entry.source is source
+        hidden = own and entry is not None and entry.sensitive and entry.value is None
+        found[name] = HIDDEN if hidden else entry.value or None if own and entry is not None else None
+    return found
 
 
-async def bring_to(gateway: Gateway, then: Throttles) -> int:
+async def bring_to(gateway: Gateway, then: Throttles, *, trust_hidden: bool = False) -> int:
     """Changes what differs; how many resources. A topic that is gone needs nothing. Raises GatewayError, KafkaError."""
     now = await read(gateway, then.topics, [int(b) for b in then.brokers])
     known = Throttles(
         {topic: values for topic, values in then.topics.items() if topic in now.topics},
         {broker: values for broker, values in then.brokers.items() if broker in now.brokers},
     )
-    asked = changes(now, known)
+    asked = changes(now, known, trust_hidden=trust_hidden)
     for resource, entries in asked.items():
         try:
             await configs.alter_configs(gateway, resource, entries)

@@ -19,6 +19,8 @@ SEGMENTS_MAX: Final = 200_000
 # Bound parameters of one statement: SQLite takes 32,766.
 TOPICS_A_QUERY: Final = 500
 PRODUCED_WINDOW_MS: Final = 300_000
+# A shorter time says nothing: producers come in bursts.
+PRODUCED_SPAN_MS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,13 @@ def produced_bytes_per_s(connection: Connection, cluster_id: str, topics: Sequen
 def _rate(
     low: int | None, high: int | None, first_ms: int, last_ms: int, size_bytes: int | None, records: int | None
 ) -> int | None:
-    if low is None or high is None or size_bytes is None or not records or records <= 0 or last_ms <= first_ms:
+    if (
+        low is None
+        or high is None
+        or size_bytes is None
+        or not records
+        or records <= 0
+        or last_ms - first_ms < PRODUCED_SPAN_MS
+    ):
         return None
     return round((high - low) * (size_bytes / records) * 1000 / (last_ms - first_ms))
