@@ -1,4 +1,4 @@
-"""A reassignment from plan to revert on a living cluster; another client sees where the replicas are."""
+"""Plans of every kind but the toggle on a living cluster; another client sees what they did."""
 
 from __future__ import annotations
 
@@ -268,3 +268,109 @@ def test_what_makes_no_sense_is_no_plan(site: ControlSite, inputs: dict[str, Any
     answer = site.operator.post("/v1/plans", json={"kind": "reassign", "inputs": inputs})
     assert answer.status_code == 422
     assert answer.json()["detail"].endswith(".")
+
+
+def done(site: ControlSite, kind: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    """A plan that was executed and verified."""
+    plan = site.plan(inputs, kind=kind)
+    assert plan["state"] == "checked", plan["checks"]
+    site.execute(plan["id"])
+    found = ended(site, plan["id"])
+    assert found["state"] == "verified", found["result"]
+    return found
+
+
+def revert(site: ControlSite, plan_id: int) -> int:
+    """The status of asking for the way back, which is gone when there is one."""
+    answer = site.operator.post(f"/v1/plans/{plan_id}/revert", json={"reason": "enough"})
+    if answer.status_code == 201:
+        back = answer.json()["plan"]
+        site.execute(back["id"])
+        assert ended(site, back["id"])["state"] == "verified"
+    return answer.status_code
+
+
+def set_here(site: ControlSite, kind: int, name: str) -> dict[str, str]:
+    """What the controller holds of a resource."""
+    return site.cluster.ask(lambda: dict(site.cluster.broker(1).services.metadata.image.config(kind, name)))
+
+
+def test_a_topic_setting_is_changed_checked_by_kafka_and_put_back(site: ControlSite) -> None:
+    topic(site, "settings", [[1]], records=0)
+    done(site, "topic_config", {"topic": "settings", "settings": {"retention.ms": "3600000"}})
+    changed = done(site, "topic_config", {"topic": "settings", "settings": {"retention.ms": "60000"}})
+    assert set_here(site, 2, "settings")["retention.ms"] == "60000"
+    assert revert(site, changed["id"]) == 201
+    assert set_here(site, 2, "settings")["retention.ms"] == "3600000"
+    bad = site.plan({"topic": "settings", "settings": {"retention.ms": "soon"}}, kind="topic_config")
+    assert {c["name"] for c in bad["checks"] if c["outcome"] == "refused"} == {"kafka"}
+    same = site.plan({"topic": "settings", "settings": {"retention.ms": "3600000"}}, kind="topic_config")
+    assert same["state"] == "refused"
+
+
+def test_copying_is_paused_and_resumed_and_tiering_is_not_turned_off_by_accident(site: ControlSite) -> None:
+    site.create_topic("paused", partitions=1, replicas=1, config={"remote.storage.enable": "true"})
+    paused = done(site, "topic_config", {"topic": "paused", "settings": {"remote.log.copy.disable": "true"}})
+    assert paused["diff"]["words"]["title"] == "Pause copying on paused"
+    assert revert(site, paused["id"]) == 201
+    assert "remote.log.copy.disable" not in set_here(site, 2, "paused")
+    off = site.plan({"topic": "paused", "settings": {"remote.storage.enable": "false"}}, kind="topic_config")
+    assert off["state"] == "refused"
+    gone = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+    deleted = done(site, "topic_config", {"topic": "paused", "settings": gone})
+    assert revert(site, deleted["id"]) == 409
+
+
+def test_a_broker_setting_is_changed_and_put_back(site: ControlSite) -> None:
+    inputs = {"scope": "broker", "broker_id": 2, "settings": {"log.cleaner.threads": "2"}}
+    changed = done(site, "broker_config", inputs)
+    assert set_here(site, 4, "2")["log.cleaner.threads"] == "2"
+    assert revert(site, changed["id"]) == 201
+    assert "log.cleaner.threads" not in set_here(site, 4, "2")
+    assert site.plan({"settings": {"broker.id": "7"}}, kind="broker_config")["state"] == "refused"
+
+
+def test_leaders_are_spread_and_the_preferred_ones_elected(site: ControlSite) -> None:
+    topic(site, "spread", [[1, 2], [1, 2], [1, 2]], records=0)
+    spread = done(site, "reassign", {"action": "spread_leaders", "topics": ["spread"]})
+    assert sorted(found[0] for found in replicas(site, "spread").values()) == [1, 1, 2]
+    assert spread["estimate"]["replicas"] == 0
+    elected = done(site, "elect", {"topics": ["spread"]})
+    leaders = {p: part.leader for p, part in site.admin.list_topics("spread").topics["spread"].partitions.items()}
+    assert leaders == {p: found[0] for p, found in replicas(site, "spread").items()}
+    assert revert(site, elected["id"]) == 409
+    again = site.operator.post("/v1/plans", json={"kind": "elect", "inputs": {"topics": ["spread"]}})
+    assert again.status_code == 422
+
+
+def test_records_are_deleted_up_to_an_offset_and_no_further_than_the_end(site: ControlSite) -> None:
+    topic(site, "cut", [[1]], records=50)
+    beyond = {"partitions": [{"topic": "cut", "partition": 0, "offset": 51}]}
+    assert site.plan(beyond, kind="delete_records")["state"] == "refused"
+    cut = done(site, "delete_records", {"partitions": [{"topic": "cut", "partition": 0, "offset": 20}]})
+    assert cut["estimate"]["records"] == 20
+    site.wait_until("the log begins there", lambda: site.partitions("cut")[0]["log_start_offset"] == 20)
+    assert revert(site, cut["id"]) == 409
+
+
+def test_limits_that_others_left_are_found_and_cleared(site: ControlSite) -> None:
+    topic(site, "left", [[1]], records=0)
+    assert site.operator.post("/v1/plans", json={"kind": "clear_throttle", "inputs": {}}).status_code == 422
+    rate = {"scope": "broker", "broker_id": 2, "settings": {RATES[0]: "1000"}}
+    done(site, "broker_config", rate)
+    done(site, "topic_config", {"topic": "left", "settings": {LISTS[0]: "0:1"}})
+    adding = {"action": "add", "topics": ["left"], "brokers": [2], "throttle_bytes_per_s": LIMIT}
+    refused = site.plan(adding, kind="reassign")
+    assert "throttles" in {c["name"] for c in refused["checks"] if c["outcome"] == "refused"}
+    cleared = done(site, "clear_throttle", {})
+    assert {change["object"] for change in cleared["diff"]["changes"]} == {"broker 2", "topic left"}
+    assert limits(site, "left") == {}
+
+
+def test_a_broker_is_drained(site: ControlSite) -> None:
+    topic(site, "drained", [[1, 3], [3, 2], [1, 2]], records=0)
+    done(site, "reassign", {"action": "drain", "topics": ["drained"], "brokers": [3], "unthrottled": True})
+    assert {b for found in replicas(site, "drained").values() for b in found} == {1, 2}
+    more = {"action": "replication_factor", "topics": ["drained"], "factor": 3, "unthrottled": True}
+    done(site, "reassign", more)
+    assert all(sorted(found) == [1, 2, 3] for found in replicas(site, "drained").values())
