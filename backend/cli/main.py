@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from backend.cli import look
+from backend.cli import carry_out, look, plan
 from backend.cli.database import database_app
 from backend.cli.lab import lab_app
 from backend.cli.local import local_settings
@@ -36,6 +36,19 @@ app.add_typer(lab_app, name="lab", rich_help_panel="Ask the API")
 for command in (look.status, look.partitions, look.describe, look.segments, look.findings, toggle, look.audit):
     app.command(rich_help_panel="Ask the API")(command)
 app.command(rich_help_panel="Ask the API")(look.config)
+app.add_typer(plan.app, name="plan", rich_help_panel="Change the cluster")
+for change in (
+    carry_out.apply,
+    carry_out.watch,
+    carry_out.pause,
+    carry_out.resume,
+    carry_out.stop,
+    carry_out.limit,
+    carry_out.revert,
+    carry_out.plans,
+    carry_out.export,
+):
+    app.command(rich_help_panel="Change the cluster")(change)
 
 
 def _show_version(wanted: bool) -> None:

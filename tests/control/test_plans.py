@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from backend.cli.main import app
 from tests.control.site import ControlSite
 
 LIMIT = 50_000_000
@@ -374,3 +378,33 @@ def test_a_broker_is_drained(site: ControlSite) -> None:
     more = {"action": "replication_factor", "topics": ["drained"], "factor": 3, "unthrottled": True}
     done(site, "reassign", more)
     assert all(sorted(found) == [1, 2, 3] for found in replicas(site, "drained").values())
+
+
+def cli(site: ControlSite, *words: str) -> Any:
+    """The JSON of a command that ends well."""
+    place = ["--api", f"http://127.0.0.1:{site.plane.port}", "--data", str(site.folder)]
+    ended = CliRunner().invoke(app, [*words, *place])
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
+
+
+def test_the_command_line_plans_applies_exports_and_reverts(site: ControlSite, tmp_path: Path) -> None:
+    topic(site, "typed", [[1], [2]], records=20)
+    draft = cli(site, "plan", "add", "typed", "--broker", "3", "--throttle", "50MB", "--dry-run")
+    assert "Nothing has been changed." in draft
+    assert "kafka-reassign-partitions.sh" in draft
+    plan = json.loads(cli(site, "plan", "add", "typed", "--broker", "3", "--throttle", "50MB", "--json"))
+    assert plan["inputs"]["throttle_bytes_per_s"] == LIMIT
+    said = cli(site, "apply", str(plan["id"]), "--yes", "--reason", "a test")
+    assert f"Plan {plan['id']} is verified." in said
+    assert replicas(site, "typed") == {0: [1, 3], 1: [2, 3]}
+    assert f"Plan {plan['id']} is verified." in cli(site, "watch", str(plan["id"]))
+
+    file = tmp_path / "back.json"
+    file.write_text(cli(site, "export", str(plan["id"]), "--before"))
+    assert json.loads(file.read_text())["partitions"][0] == {"topic": "typed", "partition": 0, "replicas": [1]}
+    same = json.loads(cli(site, "plan", "assign", str(file), "--json"))
+    assert same["inputs"]["assignments"] == json.loads(file.read_text())["partitions"]
+    cli(site, "revert", str(plan["id"]), "--yes", "--reason", "enough")
+    assert replicas(site, "typed") == {0: [1], 1: [2]}
+    assert "reverted" in cli(site, "plans", "--limit", "3")
