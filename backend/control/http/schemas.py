@@ -159,6 +159,7 @@ class ClusterAnswer(BaseModel):
     cluster_id: str
     name: str
     kind: str
+    changes_allowed: bool
     answers: bool
     away_since_ms: int | None
     away_reason: str | None
