@@ -20,6 +20,8 @@ from backend.store.queries.audit import OperationRow
 
 KIND: Final = "reassign"
 PLANS_MAX: Final = 8
+# The worst come first; what has passed is shown as far as it fits beside the lists.
+CHECKS_SHOWN: Final = 6
 ACTIONS: Final = {
     "add": "Add a replica",
     "remove": "Remove replicas",
@@ -359,8 +361,12 @@ def _review(page: Page, view: View, review: Review, block: str | None, stored: O
         with st.container(key="card-checks"):
             made = f"plan #{review.plan_id}, {age} ago" if review.plan_id else f"dry run, {age} ago"
             st.html(markup.card_title("Before you execute", made))
-            checks = tuple((str(check["outcome"]), str(check["sentence"])) for check in review.checks)
-            st.html(plan.checks_list_html(checks))
+            checks = [(str(check["outcome"]), str(check["sentence"])) for check in review.checks]
+            first = max(CHECKS_SHOWN, sum(outcome != "ok" for outcome, _ in checks))
+            st.html(plan.checks_list_html(checks[:first]))
+            if checks[first:]:
+                with st.expander(f"{len(checks) - first} more passed"):
+                    st.html(plan.checks_list_html(checks[first:]))
             st.code("\n".join(review.cli), language="bash", wrap_lines=True)
     with st.container(key="card-total"):
         _total(page, view, review, block, stored, str(words.get("effect", "")))
@@ -470,12 +476,16 @@ CSS: Final = """
 .st-key-grid-review-a, .st-key-grid-review-b { grid-template-columns: minmax(0, 700fr) minmax(0, 640fr); }
 .st-key-choose { gap: 10px; flex-wrap: wrap; }
 .st-key-steering { gap: 8px; }
-.st-key-total > :first-child { flex: 1 1 auto; min-width: 0; }
+.st-key-total, .st-key-left-limits { flex-wrap: nowrap; gap: 8px; }
+.st-key-total > :first-child, .st-key-left-limits > :first-child { flex: 1 1 auto; min-width: 0; width: auto; }
+.st-key-total > :not(:first-child) { flex: 0 0 auto; width: auto; }
+@media (max-width: 760px) { .st-key-total { flex-wrap: wrap; } }
 .eb-plan { display: grid; grid-template-columns: 44px 124px 110px minmax(90px, 150px) minmax(110px, 170px) 90px
   minmax(80px, 1fr); gap: 8px; font-size: 12.5px; align-items: center; color: var(--eb-text); }
 @media (max-width: 760px) { .eb-plan { grid-template-columns: 44px minmax(0, 1fr) 90px; }
   .eb-plan > :nth-child(2), .eb-plan > :nth-child(3), .eb-plan > :nth-child(4), .eb-plan > :last-child
   { display: none; } }
-[class*="st-key-plan-row-"] > :first-child { flex: 1 1 auto; min-width: 0; }
-[class*="st-key-plan-row-"] { border-bottom: 1px solid var(--eb-grid); padding: 2px 0; gap: 6px; }
+[class*="st-key-plan-row-"] > :first-child { flex: 1 1 auto; min-width: 0; width: auto; }
+[class*="st-key-plan-row-"] > :not(:first-child) { flex: 0 0 auto; width: auto; }
+[class*="st-key-plan-row-"] { border-bottom: 1px solid var(--eb-grid); padding: 2px 0; gap: 6px; flex-wrap: nowrap; }
 """
