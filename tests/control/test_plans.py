@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from backend.cli.main import app
-from tests.control.site import ControlSite
+from tests.control.feed import feed_ledger
+from tests.control.site import TIERED, ControlSite
 
 LIMIT = 50_000_000
 # Less than one answer to a follower's fetch, so that it has to wait from the first one on.
@@ -369,6 +370,23 @@ def test_limits_that_others_left_are_found_and_cleared(site: ControlSite) -> Non
     cleared = done(site, "clear_throttle", {})
     assert {change["object"] for change in cleared["diff"]["changes"]} == {"broker 2", "topic left"}
     assert limits(site, "left") == {}
+
+
+def test_with_the_flag_on_a_new_replica_copies_what_the_estimate_says(site: ControlSite) -> None:
+    site.create_topic("foreseen", partitions=1, replicas=1, config=TIERED)
+    site.produce("foreseen", 1_500)
+    site.wait_until_quiet("foreseen")
+    feed_ledger(site)
+    holder = site.partitions("foreseen")[0]["leader"]
+    joining = holder % 3 + 1
+    flag = done(site, "toggle_bootstrap", {"scope": "broker", "broker_id": joining, "enable": True})
+    inputs = {"action": "add", "topics": ["foreseen"], "brokers": [joining], "throttle_bytes_per_s": LIMIT}
+    moved = done(site, "reassign", inputs)
+    estimate, measured = moved["estimate"], moved["progress"]["copied_bytes"]
+    assert estimate["qualifies"] == 1
+    assert estimate["in_effect_bytes"] == estimate["on_bytes"] < estimate["off_bytes"] / 2
+    assert abs(measured - estimate["on_bytes"]) <= 0.15 * estimate["on_bytes"]
+    assert revert(site, flag["id"]) == 201
 
 
 def test_a_broker_is_drained(site: ControlSite) -> None:

@@ -123,6 +123,16 @@ def test_a_viewer_may_look_and_try_and_not_move(trouble: Database) -> None:
     assert page.button(key="revert-92").disabled
 
 
+def test_an_attached_cluster_is_only_looked_at_unless_it_was_allowed(
+    trouble: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EBBLINE_ALLOW_CHANGES", "false")
+    stored(trouble, 92, "checked")
+    page = reassign_page(plan="92")
+    assert page.button(key="move").disabled
+    assert "--allow-changes" in str(page.button(key="move").help)
+
+
 def test_an_unknown_plan_in_the_link_is_told(trouble: Database) -> None:
     for wanted in ("777", "nope", "1"):
         page = reassign_page(plan=wanted)
