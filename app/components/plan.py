@@ -15,8 +15,8 @@ from backend.store.queries.audit import OperationRow
 DONE_STATES: Final = ("requested", "accepted", "running", "paused", "verified", "stopped", "failed", "reverted")
 OPEN_STATES: Final = ("requested", "accepted", "running", "paused")
 REVERTIBLE: Final = ("verified", "stopped", "failed")
-# What they do cannot be put back.
-FINAL_KINDS: Final = ("elect", "delete_records", "clear_throttle")
+# What the others do cannot be put back.
+REVERTIBLE_KINDS: Final = ("toggle_bootstrap", "reassign", "topic_config", "broker_config")
 OUTCOME_STATUS: Final = {"ok": "ok", "warning": "warning", "refused": "critical"}
 OUTCOME_WORDS: Final = {"ok": "passed", "warning": "warning", "refused": "refused"}
 SCOPES: Final = {"brokers (cluster default)": "cluster default"}
@@ -154,7 +154,7 @@ def change_line(row: OperationRow) -> ChangeLine:
         change=f"{before} → {after}" + (f" and {more} more" if more > 0 else ""),
         state=row.state,
         reason=(f"Reverts #{row.reverts_id}. " if row.reverts_id else "") + (row.reason or ""),
-        revertible=row.state in REVERTIBLE and row.kind not in FINAL_KINDS,
+        revertible=row.state in REVERTIBLE and row.kind in REVERTIBLE_KINDS,
     )
 
 
