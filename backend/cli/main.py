@@ -19,7 +19,6 @@ from backend.cli.remote import remote_app
 from backend.cli.snapshots import snapshot_app
 from backend.cli.toggle import toggle
 
-
 app = typer.Typer(
     name="ebbline",
     help="Operations dashboard and control plane for Kafka tiered storage.",
