@@ -103,6 +103,10 @@ class ControlApi:
         """Ends the race that is going on. Raises ApiError."""
         return _run(self._post(f"{LAB_BOOTSTRAP}/cancel", {}, PLAN_TIMEOUT_S))
 
+    def steer(self, plan_id: int, verb: str, body: Json) -> OperationRow:
+        """Pauses, resumes, stops or limits a plan that is being carried out; the plan then. Raises ApiError."""
+        return _plan(self._post(f"/v1/plans/{plan_id}/{verb}", dict(body), PLAN_TIMEOUT_S))
+
     def _post(self, path: str, body: Json, timeout_s: float, headers: Mapping[str, str] | None = None) -> Json:
         return self._call("POST", path, body, timeout_s, headers)
 

@@ -17,6 +17,7 @@ _TITLES: Final = {
     "partition": "Partition",
     "remote": "Remote log",
     "followers": "Followers",
+    "reassign": "Reassign",
     "config": "Config",
     "lab": "Lab",
     "activity": "Activity",
@@ -49,7 +50,7 @@ def navigate() -> None:
     chosen = st.navigation([page(name) for name in NAMES], position="top")
     # Before the page: a key works while the page is still being drawn.
     with st.container(key="shortcuts"):
-        for name, key in (("overview", "g"), ("partitions", "p"), ("followers", "f")):
+        for name, key in (("overview", "g"), ("partitions", "p"), ("followers", "f"), ("reassign", "a")):
             if st.button(f"Go to {_TITLES[name]}", key=f"shortcut-{name}", shortcut=key):
                 # An empty mapping, not none at all: Streamlit refuses to clear what a widget is bound to.
                 st.switch_page(page(name), query_params={})

@@ -42,6 +42,7 @@ class Environment:
     cluster_id: str
     api_url: str
     api_token_file: str
+    allow_changes: bool = True
 
 
 def environment() -> Environment:
@@ -51,6 +52,7 @@ def environment() -> Environment:
         cluster_id=os.environ.get("EBBLINE_CLUSTER_ID", ""),
         api_url=os.environ.get("EBBLINE_API_URL", ""),
         api_token_file=os.environ.get("EBBLINE_API_TOKEN_FILE", ""),
+        allow_changes=os.environ.get("EBBLINE_ALLOW_CHANGES", "true") != "false",
     )
 
 
@@ -118,6 +120,7 @@ class View:
     now_ms: int
     read_ms: int  # when the database was read; before now_ms only while it is away
     away: str | None = None  # why the database cannot be read, one sentence
+    allow_changes: bool = True  # False: this `ebbline up` only looks at the cluster
 
 
 def view(cluster_id: str | None) -> View | None:
@@ -144,6 +147,7 @@ def view(cluster_id: str | None) -> View | None:
             version=health.data_version(connection, chosen.cluster_id),
             now_ms=moment,
             read_ms=moment,
+            allow_changes=environment().allow_changes,
         )
 
     question = (environment().database_url, "view", wanted)

@@ -82,11 +82,12 @@ async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
     )
     demo: DemoWorkload | None = None
     try:
-        # With a process per broker the supervisor runs them, and this process only watches.
-        if not settings.process_per_broker and not await _started(cluster, stop):
+        # With a process per broker, and attached to another cluster, this process only watches.
+        watches = settings.process_per_broker or settings.attach is not None
+        if not watches and not await _started(cluster, stop):
             return
         await plane.start()
-        if settings.demo:
+        if settings.demo and settings.attach is None:
             demo = DemoWorkload(settings.bootstrap_servers, replication_factor=min(3, settings.brokers))
             demo.start()
         _log.info(
@@ -151,6 +152,8 @@ class BrokerScrape:
 def _broker_metrics(
     settings: Settings, layout: ClusterLayout, cluster: Cluster
 ) -> Iterable[BrokerScrape | BrokerCollector]:
+    if settings.attach is not None:
+        return []
     if settings.process_per_broker:
         return [BrokerScrape(port) for port in layout.metrics_ports.values()]
     return [BrokerCollector(broker.services.metrics) for broker in cluster.brokers.values()]

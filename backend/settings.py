@@ -40,6 +40,10 @@ class Settings(BaseSettings):
     api_port: int = Field(default=8090, ge=1, le=65535)
     app_port: int = Field(default=8501, ge=1, le=65535)
     sample_interval_ms: int = Field(default=2000, ge=200, le=600_000)
+    # host:port,… of an Apache Kafka cluster that is watched in place of an embedded one.
+    attach: str | None = None
+    client_properties: Path | None = None
+    allow_changes: bool = False  # of an attached cluster; the embedded one is ours
     # obstore location of the remote tier (a folder or s3://bucket/prefix); default: <data>/remote.
     remote_location: str | None = None
 
@@ -72,6 +76,8 @@ class Settings(BaseSettings):
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` of every broker's client listener."""
+        if self.attach is not None:
+            return self.attach
         return ",".join(f"{LOOPBACK}:{self.broker_port + n}" for n in range(self.brokers))
 
     @property

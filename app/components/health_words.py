@@ -53,6 +53,8 @@ def write_block(view: View, may_write: bool, read_only: str) -> str | None:
         return read_only
     if not view.own:
         return f"Read-only: {view.cluster.name} is not the cluster of this `ebbline up`."
+    if not view.allow_changes:
+        return "Read-only: start `ebbline up` with --allow-changes to change an attached cluster."
     if view.away is not None:
         return "The database is away: a change could not be recorded."
     backend = view.processes.get("backend")

@@ -224,7 +224,7 @@ def _person_menu(person: Person) -> tzinfo | None:
         )
         st.caption("Link to this view")
         st.code(st.context.url or "/", language=None, wrap_lines=True)
-        st.caption("Keys: G overview, P partitions, F followers, Esc closes a dialog.")
+        st.caption("Keys: G overview, P partitions, F followers, A reassign, Esc closes a dialog.")
         if person.can_sign_out and st.button("Sign out"):
             st.logout()
     return _browser_zone() if zone == "local" else None

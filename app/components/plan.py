@@ -13,8 +13,10 @@ from backend.store.queries.audit import OperationRow
 
 # Plans that asked something of the cluster; the rest was looked at and left.
 DONE_STATES: Final = ("requested", "accepted", "running", "paused", "verified", "stopped", "failed", "reverted")
-OPEN_STATES: Final = ("requested", "accepted", "running")
+OPEN_STATES: Final = ("requested", "accepted", "running", "paused")
 REVERTIBLE: Final = ("verified", "stopped", "failed")
+# What the others do cannot be put back.
+REVERTIBLE_KINDS: Final = ("toggle_bootstrap", "reassign", "topic_config", "broker_config")
 OUTCOME_STATUS: Final = {"ok": "ok", "warning": "warning", "refused": "critical"}
 OUTCOME_WORDS: Final = {"ok": "passed", "warning": "warning", "refused": "refused"}
 SCOPES: Final = {"brokers (cluster default)": "cluster default"}
@@ -95,10 +97,8 @@ def intro_html(view: PlanView, cluster_name: str) -> str:
 
 def diff_html(view: PlanView) -> str:
     """What goes and what comes."""
-    inner = "".join(
-        f'<div class="{"eb-minus" if line.startswith("−") else "eb-plus"}">{markup.text(line)}</div>'
-        for line in view.lines
-    )
+    signs = {"−": "eb-minus", "+": "eb-plus"}
+    inner = "".join(f'<div class="{signs.get(line[:1], "eb-both")}">{markup.text(line)}</div>' for line in view.lines)
     return f'<div class="eb-diff" role="group" aria-label="What changes">{inner}</div>'
 
 
@@ -113,7 +113,12 @@ def facts_html(view: PlanView) -> str:
 
 def checks_html(view: PlanView) -> str:
     """One line a check, the worst first, as the control plane sorted them."""
-    lines = "".join(f"<li>{_check_html(outcome)}<span>{markup.text(text)}</span></li>" for outcome, text in view.checks)
+    return checks_list_html(view.checks)
+
+
+def checks_list_html(checks: Sequence[tuple[str, str]]) -> str:
+    """(outcome, sentence) of each, one a line."""
+    lines = "".join(f"<li>{_check_html(outcome)}<span>{markup.text(text)}</span></li>" for outcome, text in checks)
     return f'<ul class="eb-checks">{lines}</ul>'
 
 
@@ -140,15 +145,16 @@ def change_line(row: OperationRow) -> ChangeLine:
     diff = row.diff or {}
     change: Any = next(iter(diff.get("changes", [])), {})
     before, after = change.get("before") or "not set", change.get("after") or "not set"
+    more = len(diff.get("changes", [])) - 1
     return ChangeLine(
         plan_id=row.id,
         at_ms=row.requested_ms or row.created_ms,
         who=executed_by(row),
         scope=SCOPES.get(str(diff.get("object")), str(diff.get("object", row.kind))),
-        change=f"{before} → {after}",
+        change=f"{before} → {after}" + (f" and {more} more" if more > 0 else ""),
         state=row.state,
         reason=(f"Reverts #{row.reverts_id}. " if row.reverts_id else "") + (row.reason or ""),
-        revertible=row.state in REVERTIBLE,
+        revertible=row.state in REVERTIBLE and row.kind in REVERTIBLE_KINDS,
     )
 
 
@@ -168,6 +174,8 @@ def outcome_html(row: OperationRow) -> str:
     what = f"Plan #{row.id}, {line.scope}: {line.change}."
     if row.state in ("verified", "reverted"):
         return markup.alert("ok", what, text)
+    if row.state in OPEN_STATES and row.progress is not None:
+        return markup.alert("notice", what, text)
     if row.state in OPEN_STATES:
         return markup.alert("notice", what, f"Plan {row.state}; waiting until every broker shows it.")
     return markup.alert("critical", what, f"{row.state.capitalize()}. {text}")

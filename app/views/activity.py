@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app import links, state
-from app.components import activity_timeline, audit_table, flag_matrix, health_words, markup, plan, toggle_dialog
+from app.components import activity_timeline, audit_table, health_words, markup, plan, plan_dialog
 from app.components import format as fmt
 from app.components.page import Page, body_key, card_head, live, open_page, say_unknown
 from app.person import READ_ONLY
@@ -39,13 +39,13 @@ def render() -> None:
     page = open_page("Activity", "who did what, what was wrong, what brokers told")
     if page is None:
         return
-    st.html(f"<style>{toggle_dialog.CSS}{CSS}</style>")
-    toggle_dialog.show(page)
+    st.html(f"<style>{plan_dialog.CSS}{CSS}</style>")
+    plan_dialog.show(page)
     place = st.empty()
-    if toggle_dialog.outcome_shown():
+    if plan_dialog.outcome_shown():
         with place.container(horizontal=True, key="outcome"):
-            live(page, "outcome", toggle_dialog.outcome, page)
-            st.button("Dismiss", on_click=toggle_dialog.dismiss, key="dismiss", type="tertiary")
+            live(page, "outcome", plan_dialog.outcome, page)
+            st.button("Dismiss", on_click=plan_dialog.dismiss, key="dismiss", type="tertiary")
     with st.container(key="card-timeline"):
         live(page, "timeline", _timeline, page)
     with st.container(key="grid-activity"):
@@ -196,14 +196,14 @@ def _plans_part(page: Page) -> None:
         for row, line in lines:
             with st.container(horizontal=True, key=f"plan-row-{row.id}"):
                 st.html(_plan_html(page, row, line, view.now_ms))
-                if line.revertible and row.kind == flag_matrix.KIND:
+                if line.revertible:
                     st.button(
                         "Revert…",
                         key=f"revert-{row.id}",
                         type="tertiary",
                         disabled=block is not None,
                         help=str(block) if block else f"Plan the way back from plan #{row.id}",
-                        on_click=toggle_dialog.revert,
+                        on_click=plan_dialog.revert,
                         args=(page.person, view.cluster.name, row.id),
                     )
     live(page, "watch", _watch, page, sign)

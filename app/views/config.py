@@ -17,7 +17,7 @@ from app.components import (
     health_words,
     markup,
     plan,
-    toggle_dialog,
+    plan_dialog,
 )
 from app.components import format as fmt
 from app.components.markup import Cell
@@ -45,7 +45,7 @@ def render() -> None:
     page = open_page("Config", SECTIONS[section].lower())
     if page is None:
         return
-    st.html(f"<style>{bootstrap_picture.CSS}{toggle_dialog.CSS}{CSS}</style>")
+    st.html(f"<style>{bootstrap_picture.CSS}{plan_dialog.CSS}{CSS}</style>")
     st.segmented_control(
         "Section",
         list(SECTIONS),
@@ -118,13 +118,13 @@ def read(page: Page) -> Reading:
 
 def _bootstrap(page: Page) -> None:
     reading = read(page)
-    toggle_dialog.show(page)
+    plan_dialog.show(page)
     # A place of its own, taken or not: the cards below keep theirs, and are not drawn twice for a moment.
     place = st.empty()
-    if toggle_dialog.outcome_shown():
+    if plan_dialog.outcome_shown():
         with place.container(horizontal=True, key="outcome"):
-            live(page, "outcome", toggle_dialog.outcome, page)
-            st.button("Dismiss", on_click=toggle_dialog.dismiss, key="dismiss", type="tertiary")
+            live(page, "outcome", plan_dialog.outcome, page)
+            st.button("Dismiss", on_click=plan_dialog.dismiss, key="dismiss", type="tertiary")
     with st.container(key="grid-config"):
         with st.container(key="left-config"):
             with st.container(key="card-matrix"):
@@ -198,7 +198,7 @@ def _changes(page: Page, reading: Reading) -> None:
                         type="tertiary",
                         disabled=reading.block is not None,
                         help=reading.block or f"Plan the way back from plan #{line.plan_id}",
-                        on_click=toggle_dialog.revert,
+                        on_click=plan_dialog.revert,
                         args=(page.person, reading.view.cluster.name, line.plan_id),
                     )
 
@@ -281,8 +281,8 @@ def _buttons(page: Page, reading: Reading) -> None:
             width="stretch",
             disabled=blocked,
             help=reading.block,
-            on_click=toggle_dialog.propose,
-            args=(person, name, inputs),
+            on_click=plan_dialog.propose,
+            args=(person, name, flag_matrix.KIND, inputs),
         )
         if reading.block is not None:
             st.html(f'<div class="eb-lines">{markup.mark("notice")} {markup.text(reading.block)}</div>')
@@ -308,8 +308,8 @@ def _buttons(page: Page, reading: Reading) -> None:
                     key="change-other",
                     disabled=blocked,
                     help=reading.block,
-                    on_click=toggle_dialog.propose,
-                    args=(person, name, chosen),
+                    on_click=plan_dialog.propose,
+                    args=(person, name, flag_matrix.KIND, chosen),
                 )
                 st.button(
                     "Dry run…",
@@ -317,8 +317,8 @@ def _buttons(page: Page, reading: Reading) -> None:
                     type="tertiary",
                     help="What the plan would be; nothing is stored or changed",
                     disabled=not reading.view.own,
-                    on_click=toggle_dialog.dry_run,
-                    args=(person, name, chosen),
+                    on_click=plan_dialog.dry_run,
+                    args=(person, name, flag_matrix.KIND, chosen),
                 )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from backend.cli import look
+from backend.cli import carry_out, look, plan
 from backend.cli.database import database_app
 from backend.cli.lab import lab_app
 from backend.cli.local import local_settings
@@ -18,8 +18,6 @@ from backend.cli.quorum import quorum_app
 from backend.cli.remote import remote_app
 from backend.cli.snapshots import snapshot_app
 from backend.cli.toggle import toggle
-
-NOT_YET = "Not in this version yet: to watch another Kafka cluster."
 
 app = typer.Typer(
     name="ebbline",
@@ -36,6 +34,19 @@ app.add_typer(lab_app, name="lab", rich_help_panel="Ask the API")
 for command in (look.status, look.partitions, look.describe, look.segments, look.findings, toggle, look.audit):
     app.command(rich_help_panel="Ask the API")(command)
 app.command(rich_help_panel="Ask the API")(look.config)
+app.add_typer(plan.app, name="plan", rich_help_panel="Change the cluster")
+for change in (
+    carry_out.apply,
+    carry_out.watch,
+    carry_out.pause,
+    carry_out.resume,
+    carry_out.stop,
+    carry_out.limit,
+    carry_out.revert,
+    carry_out.plans,
+    carry_out.export,
+):
+    app.command(rich_help_panel="Change the cluster")(change)
 
 
 def _show_version(wanted: bool) -> None:
@@ -65,26 +76,17 @@ def up(
     process_per_broker: Annotated[
         bool, typer.Option("--process-per-broker", help="Each broker in a process of its own, for throughput.")
     ] = False,
-    attach: Annotated[str | None, typer.Option(help=NOT_YET)] = None,
-    client_properties: Annotated[Path | None, typer.Option(help=NOT_YET)] = None,
-    allow_changes: Annotated[bool, typer.Option("--allow-changes", help=NOT_YET)] = False,
+    attach: Annotated[str | None, typer.Option(help="Watch this Apache Kafka cluster: HOST:PORT,…")] = None,
+    client_properties: Annotated[Path | None, typer.Option(help="How to connect to it, in librdkafka's names.")] = None,
+    allow_changes: Annotated[bool, typer.Option("--allow-changes", help="Plans may be carried out on it.")] = False,
     no_demo: Annotated[bool, typer.Option("--no-demo", help="No demo topic and traffic.")] = False,
     no_ui: Annotated[bool, typer.Option("--no-ui", help="No dashboard.")] = False,
     no_pipeline: Annotated[bool, typer.Option("--no-pipeline", help="No Spark pipeline.")] = False,
 ) -> None:
     """Run cluster, pipeline and dashboard on this machine."""
-    for option, given in (
-        ("--attach", attach),
-        ("--client-properties", client_properties),
-        ("--allow-changes", allow_changes),
-    ):
-        if given:
-            print(
-                f"ebbline: {option} is not in this version yet, which runs its own brokers and watches no other"
-                " cluster: leave it out.",
-                file=sys.stderr,
-            )
-            raise typer.Exit(2)
+    if attach is None and (client_properties is not None or allow_changes):
+        print("ebbline: --client-properties and --allow-changes belong to --attach: add it.", file=sys.stderr)
+        raise typer.Exit(2)
 
     from backend.supervisor.up import run
 
@@ -95,6 +97,9 @@ def up(
         controllers=controllers,
         cluster_name=cluster_name,
         process_per_broker=process_per_broker or None,
+        attach=attach,
+        client_properties=client_properties,
+        allow_changes=allow_changes or None,
         demo=False if no_demo else None,
         ui=False if no_ui else None,
         pipeline=False if no_pipeline else None,

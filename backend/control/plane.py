@@ -15,6 +15,8 @@ from typing import Final
 from backend.control.clock import now_ms
 from backend.control.database import Database, DatabaseAway
 from backend.control.gateway.client import Gateway, parse_bootstrap
+from backend.control.gateway.pool import Pool
+from backend.control.gateway.security import SecurityError, read_security
 from backend.control.http.app import create_app
 from backend.control.http.endpoints import ENDPOINTS
 from backend.control.http.metrics import Metrics, Source
@@ -72,7 +74,7 @@ class ControlPlane:
         try:
             await asyncio.to_thread(require_current, self.settings.database_url)
             self._build()
-        except StoreError as error:
+        except (StoreError, SecurityError) as error:
             raise ControlError(str(error)) from error
         try:
             await self.tokens.prepare(self.settings.run_dir)
@@ -94,7 +96,8 @@ class ControlPlane:
     def _build(self) -> None:
         settings = self.settings
         self.database = Database(settings.database_url)
-        self.gateway = Gateway(parse_bootstrap(settings.bootstrap_servers))
+        security = None if settings.client_properties is None else read_security(settings.client_properties)
+        self.gateway = Gateway(parse_bootstrap(settings.bootstrap_servers), pool=Pool(security=security))
         watched = Watched(
             settings.cluster_id,
             settings.cluster_name,
@@ -109,6 +112,7 @@ class ControlPlane:
             settings.cluster_id,
             settings.cluster_name,
             embedded=settings.cluster_kind == "embedded",
+            changes_allowed=settings.allow_changes,
         )
         self.operations = Operations(site, after_change=self.observer.look_again)
         self.bootstrap_lab = BootstrapLab(

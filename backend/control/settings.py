@@ -26,6 +26,8 @@ class ControlSettings(BaseSettings):
     api_host: str = "127.0.0.1"
     api_port: int = Field(default=8090, ge=0, le=65535)  # 0: any free port
     sample_interval_ms: int = Field(default=2000, ge=200, le=600_000)
+    client_properties: Path | None = None
+    allow_changes: bool = True  # False: plans are made and none is executed
 
     @field_validator("bootstrap_servers")
     @classmethod

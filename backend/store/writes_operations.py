@@ -46,6 +46,31 @@ def advance_operation(
         raise KeyInUse(str(values.get("idempotency_key"))) from error
 
 
+def note_progress(connection: Connection, cluster_id: str, operation_id: int, values: Mapping[str, Any]) -> None:
+    """Stores how far an operation is, whatever its state."""
+    table = t.operation
+    connection.execute(
+        update(table).where(table.c.cluster_id == cluster_id, table.c.id == operation_id).values(dict(values))
+    )
+
+
+def lock_cluster(connection: Connection, cluster_id: str) -> None:
+    """Until the end of the transaction no other one comes past here (SQLite: it has one writer anyway)."""
+    connection.execute(select(t.cluster.c.cluster_id).where(t.cluster.c.cluster_id == cluster_id).with_for_update())
+
+
+def open_operation(connection: Connection, cluster_id: str, kind: str, states: Collection[str]) -> int | None:
+    """An operation of this kind that is in one of these states."""
+    table = t.operation
+    found = connection.scalar(
+        select(table.c.id)
+        .where(table.c.cluster_id == cluster_id, table.c.kind == kind, table.c.state.in_(sorted(states)))
+        .order_by(table.c.id)
+        .limit(1)
+    )
+    return None if found is None else int(found)
+
+
 def operation_of_key(connection: Connection, cluster_id: str, idempotency_key: str) -> int | None:
     """The operation that was executed under this key."""
     table = t.operation

@@ -26,6 +26,7 @@ from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, Dat
 from backend.settings import Settings
 from backend.store import migrate
 from backend.store.engine import StoreError, describe
+from backend.supervisor.attach import attached_cluster_id
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
 from backend.supervisor.preflight import PreflightError, check_database, check_ports, check_remote_location
 from spark import java
@@ -51,10 +52,11 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
     try:
         identity = folder.read_identity()
         folder.check_writable()
+        cluster_id = None if settings.attach is None else attached_cluster_id(settings)
         if identity is not None:
-            _check_identity(settings, identity, folder)
+            _check_identity(settings, identity, folder, cluster_id)
             settings = _as_made(settings, identity)
-        elif settings.controllers > settings.brokers:
+        elif cluster_id is None and settings.controllers > settings.brokers:
             raise Refused(
                 f"{settings.controllers} controllers need as many brokers, not {settings.brokers}: use --controllers 1,"
                 " or more --brokers."
@@ -70,9 +72,9 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
         if identity is None:
             identity = ClusterIdentity(
                 format=FORMAT_VERSION,
-                cluster_id=new_cluster_id(),
+                cluster_id=cluster_id or new_cluster_id(),
                 cluster_name=settings.cluster_name,
-                brokers=settings.brokers,
+                brokers=settings.brokers if cluster_id is None else 0,
                 broker_port=settings.broker_port,
                 controller_port=settings.controller_port,
                 controllers=settings.controllers,
@@ -83,8 +85,17 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
     return folder, identity
 
 
-def _check_identity(settings: Settings, identity: ClusterIdentity, folder: DataFolder) -> None:
-    if identity.brokers != settings.brokers:
+def _check_identity(settings: Settings, identity: ClusterIdentity, folder: DataFolder, attached_id: str | None) -> None:
+    if attached_id is not None and identity.cluster_id != attached_id:
+        raise Refused(
+            f"The folder {folder.root} belongs to another cluster ({identity.cluster_id}, not {attached_id}): "
+            "choose another folder with --data."
+        )
+    if attached_id is None and identity.brokers == 0:
+        raise Refused(
+            f"The folder {folder.root} belongs to an attached cluster: give --attach, or choose another with --data."
+        )
+    if attached_id is None and identity.brokers != settings.brokers:
         raise Refused(
             f"The folder {folder.root} holds a cluster of {identity.brokers} brokers, not {settings.brokers}: "
             f"use --brokers {identity.brokers}, or another folder with --data."
@@ -118,7 +129,17 @@ def environment(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         "EBBLINE_API_TOKEN_FILE": str(folder.run / "app.token"),
         "EBBLINE_CLUSTER_NAME": identity.cluster_name,
         "PYTHONUNBUFFERED": "1",
+        **_attached(settings),
     }
+
+
+def _attached(settings: Settings) -> dict[str, str]:
+    if settings.attach is None:
+        return {}
+    found = {"EBBLINE_CLUSTER_KIND": "attached", "EBBLINE_ALLOW_CHANGES": str(settings.allow_changes).lower()}
+    if settings.client_properties is not None:
+        found["EBBLINE_CLIENT_PROPERTIES"] = str(settings.client_properties.absolute())
+    return found
 
 
 def _answers(url: str) -> bool:
@@ -151,12 +172,14 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         "EBBLINE_DEMO": str(settings.demo).lower(),
         "EBBLINE_SAMPLE_INTERVAL_MS": str(settings.sample_interval_ms),
     }
+    if settings.attach is not None:
+        backend_env["EBBLINE_ATTACH"] = settings.attach
     if settings.remote_location:
         backend_env["EBBLINE_REMOTE_LOCATION"] = settings.remote_location
     python = sys.executable
     specs: list[ChildSpec] = []
     where = [*settings.bootstrap_servers.split(","), f"API {settings.api_url}"]
-    if settings.process_per_broker:
+    if settings.process_per_broker and settings.attach is None:
         # Only here, as it takes half a second to import the engine.
         from backend.supervisor.broker_processes import broker_specs
 

@@ -36,7 +36,7 @@ class RemoteSegment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What is known of a tiered partition's leader; None: not known."""
+    """What is known of a partition's leader; None: not known."""
 
     topic: str
     partition: int
@@ -47,6 +47,7 @@ class PartitionState:
     pending: int | None
     pending_reason: str | None
     local_bytes: int | None
+    tiered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ def estimate_partition(
     def found(verdict: Verdict, reason: str, **numbers: Any) -> PartitionEstimate:
         return PartitionEstimate(state.topic, state.partition, verdict, reason, **numbers)
 
+    if not state.tiered:
+        return found(Verdict.NO_EFFECT, "The topic is not tiered.", **same)
     if state.compacted:
         return found(Verdict.NO_EFFECT, "The topic is compacted.", **same)
     if local_start == 0:

@@ -115,10 +115,11 @@ class ControlSite:
         confirm: str = CLUSTER_NAME,
         reason: str = "a test",
         client: httpx.Client | None = None,
+        wait_ms: int = 10_000,
     ) -> httpx.Response:
         return (client or self.operator).post(
             f"/v1/plans/{plan_id}/execute",
-            json={"confirm": confirm, "reason": reason},
+            json={"confirm": confirm, "reason": reason, "wait_ms": wait_ms},
             headers={"Idempotency-Key": key or f"key-{next(self._keys)}-{time.time_ns()}"},
         )
 

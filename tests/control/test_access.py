@@ -37,6 +37,7 @@ def call(client: httpx.Client, endpoint: Endpoint) -> httpx.Response:
         "create plan": {"kind": "toggle_bootstrap", "inputs": {"enable": None}},
         "execute plan": {"confirm": "demo", "reason": "a test"},
         "revert plan": {},
+        "limit plan": {"throttle_bytes_per_s": 1_000_000},
         "acknowledge finding": {},
         "mute finding": {"minutes": 5},
         "start bootstrap race": {"size_bytes": 1},

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.e2e.up_process import UpProcess
+from tests.ports import free_ports
 from tests.waiting import wait_until
 
 BARE = ("--no-ui", "--no-pipeline", "--no-demo")
@@ -178,13 +179,23 @@ def scraped_brokers(up: UpProcess) -> set[int]:
     return {node for node in (1, 2, 3) if f'ebbline_malformed_frames_total{{broker="{node}"}} 0' in text}
 
 
-@pytest.mark.parametrize("option", [("--attach", "x:9092"), ("--client-properties", "file"), ("--allow-changes",)])
-def test_what_this_version_cannot_do_is_said_and_not_ignored(tmp_path: Path, option: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("option", [("--client-properties", "file"), ("--allow-changes",)])
+def test_options_of_an_attached_cluster_need_one(tmp_path: Path, option: tuple[str, ...]) -> None:
     up = UpProcess(tmp_path / "data", options=(*BARE, *option))
     said, _ = up.spawn().communicate(timeout=60)
     assert up.process is not None
     assert up.process.returncode == 2
-    assert said.startswith(f"ebbline: {option[0]} is not in this version yet")
+    assert said == "ebbline: --client-properties and --allow-changes belong to --attach: add it.\n"
+    assert not up.data.exists()
+
+
+def test_a_cluster_that_does_not_answer_is_not_attached(tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    up = UpProcess(tmp_path / "data", options=(*BARE, "--attach", f"127.0.0.1:{port}"))
+    said, _ = up.spawn().communicate(timeout=60)
+    assert up.process is not None
+    assert up.process.returncode == 2
+    assert said.startswith(f"ebbline: The cluster at 127.0.0.1:{port} cannot be attached.")
     assert said.count("\n") == 1
     assert not up.data.exists()
 

@@ -41,12 +41,12 @@ class JavaTools:
     """The tools pointed at one cluster."""
 
     def __init__(self, libs: Path, bootstrap: str) -> None:
-        self._libs, self._bootstrap = libs, bootstrap
+        self._libs, self.bootstrap = libs, bootstrap
 
     def _command(self, tool: str, *words: str) -> list[str]:
         logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         java = java_command({"libs": str(self._libs)}, [*TOOL_JVM_ARGS, logging], TOOL_CLASSES[tool])
-        connection = [] if tool in TOOLS_WITHOUT_BOOTSTRAP else ["--bootstrap-server", self._bootstrap]
+        connection = [] if tool in TOOLS_WITHOUT_BOOTSTRAP else ["--bootstrap-server", self.bootstrap]
         if tool in TOOLS_WITH_BOOTSTRAP_LAST:
             return [*java, *words, *connection]
         return [*java, *connection, *words]

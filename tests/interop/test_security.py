@@ -32,6 +32,11 @@ from kafka import KafkaProducer as PyProducer
 from kafka.errors import KafkaError as PyKafkaError
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from backend.control.gateway.client import Gateway, parse_bootstrap
+from backend.control.gateway.errors import ClusterUnavailable
+from backend.control.gateway.metadata import fetch_cluster
+from backend.control.gateway.pool import Pool
+from backend.control.gateway.security import security_of
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.config import BrokerConfig
 from backend.engine.metrics import BrokerMetrics
@@ -388,3 +393,29 @@ def test_a_listener_beyond_loopback_serves_with_tls_and_sasl(tmp_path: Path) -> 
     with EngineCluster(tmp_path, made=made) as cluster:
         client = Secure(tmp_path, cluster, authority).confluent("SASL_SSL", "PLAIN")
         assert AdminClient(client).list_topics(timeout=30).brokers[1].port == int(address.rpartition(":")[2])
+
+
+async def _cluster_id(properties: dict[str, Any]) -> str:
+    given = {name: str(value) for name, value in properties.items()}
+    gateway = Gateway(parse_bootstrap(given["bootstrap.servers"]), pool=Pool(security=security_of(given)))
+    try:
+        return (await fetch_cluster(gateway)).cluster_id
+    finally:
+        await gateway.close()
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_the_control_plane_connects_each_way(secure: Secure, protocol: str, mechanism: str) -> None:
+    assert asyncio.run(_cluster_id(secure.confluent(protocol, mechanism))) == secure.layout.cluster_id
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_control_plane_says_that_its_password_is_wrong(secure: Secure, mechanism: str) -> None:
+    with pytest.raises(ClusterUnavailable, match="refuses our credentials"):
+        asyncio.run(_cluster_id(secure.confluent("SASL_SSL", mechanism, "wrong")))
+
+
+def test_the_control_plane_trusts_no_other_authority(secure: Secure) -> None:
+    properties = secure.confluent("SSL", "") | {"ssl.ca.location": secure.other_ca}
+    with pytest.raises(ClusterUnavailable, match="cannot agree on TLS"):
+        asyncio.run(_cluster_id(properties))

@@ -9,12 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from backend.control.gateway.errors import AnswerOverdue, BrokerUnavailable, ProtocolViolation, UnsupportedByBroker
+from backend.control.gateway.errors import (
+    AnswerOverdue,
+    BrokerUnavailable,
+    NotAuthenticated,
+    ProtocolViolation,
+    UnsupportedByBroker,
+)
+from backend.control.gateway.security import Scram, Security, SecurityError, plain_message
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, error_for
@@ -77,18 +85,31 @@ class Connection:
         self._pump = asyncio.get_running_loop().create_task(self._read_answers(), name=f"gateway-{address}")
 
     @classmethod
-    async def open(cls, address: Address, *, timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
-        """A connection whose versions are negotiated. Raises BrokerUnavailable or UnsupportedByBroker."""
+    async def open(
+        cls, address: Address, *, timeout_s: float = CONNECT_TIMEOUT_S, security: Security | None = None
+    ) -> Connection:
+        """A connection that is encrypted and authenticated as `security` says, with its versions negotiated.
+
+        Raises BrokerUnavailable (NotAuthenticated among it) or UnsupportedByBroker.
+        """
+        tls = None if security is None else security.tls
         try:
             async with asyncio.timeout(timeout_s):
-                reader, writer = await asyncio.open_connection(address.host, address.port)
+                reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
         except TimeoutError as error:
             raise BrokerUnavailable(f"The broker at {address} accepted no connection in {timeout_s:g} s.") from error
+        except ssl.SSLError as error:
+            text = (
+                f"The broker at {address} and we cannot agree on TLS ({error.reason or error}): check the certificates."
+            )
+            raise NotAuthenticated(text) from error
         except OSError as error:
             raise BrokerUnavailable(f"The broker at {address} cannot be reached: {error.strerror or error}.") from error
         connection = cls(address, reader, writer)
         try:
             await connection._negotiate(timeout_s)
+            if security is not None and security.mechanism is not None:
+                await connection._authenticate(security, timeout_s)
         except BaseException:
             await connection.close()
             raise
@@ -106,6 +127,31 @@ class Connection:
             raise error_for(answer.error_code, f"the broker at {self.address} refused to negotiate versions")
         self.versions = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
         self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+
+    async def _authenticate(self, security: Security, timeout_s: float) -> None:
+        """SaslHandshake, then SaslAuthenticate as often as the mechanism takes (KIP-43, KIP-152)."""
+        shake = m.SaslHandshakeRequest(mechanism=security.mechanism or "")
+        answer, _ = await self.ask(shake, m.SaslHandshakeResponse, timeout_s=timeout_s, at_least=1)
+        if answer.error_code:
+            offered = ", ".join(answer.mechanisms)
+            raise NotAuthenticated(f"The broker at {self.address} takes {offered}, not {security.mechanism}.")
+        if security.mechanism == "PLAIN":
+            await self._sasl(plain_message(security), timeout_s)
+            return
+        scram = Scram(security)
+        try:
+            final = scram.final(await self._sasl(scram.first, timeout_s))
+            scram.check(await self._sasl(final, timeout_s))
+        except (SecurityError, ValueError, KeyError) as error:
+            raise NotAuthenticated(f"The broker at {self.address} cannot be trusted: {error}.") from error
+
+    async def _sasl(self, message: bytes, timeout_s: float) -> bytes:
+        request = m.SaslAuthenticateRequest(auth_bytes=message)
+        answer, _ = await self.ask(request, m.SaslAuthenticateResponse, timeout_s=timeout_s)
+        if answer.error_code:
+            why = answer.error_message or "wrong user or password"
+            raise NotAuthenticated(f"The broker at {self.address} refuses our credentials: {why}.")
+        return bytes(answer.auth_bytes)
 
     @property
     def usable(self) -> bool:

@@ -15,6 +15,10 @@ class AnswerOverdue(BrokerUnavailable):
     """The broker took the request and did not answer in time. Whether it acted on it is not known."""
 
 
+class NotAuthenticated(BrokerUnavailable):
+    """The broker does not take our credentials, or we not its certificate."""
+
+
 class UnsupportedByBroker(GatewayError):
     """The broker does not have the API, or none of its versions can carry the question."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from backend.control.gateway.client import Gateway
+from backend.control.gateway.pool import Lane
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, error_code, error_for
 from backend.tiering.ids import TopicPartition
@@ -37,10 +40,12 @@ class BrokerDisk:
     replicas: dict[TopicPartition, ReplicaSize]
 
 
-async def describe_log_dirs(gateway: Gateway, node_id: int) -> BrokerDisk:
-    """The disks of one broker, asked of it. Raises GatewayError or KafkaError."""
-    request = m.DescribeLogDirsRequest(topics=None)
-    answer, _ = await gateway.ask_node(node_id, request, m.DescribeLogDirsResponse)
+async def describe_log_dirs(
+    gateway: Gateway, node_id: int, *, only: Iterable[TopicPartition] | None = None, lane: Lane = Lane.SAMPLE
+) -> BrokerDisk:
+    """The disks of one broker, asked of it; `only` these replicas. Raises GatewayError or KafkaError."""
+    request = m.DescribeLogDirsRequest(topics=None if only is None else _topics(only))
+    answer, _ = await gateway.ask_node(node_id, request, m.DescribeLogDirsResponse, lane=lane)
     if answer.error_code:
         raise error_for(answer.error_code, f"broker {node_id} does not describe its log directories")
     dirs = []
@@ -60,3 +65,10 @@ async def describe_log_dirs(gateway: Gateway, node_id: int) -> BrokerDisk:
                     tp = TopicPartition(topic.name, p.partition_index)
                     replicas[tp] = ReplicaSize(result.log_dir, p.partition_size, p.offset_lag)
     return BrokerDisk(tuple(dirs), replicas)
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[m.DescribeLogDirsRequest.Topics]:
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for tp in partitions:
+        by_topic[tp.topic].append(tp.partition)
+    return [m.DescribeLogDirsRequest.Topics(topic=topic, partitions=found) for topic, found in by_topic.items()]

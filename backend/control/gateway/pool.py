@@ -10,6 +10,7 @@ from typing import Final
 
 from backend.control.gateway.connection import CONNECT_TIMEOUT_S, Address, Connection
 from backend.control.gateway.errors import BrokerUnavailable
+from backend.control.gateway.security import Security
 
 # A broker that swallows connection attempts costs CONNECT_TIMEOUT_S a try; so it is tried at most every 10 s,
 # a third of the time. One that refuses at once costs nothing and is tried each time.
@@ -28,7 +29,8 @@ class Lane(Enum):
 class Pool:
     """At most one connection per (address, lane)."""
 
-    def __init__(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+    def __init__(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, security: Security | None = None) -> None:
+        self._security = security
         self._connect_timeout_s = connect_timeout_s
         self._connections: dict[tuple[Address, Lane], Connection] = {}
         self._opening: dict[tuple[Address, Lane], asyncio.Lock] = {}
@@ -58,7 +60,7 @@ class Pool:
         if began_s < not_before_s:
             raise BrokerUnavailable(reason)
         try:
-            opened = await Connection.open(address, timeout_s=self._connect_timeout_s)
+            opened = await Connection.open(address, timeout_s=self._connect_timeout_s, security=self._security)
         except BrokerUnavailable as error:
             if time.monotonic() - began_s >= SLOW_FAILURE_S:
                 self._not_before_s[address] = (time.monotonic() + SLOW_FAILURE_PAUSE_S, str(error))

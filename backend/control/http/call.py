@@ -37,7 +37,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A success that is not plain 200 JSON."""
+    """A success that is not plain 200 JSON. A body that is an async iterator of bytes is sent as it comes."""
 
     body: Any
     status: int = 200
@@ -64,5 +64,6 @@ class Endpoint:
     query_model: type[BaseModel] | None = None
     body_model: type[BaseModel] | None = None
     header_names: tuple[str, ...] = ()  # required request headers
+    optional_header_names: tuple[str, ...] = ()
     problems: tuple[int, ...] = ()  # statuses beyond those that every endpoint of its access can give
     media_type: str = "application/json"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from backend.control.database import DatabaseAway
 from backend.control.http.call import Access, Answer, Call, Endpoint
@@ -70,8 +70,10 @@ async def _serve(control: ControlPlane, endpoint: Endpoint, request: Request) ->
     )
     result = await endpoint.handler(call)
     answer = result if isinstance(result, Answer) else Answer(result, endpoint.status)
-    body = answer.body if isinstance(answer.body, bytes) else to_json(answer.body)
     headers = {"Cache-Control": "no-store", **answer.headers}
+    if isinstance(answer.body, AsyncIterator):
+        return StreamingResponse(answer.body, answer.status, headers, answer.media_type)
+    body = answer.body if isinstance(answer.body, bytes) else to_json(answer.body)
     return Response(body, answer.status, headers, answer.media_type)
 
 
@@ -144,4 +146,5 @@ def _headers(endpoint: Endpoint, request: Request) -> dict[str, str]:
         if not value:
             raise Problem(400, "missing-header", f"Give the header {name}.")
         found[name] = value
-    return found
+    given = ((name, request.headers.get(name, "").strip()) for name in endpoint.optional_header_names)
+    return found | {name: value for name, value in given if value}

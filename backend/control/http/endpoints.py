@@ -109,7 +109,40 @@ ENDPOINTS: Final = (
         path_model=schemas.PlanPath,
         body_model=schemas.ExecuteBody,
         header_names=(plans.IDEMPOTENCY_KEY,),
-        problems=(400, 404, 409),
+        optional_header_names=(plans.IF_MATCH,),
+        problems=(400, 404, 409, 412),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/plans/{plan_id}/events",
+        "plan events",
+        "The plan each time it changes",
+        Access.VIEWER,
+        plans.events,
+        str,
+        path_model=schemas.PlanPath,
+        problems=(404,),
+        media_type="text/event-stream",
+    ),
+    *(
+        Endpoint(
+            "POST",
+            f"/v1/plans/{{plan_id}}/{verb}",
+            f"{verb} plan",
+            summary,
+            Access.OPERATOR,
+            handler,
+            schemas.PlanAnswer,
+            path_model=schemas.PlanPath,
+            body_model=body,
+            problems=(404, 409),
+        )
+        for verb, summary, handler, body in (
+            ("pause", "Begin no further batch of a running plan", plans.pause, schemas.SteerBody),
+            ("resume", "Go on with a paused plan", plans.resume, schemas.SteerBody),
+            ("stop", "Stop a running plan and take back what moves", plans.stop, schemas.SteerBody),
+            ("limit", "Give a running plan another limit", plans.limit, schemas.LimitBody),
+        )
     ),
     Endpoint(
         "POST",

@@ -85,6 +85,8 @@ def _parameters(endpoint: Endpoint, schemas: Json) -> Iterable[Json]:
             yield {"name": name, "in": place, "required": place == "path" or name in required, "schema": property_}
     for name in endpoint.header_names:
         yield {"name": name, "in": "header", "required": True, "schema": {"type": "string", "maxLength": 128}}
+    for name in endpoint.optional_header_names:
+        yield {"name": name, "in": "header", "required": False, "schema": {"type": "string", "maxLength": 128}}
 
 
 def _schema(kind: Any, schemas: Json) -> Json:

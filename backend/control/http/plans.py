@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import Final
+
 from backend.control.http.call import Answer, Call
+from backend.control.http.events import Feed
 from backend.control.http.schemas import (
     DryRunAnswer,
     ExecuteBody,
+    LimitBody,
     PlanAnswer,
     PlanBody,
     PlanPath,
     PlansAnswer,
     PlansQuery,
     RevertBody,
+    SteerBody,
 )
-from backend.control.operations.service import Confirmation
+from backend.control.operations.service import Confirmation, Wish, version_of
 from backend.control.operations.states import FINISHED, PlanState
+from backend.store.queries.audit import OperationRow
 
-IDEMPOTENCY_KEY = "Idempotency-Key"
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+IF_MATCH: Final = "If-Match"
 
 
 async def create(call: Call) -> Answer:
@@ -45,22 +53,67 @@ async def list_plans(call: Call) -> PlansAnswer:
     query: PlansQuery = call.query
     kinds = None if query.kind is None else [query.kind]
     states = None if query.state is None else [query.state]
-    return PlansAnswer(items=await call.control.operations.recent(query.limit, kinds, states))
+    items = await call.control.operations.recent(query.limit, kinds, states, query.before_id)
+    more = items[-1].id if len(items) == query.limit else None
+    return PlansAnswer(items=items, next_before_id=more)
 
 
-async def get(call: Call) -> PlanAnswer:
-    """One plan as it is now."""
+async def get(call: Call) -> Answer:
+    """One plan as it is now; its ETag can be given with the execution."""
     path: PlanPath = call.path
-    return PlanAnswer(plan=await call.control.operations.get(path.plan_id))
+    return _answer(await call.control.operations.get(path.plan_id))
+
+
+async def events(call: Call) -> Answer:
+    """The plan each time it changes, as server-sent events `plan`, until it has ended or ten minutes have passed."""
+    path: PlanPath = call.path
+    operations = call.control.operations
+    first = await operations.get(path.plan_id)
+    feed = Feed(lambda: operations.get(path.plan_id), first)
+    stream: AsyncIterator[bytes] = feed.stream()
+    return Answer(stream, media_type="text/event-stream")
 
 
 async def execute(call: Call) -> Answer:
     """Executes a plan once. 200 when it has ended, 202 while it still runs; the plan's state tells how."""
     path: PlanPath = call.path
     body: ExecuteBody = call.body
-    confirmation = Confirmation(call.headers[IDEMPOTENCY_KEY], body.confirm, body.reason)
+    key, seen = call.headers[IDEMPOTENCY_KEY], call.headers.get(IF_MATCH)
+    confirmation = Confirmation(key, body.confirm, body.reason, seen)
     row = await call.control.operations.execute(call.actor, path.plan_id, confirmation, wait_s=body.wait_ms / 1000)
-    return Answer(PlanAnswer(plan=row), 200 if PlanState(row.state) in FINISHED else 202)
+    return _answer(row, 200 if PlanState(row.state) in FINISHED else 202)
+
+
+async def pause(call: Call) -> Answer:
+    """Begins no further batch; what moves comes to its end."""
+    return await _steer(call, Wish.PAUSE)
+
+
+async def resume(call: Call) -> Answer:
+    """Goes on with a paused plan."""
+    return await _steer(call, Wish.RESUME)
+
+
+async def stop(call: Call) -> Answer:
+    """Ends the plan: finished parts stay, what moves goes back, what waits is left as it is."""
+    return await _steer(call, Wish.STOP)
+
+
+async def limit(call: Call) -> Answer:
+    """Gives a plan that is being carried out another limit."""
+    body: LimitBody = call.body
+    path: PlanPath = call.path
+    row = await call.control.operations.steer(
+        call.actor, path.plan_id, Wish.LIMIT, throttle_bytes_per_s=body.throttle_bytes_per_s
+    )
+    return _answer(row)
+
+
+async def _steer(call: Call, wish: Wish) -> Answer:
+    path: PlanPath = call.path
+    body: SteerBody = call.body
+    del body  # takes nothing
+    return _answer(await call.control.operations.steer(call.actor, path.plan_id, wish))
 
 
 async def revert(call: Call) -> Answer:
@@ -72,4 +125,9 @@ async def revert(call: Call) -> Answer:
 
 async def _created(call: Call, plan_id: int) -> Answer:
     plan = await call.control.operations.get(plan_id)
-    return Answer(PlanAnswer(plan=plan), 201, {"Location": f"/v1/plans/{plan_id}"})
+    answer = _answer(plan, 201)
+    return Answer(answer.body, 201, {**answer.headers, "Location": f"/v1/plans/{plan_id}"})
+
+
+def _answer(plan: OperationRow, status: int = 200) -> Answer:
+    return Answer(PlanAnswer(plan=plan), status, {"ETag": f'"{version_of(plan)}"'})

@@ -38,6 +38,7 @@ async def cluster(call: Call) -> ClusterAnswer:
         cluster_id=cluster_id,
         name=settings.cluster_name,
         kind=settings.cluster_kind,
+        changes_allowed=settings.allow_changes,
         answers=state.cluster_answers,
         away_since_ms=state.away_since_ms,
         away_reason=state.away_reason,

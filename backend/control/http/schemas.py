@@ -90,6 +90,9 @@ class MuteBody(Strict):
 
 
 class PlansQuery(Strict):
+    """Newest first; `before_id` continues below the last row."""
+
+    before_id: RowId | None = None
     kind: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
     state: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
     limit: Annotated[int, Field(ge=1, le=1_000)] = 100
@@ -129,6 +132,16 @@ class BootstrapAnswer(BaseModel):
     run: BootstrapRun | None
 
 
+class SteerBody(Strict):
+    """Takes nothing."""
+
+
+class LimitBody(Strict):
+    """The limit of each broker for what it sends and for what it takes."""
+
+    throttle_bytes_per_s: Annotated[int, Field(ge=1_000, le=2**53)]
+
+
 class ProcessAnswer(BaseModel):
     process: str
     state: str
@@ -146,6 +159,7 @@ class ClusterAnswer(BaseModel):
     cluster_id: str
     name: str
     kind: str
+    changes_allowed: bool
     answers: bool
     away_since_ms: int | None
     away_reason: str | None
@@ -192,7 +206,10 @@ class DryRunAnswer(BaseModel):
 
 
 class PlansAnswer(BaseModel):
+    """`next_before_id` is the `before_id` of the next page; null: there is none."""
+
     items: list[OperationRow]
+    next_before_id: int | None = None
 
 
 class AuditAnswer(BaseModel):

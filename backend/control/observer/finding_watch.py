@@ -21,6 +21,7 @@ from backend.control.database import Database, DatabaseAway
 from backend.control.findings.disk_rates import History, rates, remember
 from backend.control.findings.evaluate import Changes, evaluate
 from backend.control.findings.sight import Candidate, Key, Sight, Throttle
+from backend.control.gateway.configs import ConfigEntry
 from backend.control.observer.rounds import FLAG, Round
 from backend.control.observer.settings_sample import SettingsSample
 from backend.store import writes, writes_findings
@@ -45,6 +46,7 @@ RETRY_S: Final = 2.0
 SHARE_MAX: Final = 0.05
 PAUSE_S_MAX: Final = 10.0
 THROTTLED_REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+HIDDEN: Final = "set (Kafka does not tell to what)"
 THROTTLE_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 OVERLAP: Final = "remote.log.metadata.overlap"
 _log = logging.getLogger(__name__)
@@ -210,13 +212,18 @@ def throttles(settings: SettingsSample, topics: Sequence[Row]) -> list[Throttle]
     for broker_id, entries in sorted(settings.brokers.items()):
         for name in THROTTLE_RATES:
             entry = entries.get(name)
-            if entry is not None and entry.value and entry.source.name == "DYNAMIC_BROKER_CONFIG":
-                found.append(Throttle(name, entry.value, broker_id=broker_id))
+            if entry is not None and _is_set(entry) and entry.source.name == "DYNAMIC_BROKER_CONFIG":
+                found.append(Throttle(name, entry.value or HIDDEN, broker_id=broker_id))
     for name in THROTTLE_RATES:
         entry = (settings.cluster_default or {}).get(name)
-        if entry is not None and entry.value:
-            found.append(Throttle(name, entry.value, broker_id=-1))
+        if entry is not None and _is_set(entry):
+            found.append(Throttle(name, entry.value or HIDDEN, broker_id=-1))
     return found
+
+
+def _is_set(entry: ConfigEntry) -> bool:
+    """Kafka takes the rates for secrets: it tells that they are set, not to what."""
+    return bool(entry.value) or entry.sensitive
 
 
 def _kafka_overlap(settings: SettingsSample) -> bool:

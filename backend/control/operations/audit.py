@@ -32,6 +32,7 @@ class AuditResult(StrEnum):
 
     ACCEPTED = "accepted"
     VERIFIED = "verified"
+    STOPPED = "stopped"
     REFUSED = "refused"
     FAILED = "failed"
 

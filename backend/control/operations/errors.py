@@ -51,6 +51,19 @@ class StalePlan(Conflict):
     slug = "stale-plan"
 
 
+class PlanChanged(OperationError):
+    """The plan is not any more what the caller has seen."""
+
+    status = 412
+    slug = "plan-changed"
+
+
+class ReadOnly(NotAllowed):
+    """This ebbline was started to look at the cluster, not to change it."""
+
+    slug = "read-only"
+
+
 class ClusterAway(OperationError):
     """The cluster, or the database, does not answer; nothing was changed."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 Json = dict[str, Any]
 
@@ -86,6 +86,14 @@ class Verification:
     done: bool
     sentence: str
     detail: Json = field(default_factory=dict)
+
+
+SEEN: Final = "seen"
+
+
+def holding(snapshot: Json) -> Json:
+    """The part of a snapshot that must still hold when the plan is executed."""
+    return {name: value for name, value in snapshot.items() if name != SEEN}
 
 
 def differences(before: Any, now: Any, path: str = "") -> list[str]:

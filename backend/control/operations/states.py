@@ -31,7 +31,8 @@ LEGAL: Final[Mapping[PlanState, frozenset[PlanState]]] = {
     _S.REQUESTED: frozenset({_S.ACCEPTED, _S.REFUSED, _S.FAILED, _S.VERIFIED}),
     _S.ACCEPTED: frozenset({_S.RUNNING, _S.VERIFIED, _S.FAILED}),
     _S.RUNNING: frozenset({_S.PAUSED, _S.VERIFIED, _S.STOPPED, _S.FAILED}),
-    _S.PAUSED: frozenset({_S.RUNNING, _S.STOPPED, _S.FAILED}),
+    # Paused means no further batch: what was asked for before may come to its end meanwhile.
+    _S.PAUSED: frozenset({_S.RUNNING, _S.VERIFIED, _S.STOPPED, _S.FAILED}),
     _S.VERIFIED: frozenset({_S.REVERTED}),
     _S.STOPPED: frozenset({_S.REVERTED}),
     _S.FAILED: frozenset({_S.REVERTED}),
@@ -39,7 +40,7 @@ LEGAL: Final[Mapping[PlanState, frozenset[PlanState]]] = {
     _S.REVERTED: frozenset(),
 }
 
-OPEN: Final = frozenset({_S.REQUESTED, _S.ACCEPTED, _S.RUNNING})
+OPEN: Final = frozenset({_S.REQUESTED, _S.ACCEPTED, _S.RUNNING, _S.PAUSED})
 """States in which this process is at work; found at a start, its predecessor was stopped in the middle."""
 REVERTIBLE: Final = frozenset({_S.VERIFIED, _S.STOPPED, _S.FAILED})
 FINISHED: Final = frozenset({_S.VERIFIED, _S.REFUSED, _S.STOPPED, _S.FAILED, _S.REVERTED})

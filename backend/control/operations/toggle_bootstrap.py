@@ -21,7 +21,7 @@ from backend.control.gateway.pool import Lane
 from backend.control.operations import toggle_words
 from backend.control.operations.errors import InvalidInput
 from backend.control.operations.estimate_rows import read_estimate
-from backend.control.operations.kinds import Site
+from backend.control.operations.kinds import OneRequest, Site
 from backend.control.operations.levels import NAMES, changed, effective, levels_of
 from backend.control.operations.plan import Change, Check, Draft, Json, Outcome, Verification
 from backend.protocol.errors import KafkaError
@@ -65,12 +65,11 @@ class ToggleInputs(BaseModel):
         return "brokers (cluster default)" if self.broker_id is None else f"broker {self.broker_id}"
 
 
-class ToggleBootstrap:
+class ToggleBootstrap(OneRequest):
     """See `kinds.Kind`."""
 
     name = "toggle_bootstrap"
-    inputs = ToggleInputs
-    irreversible = False
+    inputs: type[BaseModel] = ToggleInputs
 
     async def snapshot(self, site: Site, inputs: ToggleInputs) -> Json:
         """Every level of the setting on every registered broker, and what is set for all of them."""

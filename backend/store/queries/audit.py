@@ -54,6 +54,9 @@ class OperationRow:
     updated_ms: int
     requested_ms: int | None
     finished_ms: int | None
+    progress: Any = None
+    intent: str | None = None
+    throttle_bytes_per_s: int | None = None
 
 
 def entries(
@@ -83,9 +86,10 @@ def operations(
     *,
     kinds: Sequence[str] | None = None,
     states: Sequence[str] | None = None,
+    before_id: int | None = None,
     limit: int = 100,
 ) -> list[OperationRow]:
-    """Plans, newest first."""
+    """Plans, newest first; ``before_id`` continues below the last row of the page before."""
     table = t.operation
     query = select(*(column for column in table.c if column.name != "cluster_id")).where(
         table.c.cluster_id == cluster_id
@@ -94,6 +98,8 @@ def operations(
         query = query.where(table.c.kind.in_(list(kinds)))
     if states is not None:
         query = query.where(table.c.state.in_(list(states)))
+    if before_id is not None:
+        query = query.where(table.c.id < before_id)
     rows = connection.execute(query.order_by(table.c.created_ms.desc(), table.c.id.desc()).limit(min(limit, ROWS_MAX)))
     return [OperationRow(**row._mapping) for row in rows]
 

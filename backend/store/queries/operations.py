@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, and_, func, select
 
 from backend.store import tables as t
 from backend.store.queries import config, health, partitions
-from backend.tiering.estimate import PartitionState, RemoteSegment, estimate_partition, summarize
+from backend.tiering.estimate import PartitionEstimate, PartitionState, RemoteSegment, estimate_partition, summarize
 from backend.tiering.segment_state import SegmentState
 
 # 20,000 partitions with 10 local segments each: 200,000 rows of 60 bytes, 12 MB for the time of one plan.
 SEGMENTS_MAX: Final = 200_000
+# Bound parameters of one statement: SQLite takes 32,766.
+TOPICS_A_QUERY: Final = 500
+PRODUCED_WINDOW_MS: Final = 300_000
+# A shorter time says nothing: producers come in bursts.
+PRODUCED_SPAN_MS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,14 @@ def local_segments(connection: Connection, cluster_id: str, limit: int = SEGMENT
 def bootstrap_estimate(connection: Connection, cluster_id: str, *, kafka_rules: bool, now_ms: int) -> dict[str, Any]:
     """What one new replica of every tiered partition would copy with the flag off and on, and how old that is."""
     rows = partitions.partitions(connection, cluster_id)
+    estimates = partition_estimates(connection, cluster_id, rows, kafka_rules=kafka_rules)
+    return summarize(estimates) | sample_age(connection, cluster_id, rows, now_ms)
+
+
+def partition_estimates(
+    connection: Connection, cluster_id: str, rows: Sequence[partitions.PartitionRow], *, kafka_rules: bool
+) -> list[PartitionEstimate]:
+    """What one new replica of each of these partitions would copy, with the flag off and on, in their order."""
     compacted = {
         topic.topic
         for topic in config.topics(connection, cluster_id, tiered_only=True)
@@ -68,7 +82,7 @@ def bootstrap_estimate(connection: Connection, cluster_id: str, *, kafka_rules: 
     for segment in local_segments(connection, cluster_id):
         key = (segment.topic_id, segment.partition)
         segments[key].append(RemoteSegment(segment.start_offset, segment.next_offset, segment.size_bytes))
-    estimates = [
+    return [
         estimate_partition(
             PartitionState(
                 topic=row.topic,
@@ -80,18 +94,79 @@ def bootstrap_estimate(connection: Connection, cluster_id: str, *, kafka_rules: 
                 pending=row.earliest_pending_upload_offset,
                 pending_reason=row.pending_reason,
                 local_bytes=row.local_log_bytes,
+                tiered=row.tiered,
             ),
             segments[row.topic_id, row.partition],
             kafka_rules=kafka_rules,
         )
         for row in rows
     ]
+
+
+def sample_age(
+    connection: Connection, cluster_id: str, rows: Sequence[partitions.PartitionRow], now_ms: int
+) -> dict[str, Any]:
+    """Of the oldest of these rows, and whether that is too old to plan with."""
     oldest_ms = min((row.sampled_ms for row in rows), default=None)
     age_ms = None if oldest_ms is None else max(0, now_ms - oldest_ms)
     watched = next((c for c in health.clusters(connection) if c.cluster_id == cluster_id), None)
     limit_ms = health.STALE_AFTER_INTERVALS * (watched.sample_interval_ms if watched is not None else 0)
-    return summarize(estimates) | {
-        "oldest_sample_ms": oldest_ms,
-        "age_ms": age_ms,
-        "stale": age_ms is not None and age_ms > limit_ms,
-    }
+    return {"oldest_sample_ms": oldest_ms, "age_ms": age_ms, "stale": age_ms is not None and age_ms > limit_ms}
+
+
+def replicas_of(
+    connection: Connection, cluster_id: str, topics: Sequence[str]
+) -> dict[tuple[str, int, int], tuple[int | None, str | None]]:
+    """Local bytes and phase of every replica of these topics, by (topic, partition, broker)."""
+    table = t.replica_current
+    columns = (table.c.topic, table.c.partition, table.c.broker_id, table.c.local_log_bytes, table.c.phase)
+    found: dict[tuple[str, int, int], tuple[int | None, str | None]] = {}
+    for begin in range(0, len(topics), TOPICS_A_QUERY):
+        some = list(topics[begin : begin + TOPICS_A_QUERY])
+        query = select(*columns).where(table.c.cluster_id == cluster_id, table.c.topic.in_(some))
+        for topic, partition, broker_id, size_bytes, phase in connection.execute(query):
+            found[topic, partition, broker_id] = (size_bytes, phase)
+    return found
+
+
+def produced_bytes_per_s(connection: Connection, cluster_id: str, topics: Sequence[str], now_ms: int) -> dict[str, int]:
+    """How fast each topic's local logs grow by their samples of the last minutes; a topic without two is left out."""
+    table = t.partition_sample
+    found: dict[str, int] = {}
+    for topic in topics:
+        query = (
+            select(
+                func.min(table.c.log_end_offset),
+                func.max(table.c.log_end_offset),
+                func.min(table.c.sampled_ms),
+                func.max(table.c.sampled_ms),
+                func.max(table.c.local_log_bytes),
+                func.max(table.c.log_end_offset) - func.max(table.c.local_log_start_offset),
+            )
+            .where(
+                table.c.cluster_id == cluster_id,
+                table.c.topic == topic,
+                table.c.sampled_ms >= now_ms - PRODUCED_WINDOW_MS,
+            )
+            .group_by(table.c.partition)
+        )
+        rates = [_rate(*row) for row in connection.execute(query)]
+        known = [rate for rate in rates if rate is not None]
+        if known:
+            found[topic] = sum(known)
+    return found
+
+
+def _rate(
+    low: int | None, high: int | None, first_ms: int, last_ms: int, size_bytes: int | None, records: int | None
+) -> int | None:
+    if (
+        low is None
+        or high is None
+        or size_bytes is None
+        or not records
+        or records <= 0
+        or last_ms - first_ms < PRODUCED_SPAN_MS
+    ):
+        return None
+    return round((high - low) * (size_bytes / records) * 1000 / (last_ms - first_ms))

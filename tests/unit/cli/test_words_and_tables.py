@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from backend.cli import tables, words
+from backend.cli.confirm import ending, plan_lines, refusal
 from backend.cli.look import parse_partition
-from backend.cli.toggle import ending, plan_lines, refusal
 from backend.control.words import in_time
 
 NOW_MS = 1_800_000_000_000

@@ -54,6 +54,28 @@ def test_brokers_are_not_restarted_because_the_database_is_away(tmp_path: Path, 
     assert not backend.ready()
 
 
+@pytest.mark.parametrize(("allowed", "told"), [(False, "false"), (True, "true")])
+def test_an_attached_cluster_has_no_brokers_of_ours_and_is_read_only_unless_told(
+    tmp_path: Path, allowed: bool, told: str
+) -> None:
+    file = tmp_path / "client.properties"
+    settings = Settings(
+        data_dir=tmp_path,
+        attach="kafka:9092",
+        client_properties=file,
+        allow_changes=allowed,
+        process_per_broker=True,
+    )
+    identity = ClusterIdentity(FORMAT_VERSION, "AAAAAAAAAAAAAAAAAAAAAQ", "apache", 0, 19092, 19192)
+    specs = child_specs(settings, DataFolder(tmp_path), identity)
+    assert [spec.name for spec in specs] == ["backend", "pipeline", "app"]
+    for spec in specs:
+        assert spec.environment["EBBLINE_BOOTSTRAP_SERVERS"] == "kafka:9092"
+        assert spec.environment["EBBLINE_CLUSTER_KIND"] == "attached"
+        assert spec.environment["EBBLINE_ALLOW_CHANGES"] == told
+        assert spec.environment["EBBLINE_CLIENT_PROPERTIES"] == str(file)
+
+
 def test_two_parts_on_one_port_are_named() -> None:
     first = free_ports(12)[0]
     with pytest.raises(PreflightError, match="set for broker 2 and for the controller"):

@@ -1,4 +1,4 @@
-"""The change of the bootstrap setting: plan → diff → checks → reason and typed name → execute once → how it ended.
+"""The way of every change: plan → diff → checks → reason and typed name → execute once → how it goes.
 
 The dialog opens from the session's state, on a run of the whole page; the work is done once, in the callback of the
 button, with an idempotency key made when the dialog was opened. Every refusal is a sentence on the page.
@@ -16,7 +16,6 @@ import streamlit as st
 from app import state
 from app.client import ApiAway, ApiError, ApiRefused, ControlApi
 from app.components import markup, plan
-from app.components.flag_matrix import KIND
 from app.components.page import PENDING, Page
 from app.person import Person
 from backend.store.queries import audit
@@ -32,7 +31,7 @@ CSS: Final = """
 .st-key-outcome { align-items: center; flex-wrap: nowrap; gap: 8px; }
 .st-key-outcome > :first-child { flex: 1 1 auto; min-width: 0; }
 """
-_OUTCOME: Final = "config_outcome"
+_OUTCOME: Final = "plan_outcome"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,19 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a running plan: `verb` as the API has it. ``limit_mb_s``: a new limit is asked for with it."""
+
+    plan_id: int
+    verb: str
+    title: str
+    text: str
+    keep: str
+    act: str
+    limit_mb_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What the last action came to: a plan to follow, or why there was none."""
 
@@ -57,19 +69,30 @@ class Outcome:
 # --- callbacks: each does its work once ---
 
 
-def propose(person: Person, cluster_name: str, inputs: Mapping[str, Any]) -> None:
+def propose(person: Person, cluster_name: str, kind: str, inputs: Mapping[str, Any]) -> None:
     """Makes a plan and opens the dialog with it."""
-    _open(cluster_name, lambda: plan.of_plan(_api(person).plan(KIND, inputs)))
+    _open(cluster_name, lambda: plan.of_plan(api(person).plan(kind, inputs)))
 
 
-def dry_run(person: Person, cluster_name: str, inputs: Mapping[str, Any]) -> None:
+def dry_run(person: Person, cluster_name: str, kind: str, inputs: Mapping[str, Any]) -> None:
     """Opens the dialog with what the plan would be; a viewer may."""
-    _open(cluster_name, lambda: plan.of_dry_run(_api(person).dry_run(KIND, inputs)))
+    _open(cluster_name, lambda: plan.of_dry_run(api(person).dry_run(kind, inputs)))
+
+
+def confirm(cluster_name: str, row: audit.OperationRow) -> None:
+    """Opens the dialog with a plan that is stored already."""
+    _open(cluster_name, lambda: plan.of_plan(row))
+
+
+def ask(question: Question) -> None:
+    """Opens a dialog that asks about a plan that is being carried out."""
+    st.session_state.pop(_OUTCOME, None)
+    st.session_state[PENDING] = question
 
 
 def revert(person: Person, cluster_name: str, plan_id: int) -> None:
     """Plans the way back and opens the dialog with it."""
-    _open(cluster_name, lambda: plan.of_plan(_api(person).revert(plan_id)))
+    _open(cluster_name, lambda: plan.of_plan(api(person).revert(plan_id)))
 
 
 def dismiss() -> None:
@@ -97,7 +120,7 @@ def _execute(person: Person, pending: Pending) -> None:
         return
     reason, typed = (str(st.session_state.get(f"{name}-{plan_id}") or "") for name in ("reason", "confirm"))
     try:
-        _api(person).execute(plan_id, key=pending.key, confirm=typed.strip(), reason=reason.strip())
+        api(person).execute(plan_id, key=pending.key, confirm=typed.strip(), reason=reason.strip())
     except ApiRefused as error:
         # A conflict is about the plan itself: it was executed, refused, or the cluster has changed.
         final = error.status in (403, 404, 409)
@@ -109,7 +132,8 @@ def _execute(person: Person, pending: Pending) -> None:
         st.session_state[_OUTCOME] = Outcome(plan_id)
 
 
-def _api(person: Person) -> ControlApi:
+def api(person: Person) -> ControlApi:
+    """The API, acting for this person."""
     known = state.environment()
     return ControlApi(known.api_url, known.api_token_file, person)
 
@@ -122,6 +146,36 @@ def show(page: Page) -> None:
     pending = st.session_state.get(PENDING)
     if isinstance(pending, Pending):
         st.dialog(pending.view.title, width="medium", on_dismiss=_cancel)(_body)(page.person, pending)
+    if isinstance(pending, Question):
+        st.dialog(pending.title, on_dismiss=_cancel)(_question)(page.person, pending)
+
+
+def _question(person: Person, question: Question) -> None:
+    st.html(f'<div class="eb-prose">{markup.text(question.text)}</div>')
+    if question.limit_mb_s is not None:
+        st.number_input("MB/s on each broker", 0.001, 1e6, question.limit_mb_s, key=f"limit-{question.plan_id}")
+    with st.container(horizontal=True, key="dialog-buttons"):
+        if st.button(question.keep, on_click=_cancel, key="keep"):
+            st.rerun()
+        if st.button(question.act, type="primary", key="act", on_click=_steer, args=(person, question)):
+            st.rerun()
+
+
+def _steer(person: Person, question: Question) -> None:
+    body: dict[str, int] = {}
+    if question.limit_mb_s is not None:
+        wanted = float(st.session_state.get(f"limit-{question.plan_id}") or question.limit_mb_s)
+        body = {"throttle_bytes_per_s": round(wanted * 1_000_000)}
+    st.session_state.pop(PENDING, None)
+    steer(person, question.plan_id, question.verb, body)
+
+
+def steer(person: Person, plan_id: int, verb: str, body: Mapping[str, int]) -> None:
+    """Asks it once; a refusal is told on the page."""
+    try:
+        api(person).steer(plan_id, verb, body)
+    except ApiError as error:
+        st.session_state[_OUTCOME] = Outcome(None, str(error))
 
 
 def _body(person: Person, pending: Pending) -> None:

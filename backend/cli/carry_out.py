@@ -1,0 +1,233 @@
+"""Done with a stored plan: `ebbline apply | watch | pause | resume | stop | limit | revert | export | plans`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from backend.cli.api import Api, Exit, Json
+from backend.cli.confirm import UNFINISHED, check_way, confirmed_execution, ending, show_end
+from backend.cli.options import (
+    DATA_DEFAULT,
+    ApiOption,
+    DataOption,
+    JsonOption,
+    TokenOption,
+    calls,
+    console,
+    fail,
+    show_json,
+)
+from backend.cli.plan import size
+from backend.cli.words import moment, plain
+from backend.control.words import in_bytes
+
+LOOK_INTERVAL_S: Final = 1.0
+Plan = Annotated[int, typer.Argument(help="Number of the plan.", min=1)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for the cluster's name; needs --reason.")]
+Reason = Annotated[str | None, typer.Option(help="Stands in the audit.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Do not wait for the end: `ebbline watch` shows it.")]
+
+
+def apply(
+    plan: Plan,
+    reason: Reason = None,
+    yes: Yes = False,
+    detach: Detach = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Carry out a stored plan, and show how far it is until its end."""
+    check_way(yes=yes, reason=reason, json_=json_)
+    with calls(api, token_file, data) as opened:
+        found = opened.get(f"/v1/plans/{plan}")["plan"]
+        found = confirmed_execution(opened, found, yes=yes, reason=reason, wait=not detach, json_=json_)
+        if not detach:
+            found = _until_ended(opened, found, json_=json_)
+    show_end(found, json_=json_)
+
+
+def watch(
+    plan: Plan,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Show how far a plan is until it has ended."""
+    with calls(api, token_file, data) as opened:
+        found = opened.get(f"/v1/plans/{plan}")["plan"]
+        if found["state"] == "checked":
+            fail(f"Plan {plan} is not carried out yet: ebbline apply {plan}.", Exit.REFUSED)
+        found = _until_ended(opened, found, json_=json_)
+    show_end(found, json_=json_)
+
+
+def revert(
+    plan: Plan,
+    reason: Reason = None,
+    yes: Yes = False,
+    detach: Detach = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Put back what a plan has changed: a new plan that is confirmed and carried out like any other."""
+    check_way(yes=yes, reason=reason, json_=json_)
+    with calls(api, token_file, data) as opened:
+        back = opened.post(f"/v1/plans/{plan}/revert", {"reason": reason})["plan"]
+        if back["state"] == "refused":
+            sentence = next((c["sentence"] for c in back["checks"] if c["outcome"] == "refused"), "")
+            fail(f"The way back of plan {plan} is refused: {plain(sentence)} Nothing was changed.", Exit.REFUSED)
+        found = confirmed_execution(opened, back, yes=yes, reason=reason, wait=not detach, json_=json_)
+        if not detach:
+            found = _until_ended(opened, found, json_=json_)
+    show_end(found, json_=json_)
+
+
+def pause(
+    plan: Plan,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Begin no further partition of a running plan."""
+    _steer(plan, "pause", {}, api, token_file, data, json_=json_)
+
+
+def resume(
+    plan: Plan,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Go on with a paused plan."""
+    _steer(plan, "resume", {}, api, token_file, data, json_=json_)
+
+
+def stop(
+    plan: Plan,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Stop a running plan: finished partitions stay, those that move go back."""
+    _steer(plan, "stop", {}, api, token_file, data, json_=json_)
+
+
+def limit(
+    plan: Plan,
+    throttle: Annotated[str, typer.Argument(help="Bytes a second on each broker, e.g. 50MB.")],
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Give a running plan another limit."""
+    _steer(plan, "limit", {"throttle_bytes_per_s": size(throttle)}, api, token_file, data, json_=json_)
+
+
+def _steer(
+    plan: int, verb: str, body: Json, api: str | None, token_file: Path | None, data: Path, *, json_: bool
+) -> None:
+    with calls(api, token_file, data) as opened:
+        found = opened.post(f"/v1/plans/{plan}/{verb}", body)["plan"]
+    if json_:
+        show_json(found)
+    else:
+        print({"stop": f"Plan {plan} is being stopped: ebbline watch {plan} shows how."}.get(verb, ending(found)))
+
+
+def plans(
+    state: Annotated[str | None, typer.Option(help="Only plans in this state.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only plans of this kind.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many, newest first.")] = 20,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """The stored plans, newest first."""
+    with calls(api, token_file, data) as opened:
+        answer = opened.get("/v1/plans", state=state, kind=kind, limit=limit)
+    if json_:
+        show_json(answer)
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("plan", "made", "kind", "object", "state", "by", "result"):
+        table.add_column(heading)
+    for row in answer["items"]:
+        texts = [row["kind"], (row["diff"] or {}).get("object"), row["state"], row["author"]]
+        result = (row["result"] or {}).get("sentence") or ""
+        table.add_row(str(row["id"]), moment(row["created_ms"]), *map(plain, texts), plain(result))
+    console().print(table)
+
+
+def export(
+    plan: Plan,
+    before: Annotated[bool, typer.Option("--before", help="The replica lists as they were before the plan.")] = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+) -> None:
+    """A plan as JSON; a reassignment as the file that kafka-reassign-partitions.sh and `plan assign` read."""
+    with calls(api, token_file, data) as opened:
+        found = opened.get(f"/v1/plans/{plan}")["plan"]
+    print(json.dumps(reassignment_file(found, before=before) or found, indent=2, ensure_ascii=False))
+
+
+def reassignment_file(plan: Json, *, before: bool) -> Json | None:
+    """Kafka's file of a reassignment; None for any other plan."""
+    if plan["kind"] != "reassign":
+        return None
+    parts: list[Json] = plan["inputs"]["assignments"]
+    if before:
+        parts = list(plan["snapshot"]["partitions"].values())
+    names = ("topic", "partition", "replicas")
+    return {"version": 1, "partitions": [{name: part[name] for name in names} for part in parts]}
+
+
+def _until_ended(opened: Api, plan: Json, *, json_: bool) -> Json:
+    """The plan when it has ended; shows how far it is on the way."""
+    if json_:
+        while plan["state"] in UNFINISHED:
+            time.sleep(LOOK_INTERVAL_S)
+            plan = opened.get(f"/v1/plans/{plan['id']}")["plan"]
+        return plan
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[far]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console(), transient=True) as bars:
+        bar = bars.add_task(f"plan {plan['id']}", total=None, far="")
+        while plan["state"] in UNFINISHED:
+            total, done, text = far(plan)
+            bars.update(bar, total=total, completed=done, far=text)
+            time.sleep(LOOK_INTERVAL_S)
+            plan = opened.get(f"/v1/plans/{plan['id']}")["plan"]
+    return plan
+
+
+def far(plan: Json) -> tuple[int | None, int, str]:
+    """Total, done and the text of a progress bar: bytes where some are copied, else partitions."""
+    progress: dict[str, Any] | None = plan["progress"]
+    if progress is None:
+        return None, 0, plain(plan["state"])
+    counts = progress["counts"]
+    total = (plan["estimate"] or {}).get("in_effect_bytes") or 0
+    done = min(progress["copied_bytes"], total)
+    partitions = f"{counts['done']} of {progress['partitions']} partitions"
+    if progress.get("problem"):
+        partitions += f", waiting: {plain(progress['problem'])}"
+    if total:
+        return total, done, f"{in_bytes(done)} of {in_bytes(total)}, {partitions}"
+    return progress["partitions"], counts["done"], partitions

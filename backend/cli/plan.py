@@ -1,0 +1,323 @@
+"""`ebbline plan …`: makes a stored plan of any kind and shows it. Nothing is changed before `ebbline apply`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from backend.cli.api import Exit, Json
+from backend.cli.confirm import make_plan, plan_lines, show_draft
+from backend.cli.options import (
+    DATA_DEFAULT,
+    ApiOption,
+    DataOption,
+    JsonOption,
+    TokenOption,
+    calls,
+    console,
+    fail,
+    show_json,
+)
+
+app = typer.Typer(help="Make a plan and show it; nothing is changed before `ebbline apply`.", no_args_is_help=True)
+
+_UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+_SIZE: Final = re.compile(r"^(\d+(?:\.\d+)?)\s*([kmg]?)b?(?:/s)?$", re.IGNORECASE)
+_PARTITION: Final = re.compile(r"^(.+)-(\d+)$")
+
+Where = Annotated[list[str], typer.Argument(help="Topics, or partitions as TOPIC-PARTITION with --partitions.")]
+Perhaps = Annotated[list[str] | None, typer.Argument(help="Topics; without any, all that are concerned.")]
+Single = Annotated[bool, typer.Option("--partitions", help="The names are partitions, TOPIC-PARTITION.")]
+Brokers = Annotated[list[int], typer.Option("--broker", help="Broker id; may be given several times.")]
+Throttle = Annotated[str | None, typer.Option(help="Limit of each broker in bytes a second, e.g. 50MB.")]
+Unthrottled = Annotated[bool, typer.Option("--unthrottled", help="No limit.")]
+AtOnce = Annotated[int, typer.Option(help="Partitions that move at the same time.")]
+Reason = Annotated[str | None, typer.Option(help="Stands in the audit.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what it would do; nothing is stored.")]
+
+
+def size(text: str | None) -> int | None:
+    """`50MB`, `800k`, `1000000` as bytes; ends the command for anything else."""
+    if text is None:
+        return None
+    found = _SIZE.match(text.strip())
+    if found is None:
+        fail(f"{text!r} is no size: give one like 50MB.", Exit.USAGE)
+    return round(float(found[1]) * _UNITS[found[2].lower()])
+
+
+def selection(names: list[str] | None, *, single: bool) -> Json:
+    """Topics or partitions as the API takes them."""
+    if not single:
+        return {"topics": names or []}
+    return {"partitions": [partition_name(name) for name in names or []]}
+
+
+def partition_name(name: str) -> Json:
+    """`orders-3`; ends the command for anything else."""
+    found = _PARTITION.match(name)
+    if found is None:
+        fail(f"{name!r} is no partition: give TOPIC-PARTITION, such as orders-3.", Exit.USAGE)
+    return {"topic": found[1], "partition": int(found[2])}
+
+
+def settings(pairs: list[str], removed: list[str]) -> dict[str, str | None]:
+    """`name=value …` and names to remove; ends the command for anything else."""
+    found: dict[str, str | None] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            fail(f"{pair!r} is no setting: give NAME=VALUE.", Exit.USAGE)
+        found[name] = value
+    return found | dict.fromkeys(removed)
+
+
+def _make(context: typer.Context, kind: str, inputs: Json) -> None:
+    given: dict[str, Any] = context.params
+    json_ = given["json_"]
+    with calls(given["api"], given["token_file"], given["data"]) as opened:
+        if given["dry_run"]:
+            show_draft(opened, kind, inputs, json_=json_)
+            return
+        plan = make_plan(opened, kind, inputs, reason=given["reason"], json_=json_)
+    if json_:
+        show_json(plan)
+    else:
+        lines = [f"Plan {plan['id']} is stored. Nothing has been changed.", *plan_lines(plan)]
+        console().print("\n".join([*lines, f"Carry it out with: ebbline apply {plan['id']}"]))
+
+
+def _reassign(context: typer.Context, inputs: Json) -> None:
+    given: dict[str, Any] = context.params
+    more: Json = {"throttle_bytes_per_s": size(given["throttle"]), "unthrottled": given["unthrottled"]}
+    _make(context, "reassign", inputs | more | {"at_once": given["at_once"]})
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    where: Where,
+    broker: Brokers,
+    partitions: Single = False,
+    throttle: Throttle = None,
+    unthrottled: Unthrottled = False,
+    at_once: AtOnce = 20,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Add a replica on each given broker."""
+    _reassign(context, {"action": "add", "brokers": broker, **selection(where, single=partitions)})
+
+
+@app.command()
+def remove(
+    context: typer.Context,
+    where: Where,
+    broker: Brokers,
+    partitions: Single = False,
+    throttle: Throttle = None,
+    unthrottled: Unthrottled = False,
+    at_once: AtOnce = 20,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Remove the replicas on the given brokers."""
+    _reassign(context, {"action": "remove", "brokers": broker, **selection(where, single=partitions)})
+
+
+@app.command()
+def move(
+    context: typer.Context,
+    where: Where,
+    source: Annotated[int, typer.Option("--from", help="Broker id.")],
+    to: Annotated[int, typer.Option("--to", help="Broker id.")],
+    partitions: Single = False,
+    throttle: Throttle = None,
+    unthrottled: Unthrottled = False,
+    at_once: AtOnce = 20,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Move replicas from one broker to another."""
+    _reassign(context, {"action": "move", "brokers": [source, to], **selection(where, single=partitions)})
+
+
+@app.command("replication-factor")
+def replication_factor(
+    context: typer.Context,
+    factor: Annotated[int, typer.Argument(help="Replicas of each partition.")],
+    where: Where,
+    partitions: Single = False,
+    throttle: Throttle = None,
+    unthrottled: Unthrottled = False,
+    at_once: AtOnce = 20,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Change how many replicas topics have."""
+    _reassign(context, {"action": "replication_factor", "factor": factor, **selection(where, single=partitions)})
+
+
+@app.command()
+def drain(
+    context: typer.Context,
+    broker: Annotated[list[int], typer.Argument(help="Broker ids that are to hold nothing.")],
+    topic: Annotated[list[str] | None, typer.Option(help="Only of this topic; may be given several times.")] = None,
+    throttle: Throttle = None,
+    unthrottled: Unthrottled = False,
+    at_once: AtOnce = 20,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Move everything away from brokers."""
+    _reassign(context, {"action": "drain", "brokers": broker, "topics": topic or []})
+
+
+@app.command("spread-leaders")
+def spread_leaders(
+    context: typer.Context,
+    where: Perhaps = None,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Give every broker its share of the leaders; replicas stay where they are."""
+    _make(context, "reassign", {"action": "spread_leaders", "topics": where or [], "elect": True})
+
+
+@app.command()
+def assign(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A file of kafka-reassign-partitions.sh, or of `ebbline export`.")],
+    throttle: Throttle = None,
+    unthrottled: Unthrottled = False,
+    at_once: AtOnce = 20,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Exactly the replica lists of a file."""
+    try:
+        listed = json.loads(file.read_text())["partitions"]
+        found = [{name: part[name] for name in ("topic", "partition", "replicas")} for part in listed]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        fail(f"{file} cannot be used ({type(error).__name__}): give a reassignment file in Kafka's format.", Exit.USAGE)
+    _reassign(context, {"assignments": found})
+
+
+@app.command()
+def elect(
+    context: typer.Context,
+    where: Perhaps = None,
+    partitions: Single = False,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Make the first replica of each list the leader."""
+    _make(context, "elect", selection(where, single=partitions))
+
+
+@app.command("delete-records")
+def delete_records(
+    context: typer.Context,
+    below: Annotated[list[str], typer.Argument(help="TOPIC-PARTITION=OFFSET; everything below goes, for good.")],
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Delete the beginning of partitions, local and remote."""
+    found = []
+    for text in below:
+        name, _, offset = text.rpartition("=")
+        if not offset.isdecimal():
+            fail(f"{text!r} names no offset: give TOPIC-PARTITION=OFFSET.", Exit.USAGE)
+        found.append(partition_name(name) | {"offset": int(offset)})
+    _make(context, "delete_records", {"partitions": found})
+
+
+@app.command()
+def topic(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Topic.")],
+    pairs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE…", help="Settings.")] = None,
+    delete: Annotated[list[str] | None, typer.Option(help="A setting to remove; may be given several times.")] = None,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Change settings of a topic, those of tiering included."""
+    _make(context, "topic_config", {"topic": name, "settings": settings(pairs or [], delete or [])})
+
+
+@app.command()
+def brokers(
+    context: typer.Context,
+    pairs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE…", help="Settings.")] = None,
+    delete: Annotated[list[str] | None, typer.Option(help="A setting to remove; may be given several times.")] = None,
+    broker: Annotated[int | None, typer.Option(help="Only on this broker; else the cluster default.")] = None,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Change settings of brokers."""
+    scope: Json = {} if broker is None else {"scope": "broker", "broker_id": broker}
+    _make(context, "broker_config", {"settings": settings(pairs or [], delete or []), **scope})
+
+
+@app.command("clear-throttle")
+def clear_throttle(
+    context: typer.Context,
+    topic: Annotated[list[str] | None, typer.Option(help="Topic; may be given several times.")] = None,
+    broker: Annotated[list[int] | None, typer.Option(help="Broker id; may be given several times.")] = None,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Remove replication limits that were left behind; without options, all."""
+    _make(context, "clear_throttle", {"topics": topic or [], "brokers": broker or []})

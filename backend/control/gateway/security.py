@@ -1,0 +1,137 @@
+"""How a connection proves who it is and what it encrypts: a file of client properties, in librdkafka's names.
+
+The pipeline reads the same file. SASL PLAIN (RFC 4616) and SCRAM (RFC 5802) over PLAINTEXT or TLS, as in KIP-12,
+KIP-43, KIP-84 and KIP-152.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = {"PLAIN": None, "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+# What a broker may ask a client to compute: 4,096 is Kafka's default, and a million takes a second.
+ITERATIONS_MAX: Final = 1_000_000
+
+
+class SecurityError(ValueError):
+    """The properties cannot be used; one sentence."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Security:
+    """What every connection to one cluster does first. No repr: it holds a password."""
+
+    tls: ssl.SSLContext | None = None
+    mechanism: str | None = None
+    username: str = ""
+    password: str = ""
+
+
+def read_security(path: Path) -> Security:
+    """From a file of `name=value` lines. Raises SecurityError."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SecurityError(f"The client properties {path} cannot be read: {error}.") from error
+    properties: dict[str, str] = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise SecurityError(f"Line {number} of {path} has no '=': write name=value.")
+        properties[name.strip()] = value.strip()
+    return security_of(properties)
+
+
+def security_of(properties: Mapping[str, str]) -> Security:
+    """From properties by librdkafka's names; others than those of security are the pipeline's. Raises SecurityError."""
+    java = next((name for name in properties if name.startswith(("sasl.jaas", "ssl.truststore", "ssl.keystore"))), None)
+    if java is not None:
+        raise SecurityError(
+            f"{java} is a name of Java's clients: give librdkafka's, such as sasl.username and .password."
+        )
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise SecurityError(f"security.protocol={protocol} is not known: give one of {', '.join(PROTOCOLS)}.")
+    tls = _tls(properties) if protocol.endswith("SSL") else None
+    if not protocol.startswith("SASL"):
+        return Security(tls)
+    mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "").upper()
+    if mechanism not in MECHANISMS:
+        raise SecurityError(f"sasl.mechanism={mechanism} cannot be used: give one of {', '.join(MECHANISMS)}.")
+    username, password = properties.get("sasl.username"), properties.get("sasl.password")
+    if not username or password is None:
+        raise SecurityError("sasl.username and sasl.password are missing: add both to the client properties.")
+    return Security(tls, mechanism, username, password)
+
+
+def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=properties.get("ssl.ca.location"))
+        certificate = properties.get("ssl.certificate.location")
+        if certificate:
+            context.load_cert_chain(certificate, properties.get("ssl.key.location"), properties.get("ssl.key.password"))
+    except (OSError, ssl.SSLError) as error:
+        raise SecurityError(f"The certificates of the client properties cannot be used: {error}.") from error
+    if properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
+        context.check_hostname = False
+    if properties.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def plain_message(security: Security) -> bytes:
+    """The one message of PLAIN."""
+    return b"\0".join((b"", security.username.encode(), security.password.encode()))
+
+
+class Scram:
+    """The client's side of one SCRAM exchange. Raises SecurityError for an answer that does not fit."""
+
+    def __init__(self, security: Security, nonce: str | None = None) -> None:
+        self._hash = str(MECHANISMS[security.mechanism or ""])
+        self._password = security.password.encode()
+        self._nonce = nonce or secrets.token_urlsafe(24)
+        name = security.username.replace("=", "=3D").replace(",", "=2C")
+        self._bare = f"n={name},r={self._nonce}"
+        self._server_signature = b""
+
+    @property
+    def first(self) -> bytes:
+        return f"n,,{self._bare}".encode()
+
+    def final(self, server_first: bytes) -> bytes:
+        """The proof that we know the password."""
+        text = server_first.decode()
+        parts = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+        nonce, iterations = parts.get("r", ""), int(parts.get("i", "0") or 0)
+        if not nonce.startswith(self._nonce) or not 0 < iterations <= ITERATIONS_MAX:
+            raise SecurityError("the broker's SCRAM message does not fit ours")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, base64.b64decode(parts["s"]), iterations)
+        without_proof = f"c=biws,r={nonce}"
+        message = f"{self._bare},{text},{without_proof}".encode()
+        client_key = self._hmac(salted, b"Client Key")
+        signature = self._hmac(hashlib.new(self._hash, client_key).digest(), message)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), message)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def check(self, server_final: bytes) -> None:
+        """Whether the broker knows the password, too."""
+        text = server_final.decode()
+        if not hmac.compare_digest(text, f"v={base64.b64encode(self._server_signature).decode()}"):
+            raise SecurityError("the broker did not prove that it knows the password")
+
+    def _hmac(self, key: bytes, message: bytes) -> bytes:
+        return hmac.new(key, message, self._hash).digest()

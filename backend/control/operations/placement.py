@@ -1,0 +1,129 @@
+"""From a wish ("drain broker 3") to replica lists: few moves, even load, no rack twice where that can be. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from backend.tiering.ids import TopicPartition
+
+Replicas = tuple[int, ...]
+
+
+class Impossible(Exception):
+    """The wish cannot be met; one sentence why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlace:
+    """A broker that may take replicas."""
+
+    broker_id: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where all replicas are now, and which brokers can take some."""
+
+    replicas: Mapping[TopicPartition, Replicas]
+    places: Sequence[BrokerPlace]
+    counts: Counter[int] = field(default_factory=Counter)
+
+    @staticmethod
+    def of(replicas: Mapping[TopicPartition, Replicas], places: Sequence[BrokerPlace]) -> Layout:
+        return Layout(replicas, places, Counter(broker for found in replicas.values() for broker in found))
+
+
+def add(layout: Layout, chosen: Iterable[TopicPartition], brokers: Sequence[int]) -> dict[TopicPartition, Replicas]:
+    """Each of `brokers` joins each partition."""
+    return {tp: (*now, *(b for b in brokers if b not in now)) for tp in chosen for now in (layout.replicas[tp],)}
+
+
+def remove(layout: Layout, chosen: Iterable[TopicPartition], brokers: Sequence[int]) -> dict[TopicPartition, Replicas]:
+    """Each of `brokers` leaves each partition that it has. Raises Impossible when none would be left."""
+    found = {}
+    for tp in chosen:
+        left = tuple(b for b in layout.replicas[tp] if b not in brokers)
+        if not left:
+            raise Impossible(f"{tp.topic}-{tp.partition} would have no replica left: leave it one.")
+        found[tp] = left
+    return found
+
+
+def move(layout: Layout, chosen: Iterable[TopicPartition], source: int, to: int) -> dict[TopicPartition, Replicas]:
+    """`to` takes the place of `source` in each list that has `source`. Raises Impossible when it has both."""
+    found = {}
+    for tp in chosen:
+        now = layout.replicas[tp]
+        if source not in now:
+            continue
+        if to in now:
+            raise Impossible(
+                f"{tp.topic}-{tp.partition} has a replica on broker {to} already: remove it from {source}."
+            )
+        found[tp] = tuple(to if b == source else b for b in now)
+    return found
+
+
+def replication_factor(layout: Layout, chosen: Iterable[TopicPartition], factor: int) -> dict[TopicPartition, Replicas]:
+    """`factor` replicas each: the last ones of a list leave, the least loaded brokers join. Raises Impossible."""
+    counts = Counter(layout.counts)
+    found = {}
+    for tp in chosen:
+        now = list(layout.replicas[tp])
+        while len(now) > factor:
+            counts[now.pop()] -= 1
+        while len(now) < factor:
+            joining = _least_loaded(layout.places, now, counts, tp, leaving=())
+            now.append(joining)
+            counts[joining] += 1
+        found[tp] = tuple(now)
+    return found
+
+
+def drain(layout: Layout, chosen: Iterable[TopicPartition], brokers: Sequence[int]) -> dict[TopicPartition, Replicas]:
+    """Nothing stays on `brokers`: the least loaded of the others take their places in the lists. Raises Impossible."""
+    counts = Counter(layout.counts)
+    found = {}
+    for tp in chosen:
+        now = list(layout.replicas[tp])
+        for leaving in [b for b in now if b in brokers]:
+            taking = _least_loaded(layout.places, now, counts, tp, leaving=brokers)
+            now[now.index(leaving)] = taking
+            counts[taking] += 1
+            counts[leaving] -= 1
+        found[tp] = tuple(now)
+    return found
+
+
+def spread_leaders(layout: Layout, chosen: Iterable[TopicPartition]) -> dict[TopicPartition, Replicas]:
+    """No broker is the preferred leader much oftener than another; replicas stay where they are.
+
+    The fullest first: a partition goes to the replica that leads least so far. Ties stay with the present first one.
+    """
+    alive = {place.broker_id for place in layout.places}
+    leads: Counter[int] = Counter()
+    found = {}
+    # Those with the least choice first, so that the others can make up for them.
+    for tp in sorted(chosen, key=lambda tp: (len(layout.replicas[tp]), tp.topic, tp.partition)):
+        now = layout.replicas[tp]
+        able = [b for b in now if b in alive] or list(now)
+        first = min(able, key=lambda b: (leads[b], b != now[0], now.index(b)))
+        leads[first] += 1
+        found[tp] = (first, *(b for b in now if b != first))
+    return found
+
+
+def _least_loaded(
+    places: Sequence[BrokerPlace], now: Sequence[int], counts: Counter[int], tp: TopicPartition, leaving: Sequence[int]
+) -> int:
+    racks = {place.rack for place in places if place.broker_id in now and place.broker_id not in leaving}
+    able = [place for place in places if place.broker_id not in now and place.broker_id not in leaving]
+    if not able:
+        raise Impossible(
+            f"No broker is left for another replica of {tp.topic}-{tp.partition}: start one, or ask for fewer replicas."
+        )
+    best = min(able, key=lambda p: (p.rack is not None and p.rack in racks, counts[p.broker_id], p.broker_id))
+    return best.broker_id

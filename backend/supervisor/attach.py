@@ -1,0 +1,43 @@
+"""Before anything is started: does the cluster that is to be watched answer, and which one is it?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from backend.control.gateway.client import Gateway, parse_bootstrap, sentence
+from backend.control.gateway.errors import GatewayError
+from backend.control.gateway.metadata import fetch_cluster
+from backend.control.gateway.pool import Pool
+from backend.control.gateway.security import SecurityError, read_security
+from backend.protocol.errors import KafkaError
+from backend.settings import Settings
+from backend.supervisor.preflight import PreflightError
+
+TIMEOUT_S: Final = 20.0
+
+
+def attached_cluster_id(settings: Settings) -> str:
+    """The id of the cluster at `settings.attach`. Raises PreflightError with one sentence."""
+    try:
+        addresses = parse_bootstrap(settings.attach or "")
+        security = None if settings.client_properties is None else read_security(settings.client_properties)
+        gateway = Gateway(addresses, pool=Pool(security=security))
+        return asyncio.run(_ask(gateway))
+    except (GatewayError, KafkaError, ValueError) as error:
+        cause = sentence(error) if isinstance(error, GatewayError | KafkaError) else str(error)
+        raise PreflightError(f"The cluster at {settings.attach} cannot be attached. {cause}") from error
+    except TimeoutError as error:
+        text = f"The cluster at {settings.attach} did not answer within {TIMEOUT_S:.0f} s: check the address."
+        raise PreflightError(text) from error
+
+
+async def _ask(gateway: Gateway) -> str:
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            view = await fetch_cluster(gateway)
+    finally:
+        await gateway.close()
+    if not view.cluster_id:
+        raise SecurityError("It tells no cluster id, as Apache Kafka does.")
+    return view.cluster_id
