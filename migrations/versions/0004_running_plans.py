@@ -8,6 +8,7 @@ revision = "0004"
 down_revision = "0003"
 branch_labels = None
 depends_on = None
+phase = "pre"
 
 JSON_VALUE = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
 
