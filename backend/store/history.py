@@ -1,8 +1,7 @@
 """How long the history of remote segments stays: events, and segments that are deleted.
 
-The default is for ever: 1 million events are about 500,000 segments' lives cut in halves, or 250,000 whole ones, and
-take some 0.8 GB with their indexes (docs/database.md). With a limit, what is older goes, the oldest first, in short
-transactions; a segment that is still remote stays whatever its age, only its events go.
+The default is for ever (docs/database.md); the whole life of a segment is four events. With a limit, what is older
+goes, the oldest first, in short transactions; a segment that is still remote stays whatever its age, only its events go.
 """
 
 from __future__ import annotations
