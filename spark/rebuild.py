@@ -5,7 +5,8 @@ under another cluster id in the same tables, and takes its place in one transact
 A pipeline may go on meanwhile: the new ledger takes over only when it has read at least as far, and the running one
 reads its offsets from the database with every batch.
 
-The swap rewrites the keys of all rows. On SQLite it holds the write lock for that time; the observer keeps its rounds and writes them afterwards.
+The swap rewrites the keys of all rows. On SQLite it holds the write lock for that time; the observer keeps its rounds
+and writes them afterwards.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long the history of remote segments stays: events, and segments that are deleted.
 
 The default is for ever (docs/database.md); the whole life of a segment is four events. With a limit, what is older
-goes, the oldest first, in short transactions; a segment that is still remote stays whatever its age, only its events go.
+goes, the oldest first, in short transactions; a segment that is still remote stays whatever its age, and its events go.
 """
 
 from __future__ import annotations
