@@ -10,37 +10,29 @@ creation of empty logs. A flush that `flush.messages` asks for is part of its ap
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
-from backend.engine.log.config import INT64_MAX, LogConfig, LogManagerConfig
+from backend.engine.log.config import LogConfig, LogManagerConfig
 from backend.engine.log.errors import CorruptLog, LogDirError, LogDirUnusable
 from backend.engine.log.future_logs import FutureLog, chosen_folder, forget_move
+from backend.engine.log.housekeeping import INTERVAL_MS, LOGS_PER_TURN, Housekeeping
 from backend.engine.log.loader import LoadOptions, open_log
+from backend.engine.log.log_checkpoints import LogCheckpoints
 from backend.engine.log.log_cleaner import LogCleaner
 from backend.engine.log.log_dirs import LogDir, probe_dir, read_topic_id, write_topic_id
 from backend.engine.log.names import (
-    CLEANER_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    RECOVERY_POINT_FILE,
     dir_name,
     dir_name_for_delete,
 )
-from backend.engine.log.unified_log import FULL_ERRNOS, FlushWork, UnifiedLog, sync_files
+from backend.engine.log.unified_log import FULL_ERRNOS, UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import ZERO_UUID, TopicIdPartition, TopicPartition
 
 # num.recovery.threads.per.data.dir of Kafka 4.3.
 RECOVERIES_AT_ONCE: Final = 2
-# How soon a roll's flush, the sync of a new log's topic id and the removal of files that are due begin.
-HOUSEKEEPING_INTERVAL_MS: Final = 1000
-# Logs looked at before other tasks get a turn: a pass over one takes some tens of microseconds.
-LOGS_PER_TURN: Final = 50
-
-OffsetsOf = Callable[[Iterable[UnifiedLog]], dict[TopicPartition, int]]
 
 _log = logging.getLogger(__name__)
 
@@ -56,25 +48,20 @@ class LogManager:
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         # Partitions that cannot be used: reason and folder.
         self._offline: dict[TopicPartition, tuple[str, str]] = {}
-        # Files and folders to remove: (due, path, whether a folder), in no order.
-        self._doomed: list[tuple[int, str, bool]] = []
         # Told of a log that goes offline after it was opened; on whatever call found the damage.
         self.on_offline: Callable[[UnifiedLog, str], None] | None = None
         # Directories that cannot be used any longer, with the reason; and who is told once none is left.
         self.failed_dirs: dict[str, str] = {}
         self.on_all_dirs_failed: Callable[[str], None] | None = None
-        self._flushed_ms: dict[TopicPartition, int] = {}
-        # Whether logs were created since the last housekeeping.
-        self._creating = False
         self._tasks: list[tasks.Task[None]] = []
-        # Cleanings and moves may finish while the clock asks for a checkpoint, and each is one file.
-        self._checkpointing = tasks.Lock()
         # Logs are closed on worker threads: what breaks then is told in the broker's log, and that is all.
         self._ending = False
         # Copies on their way to another directory; and where a partition is to be (again) moved, or created.
         self.futures: dict[TopicPartition, FutureLog] = {}
         self.preferred_dirs: dict[TopicPartition, str] = {}
-        self.cleaner = LogCleaner(ports, config.cleaner, lambda: self.all_logs, self._store_cleaned)
+        self.checkpoints = LogCheckpoints(self, ports.workers)
+        self.housekeeping = Housekeeping(ports, lambda: self.all_logs)
+        self.cleaner = LogCleaner(ports, config.cleaner, lambda: self.all_logs, self.checkpoints.write_cleaned)
 
     # --- opening
 
@@ -134,9 +121,10 @@ class LogManager:
         """Opens every log found. `config_of` gives a topic's settings; the broker's defaults without it."""
         work: list[tuple[LogDir, TopicPartition, str]] = []
         for log_dir in self._dirs:
-            self._doomed.extend((0, folder, True) for folder in log_dir.doomed_folders())
+            for folder in log_dir.doomed_folders():
+                self.housekeeping.remove_folder(folder)
             for moving, folder in log_dir.future_folders():
-                self._doomed.append((0, folder, True))
+                self.housekeeping.remove_folder(folder)
                 if moving is not None:
                     self.preferred_dirs[moving] = log_dir.path
             for partition, folder in log_dir.partitions():
@@ -167,7 +155,7 @@ class LogManager:
                 parent = chosen[1].rpartition("/")[0]
                 doomed = f"{parent}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
                 self._ports.disk.rename(chosen[1], doomed)
-                self._doomed.append((0, doomed, True))
+                self.housekeeping.remove_folder(doomed)
         return [one for one in work if one[2] not in left_over]
 
     # --- moving to another directory
@@ -196,7 +184,7 @@ class LogManager:
         """Gives up a move that is under way; nothing happens when there is none."""
         future = self.futures.pop(partition, None)
         if future is not None:
-            self._doomed.append((self._ports.clock.time_ms(), future.abandon(), True))
+            self.housekeeping.remove_folder(future.abandon())
             log = self._logs.get(partition)
             if log is not None:
                 log.cleaning_paused = False
@@ -209,7 +197,7 @@ class LogManager:
         del self.futures[partition]
         current.on_offline = None
         due_ms = self._ports.clock.time_ms() + current.config.file_delete_delay_ms
-        self._doomed.append((due_ms, current.rename_for_delete(), True))
+        self.housekeeping.remove_folder(current.rename_for_delete(), due_ms)
         future.settled()
         self._adopt(future.log)
         return future.log
@@ -218,7 +206,7 @@ class LogManager:
         """Everything appended so far reaches the device."""
         work = log.flush_work()
         if work is not None:
-            await self._flush(log, work)
+            await self.housekeeping.flush(log, work)
 
     async def _load(
         self,
@@ -380,7 +368,8 @@ class LogManager:
         write_topic_id(disk, folder, tip.topic_id)
         log = open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
         # An fsync would hold the loop, a thousand of them for seconds. As in Kafka it follows in the background.
-        log.topic_id_dirty = self._creating = True
+        log.topic_id_dirty = True
+        self.housekeeping.note_creation()
         self._adopt(log)
         return log
 
@@ -393,15 +382,15 @@ class LogManager:
         self.preferred_dirs.pop(partition, None)
         log = self._logs.pop(partition, None)
         offline = self._offline.pop(partition, None)
-        self._flushed_ms.pop(partition, None)
+        self.housekeeping.forget(partition)
         now_ms = self._ports.clock.time_ms()
         try:
             if log is not None:
                 log.on_offline = None
                 folder = log.rename_for_delete()
-                self._doomed.append((now_ms + log.config.file_delete_delay_ms, folder, True))
+                self.housekeeping.remove_folder(folder, now_ms + log.config.file_delete_delay_ms)
             elif offline is not None:
-                self._doomed.append((now_ms, offline[1], True))
+                self.housekeeping.remove_folder(offline[1])
         except OSError as error:
             _log.error("The folder of the deleted partition %s could not be renamed: %s", partition, error)
 
@@ -413,24 +402,24 @@ class LogManager:
         self.cleaner.start()
         for name, delay_ms, interval_ms, job in (
             ("retention", config.initial_task_delay_ms, config.retention_check_interval_ms, self.apply_retention),
-            ("housekeeping", HOUSEKEEPING_INTERVAL_MS, HOUSEKEEPING_INTERVAL_MS, self.housekeeping),
+            ("housekeeping", INTERVAL_MS, INTERVAL_MS, self.housekeeping.work),
             (
                 "recovery points",
                 config.recovery_point_checkpoint_interval_ms,
                 config.recovery_point_checkpoint_interval_ms,
-                self.checkpoint_recovery_points,
+                self.checkpoints.write_recovery_points,
             ),
             (
                 "log starts",
                 config.log_start_checkpoint_interval_ms,
                 config.log_start_checkpoint_interval_ms,
-                self.checkpoint_log_starts,
+                self.checkpoints.write_log_starts,
             ),
             (
                 "high watermarks",
                 config.high_watermark_checkpoint_interval_ms,
                 config.high_watermark_checkpoint_interval_ms,
-                self.checkpoint_high_watermarks,
+                self.checkpoints.write_high_watermarks,
             ),
         ):
             self._tasks.append(tasks.spawn(self._repeat(name, delay_ms, interval_ms, job), name=f"log manager: {name}"))
@@ -468,114 +457,6 @@ class LogManager:
             if count % LOGS_PER_TURN == 0:
                 await tasks.sleep_ms(0)
 
-    async def housekeeping(self) -> None:
-        """Flushes sealed segments, topic ids of new logs, and logs whose `flush.ms` has passed.
-
-        Then removes the files that are due.
-        """
-        now_ms = self._ports.clock.time_ms()
-        # On the same device a sync makes creations wait, so a burst of them is over first.
-        creating, self._creating = self._creating, False
-        for count, log in enumerate(self.all_logs, 1):
-            paths = log.take_deleted_paths()
-            self._doomed.extend((now_ms + log.config.file_delete_delay_ms, path, False) for path in paths)
-            work = self._flush_due(log, now_ms) or (None if creating else log.topic_id_work())
-            if work is not None:
-                await self._flush(log, work)
-            if count % LOGS_PER_TURN == 0:
-                await tasks.sleep_ms(0)
-        await self._remove_due(now_ms)
-
-    def _flush_due(self, log: UnifiedLog, now_ms: int) -> FlushWork | None:
-        if log.config.flush_ms < INT64_MAX:
-            partition = log.topic_id_partition.topic_partition
-            since_ms = self._flushed_ms.setdefault(partition, now_ms)
-            if now_ms - since_ms >= log.config.flush_ms:
-                self._flushed_ms[partition] = now_ms
-                return log.flush_work()
-        return log.sealed_flush_work()
-
-    async def _flush(self, log: UnifiedLog, work: FlushWork) -> None:
-        try:
-            await self._ports.workers.run(partial(sync_files, self._ports.disk, work))
-        except OSError as error:
-            if log.offline_reason is None:
-                log.mark_offline(f"its files could not be flushed: {error}")
-        else:
-            log.flushed(work)
-
-    async def _remove_due(self, now_ms: int) -> None:
-        due = [(path, folder) for at_ms, path, folder in self._doomed if at_ms <= now_ms]
-        if not due:
-            return
-        self._doomed = [item for item in self._doomed if item[0] > now_ms]
-        disk = self._ports.disk
-
-        def remove() -> None:
-            for path, folder in due:
-                (disk.remove_tree if folder else disk.remove)(path)
-
-        await self._ports.workers.run(remove)
-
-    # --- checkpoints
-
-    async def checkpoint_recovery_points(self) -> None:
-        """Writes `recovery-point-offset-checkpoint` and `cleaner-offset-checkpoint` of every directory."""
-        await self._write(RECOVERY_POINT_FILE, lambda logs: {_tp(log): log.recovery_point for log in logs})
-        for log_dir in self.usable_dirs:
-            await self._store_cleaned_of(log_dir)
-
-    async def _store_cleaned(self, log: UnifiedLog) -> None:
-        path = log.dir.rpartition("/")[0]
-        for log_dir in self.usable_dirs:
-            if log_dir.path == path:
-                await self._store_cleaned_of(log_dir)
-
-    async def _store_cleaned_of(self, log_dir: LogDir) -> None:
-        await self._write_in(
-            log_dir,
-            CLEANER_FILE,
-            lambda logs: {_tp(log): log.cleaner_checkpoint for log in logs if log.cleaner_checkpoint is not None},
-        )
-
-    async def checkpoint_high_watermarks(self) -> None:
-        """Writes `replication-offset-checkpoint` of every directory."""
-        await self._write(HIGH_WATERMARK_FILE, lambda logs: {_tp(log): log.high_watermark for log in logs})
-
-    async def checkpoint_log_starts(self) -> None:
-        """Writes `log-start-offset-checkpoint`.
-
-        Tiered partitions always, others when log start is past the first segment's base.
-        """
-        await self._write(
-            LOG_START_FILE,
-            lambda logs: {
-                _tp(log): log.log_start_offset
-                for log in logs
-                if log.remote_enabled or log.log_start_offset > log.segments.first_base_offset
-            },
-        )
-
-    async def checkpoint(self) -> None:
-        """Writes all three."""
-        await self.checkpoint_recovery_points()
-        await self.checkpoint_log_starts()
-        await self.checkpoint_high_watermarks()
-
-    async def _write(self, name: str, offsets: OffsetsOf) -> None:
-        for log_dir in self.usable_dirs:
-            await self._write_in(log_dir, name, offsets)
-
-    async def _write_in(self, log_dir: LogDir, name: str, offsets: OffsetsOf) -> None:
-        async with self._checkpointing:
-            try:
-                found = offsets(self.logs_in(log_dir))
-                await self._ports.workers.run(partial(log_dir.write_offsets, name, found))
-            except OSError as error:
-                if error.errno in FULL_ERRNOS:
-                    raise
-                self.fail_dir(log_dir.path, f"its {name} could not be written: {error}")
-
     # --- end
 
     async def shutdown(self, broker_epoch: int = -1) -> None:
@@ -594,7 +475,7 @@ class LogManager:
         failures = [result for result in results if isinstance(result, BaseException)]
         for failure in failures:
             _log.error("A log was not closed cleanly, and will be recovered at the next start: %s", failure)
-        await self.checkpoint()
+        await self.checkpoints.write_all()
         if not failures:
             for log_dir in self.usable_dirs:
                 await self._ports.workers.run(partial(log_dir.write_clean_shutdown, broker_epoch))
@@ -616,7 +497,3 @@ class LogManager:
         for log_dir in self._dirs:
             log_dir.unlock()
         self._dirs.clear()
-
-
-def _tp(log: UnifiedLog) -> TopicPartition:
-    return log.topic_id_partition.topic_partition

@@ -87,4 +87,4 @@ class LogDirMoves:
         self._running.pop(partition, None)
         _log.info("Moved %s to %s", partition, partition.log.dir)
         self._tell(partition.topic_id_partition, self._logs.directory_id(partition.log))
-        await self._logs.checkpoint()
+        await self._logs.checkpoints.write_all()

@@ -107,7 +107,7 @@ def test_after_a_kill_everything_written_is_recovered(tmp_path: Path) -> None:
         log = manager.get_or_create(tip(), CONFIG)
         append(log, *range(5))
         log.update_high_watermark(4)
-        await manager.checkpoint_high_watermarks()
+        await manager.checkpoints.write_high_watermarks()
         manager.abandon()
         again = await start(tmp_path)
         assert again.previous_broker_epoch == -1
@@ -127,7 +127,7 @@ def test_a_damaged_partition_is_offline_with_the_reason_and_the_others_load(tmp_
             append(manager.get_or_create(tip(topic), CONFIG), *range(3))
         for log in manager.all_logs:
             log.flush()
-        await manager.checkpoint()
+        await manager.checkpoints.write_all()
         manager.abandon()
         path = tmp_path / "log0" / "orders-0" / f"{0:020d}.log"
         data = bytearray(path.read_bytes())
@@ -145,7 +145,7 @@ def test_a_damaged_partition_is_offline_with_the_reason_and_the_others_load(tmp_
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
         # Deleting the replica ends the matter: it can be copied again.
         again.async_delete(ORDERS)
-        await again.housekeeping()
+        await again.housekeeping.work()
         assert not path.parent.exists()
         assert again.get_or_create(tip(), CONFIG).log_end_offset == 0
         again.abandon()
@@ -163,17 +163,17 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_later(tmp_path: Path
         assert len(names) == 1
         assert names[0].startswith("orders-0.")
         assert names[0].endswith("-delete")
-        await manager.housekeeping()
+        await manager.housekeeping.work()
         assert (tmp_path / "log0" / names[0]).exists()
         with pytest.raises(KafkaError):
             append(log, 1)
         fresh = manager.get_or_create(tip(topic_id=bytes(range(2, 18))), CONFIG)
         assert fresh.log_end_offset == 0
-        await manager.checkpoint()
+        await manager.checkpoints.write_all()
         manager.abandon()
         # The next run removes what is left.
         again = await start(tmp_path)
-        await again.housekeeping()
+        await again.housekeeping.work()
         assert not (tmp_path / "log0" / names[0]).exists()
         assert [log.log_end_offset for log in again.all_logs] == [0]
         again.abandon()
@@ -226,12 +226,12 @@ def test_a_new_logs_topic_id_is_synced_by_a_worker_once_no_more_logs_are_created
         manager.get_or_create(tip(), CONFIG)
         # A kill finds it all the same: what a process wrote outlives it.
         assert read_topic_id(disk, str(tmp_path / "log0" / "orders-0")) == ID
-        await manager.housekeeping()
+        await manager.housekeeping.work()
         assert disk.take() == []
-        await manager.housekeeping()
+        await manager.housekeeping.work()
         folder = str(tmp_path / "log0" / "orders-0")
         assert disk.take() == [(f"{folder}/partition.metadata", False), (folder, False)]
-        await manager.housekeeping()
+        await manager.housekeeping.work()
         assert disk.take() == []
         manager.abandon()
         ports.workers.close()
@@ -304,14 +304,14 @@ def test_deleted_segments_are_removed_and_sealed_ones_flushed(tmp_path: Path) ->
         log = manager.get_or_create(tip(), replace(CONFIG, segment_index_bytes=24, retention_bytes=0))
         append(log, *range(5))
         assert log.recovery_point == 0
-        await manager.housekeeping()
+        await manager.housekeeping.work()
         assert log.recovery_point == 4
         log.update_high_watermark(5)
         await manager.apply_retention()
         assert log.log_start_offset == 5
         folder = tmp_path / "log0" / "orders-0"
         assert list(folder.glob("*.deleted"))
-        await manager.housekeeping()
+        await manager.housekeeping.work()
         assert not list(folder.glob("*.deleted"))
         assert [path.name for path in folder.glob("*.log")] == [f"{5:020d}.log"]
         manager.abandon()
@@ -329,7 +329,7 @@ def test_a_flush_interval_moves_the_recovery_point(tmp_path: Path) -> None:
         assert by_count.recovery_point == 3
         by_time = manager.get_or_create(tip("clicks"), replace(CONFIG, flush_ms=0))
         append(by_time, 0)
-        await manager.housekeeping()
+        await manager.housekeeping.work()
         assert by_time.recovery_point == 1
         manager.abandon()
 
@@ -480,7 +480,7 @@ def test_a_directory_that_fails_takes_all_its_partitions_offline_and_no_other(tm
         assert not ends
         # The other one goes on, and takes what is new.
         assert manager.get_or_create(tip("new"), CONFIG).dir == f"{tmp_path}/log0/new-0"
-        await manager.checkpoint()
+        await manager.checkpoints.write_all()
         assert (tmp_path / "log0" / "recovery-point-offset-checkpoint").exists()
         manager.fail_dir(f"{tmp_path}/log0", "gone")
         assert len(ends) == 1
@@ -522,7 +522,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_directory_that_failed(tmp_path
         append(manager.get_or_create(tip(), CONFIG), 0)
         append(manager.get_or_create(tip(partition=1), CONFIG), 0)
         disk.broken = f"{tmp_path}/log0"
-        await manager.checkpoint_high_watermarks()
+        await manager.checkpoints.write_high_watermarks()
         assert list(manager.failed_dirs) == [disk.broken]
         assert len(manager.all_logs) == 1
         manager.abandon()
@@ -564,7 +564,7 @@ def test_a_log_moves_to_another_directory_with_all_that_it_knows(tmp_path: Path)
         moved.update_high_watermark(7)
         await manager.shutdown()
         again = await start(tmp_path, dirs=2)
-        await again.housekeeping()
+        await again.housekeeping.work()
         found = again.get(ORDERS)
         assert found is not None
         assert (found.dir, found.log_end_offset, found.log_start_offset) == (moved.dir, 7, 1)
@@ -623,7 +623,7 @@ def test_a_crash_at_any_step_of_a_move_leaves_one_whole_log(tmp_path: Path, rena
         disk.left = -1
         manager.abandon()
         again = await start_on(disk, tmp_path)
-        await again.housekeeping()
+        await again.housekeeping.work()
         found = again.get(ORDERS)
         assert found is not None
         assert values(found) == [(i, f"v{i}".encode()) for i in range(5)]
@@ -650,7 +650,7 @@ def test_moves_are_given_up_with_the_partition_and_go_to_known_directories_only(
         assert os.path.isdir(future.log.dir)
         manager.async_delete(ORDERS)
         assert not manager.futures
-        await manager.housekeeping()
+        await manager.housekeeping.work()
         assert not os.path.exists(future.log.dir)
         manager.abandon()
 

@@ -1,0 +1,92 @@
+"""What a broker's logs leave to be done later: flushes of what is sealed or old enough, and removal of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from backend.engine.log.config import INT64_MAX
+from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
+from backend.engine.ports import Ports, tasks
+from backend.tiering.ids import TopicPartition
+
+# How soon a roll's flush, the sync of a new log's topic id and the removal of files that are due begin.
+INTERVAL_MS: Final = 1000
+# Logs looked at before other tasks get a turn: a pass over one takes some tens of microseconds.
+LOGS_PER_TURN: Final = 50
+
+
+class Housekeeping:
+    """Syncs and removals run on worker threads."""
+
+    def __init__(self, ports: Ports, all_logs: Callable[[], Sequence[UnifiedLog]]) -> None:
+        self._ports = ports
+        self._all_logs = all_logs
+        # Files and folders to remove: (due, path, whether a folder), in no order.
+        self._doomed: list[tuple[int, str, bool]] = []
+        self._flushed_ms: dict[TopicPartition, int] = {}
+        # Whether logs were created since the last turn.
+        self._creating = False
+
+    def remove_folder(self, path: str, due_ms: int = 0) -> None:
+        """Removes a folder once that time has come."""
+        self._doomed.append((due_ms, path, True))
+
+    def note_creation(self) -> None:
+        """A log has been created, whose topic id is to be synced."""
+        self._creating = True
+
+    def forget(self, partition: TopicPartition) -> None:
+        """The partition is no longer here."""
+        self._flushed_ms.pop(partition, None)
+
+    async def work(self) -> None:
+        """Flushes sealed segments, topic ids of new logs, and logs whose `flush.ms` has passed.
+
+        Then removes the files that are due.
+        """
+        now_ms = self._ports.clock.time_ms()
+        # On the same device a sync makes creations wait, so a burst of them is over first.
+        creating, self._creating = self._creating, False
+        for count, log in enumerate(self._all_logs(), 1):
+            paths = log.take_deleted_paths()
+            self._doomed.extend((now_ms + log.config.file_delete_delay_ms, path, False) for path in paths)
+            work = self._flush_due(log, now_ms) or (None if creating else log.topic_id_work())
+            if work is not None:
+                await self.flush(log, work)
+            if count % LOGS_PER_TURN == 0:
+                await tasks.sleep_ms(0)
+        await self._remove_due(now_ms)
+
+    def _flush_due(self, log: UnifiedLog, now_ms: int) -> FlushWork | None:
+        if log.config.flush_ms < INT64_MAX:
+            partition = log.topic_id_partition.topic_partition
+            since_ms = self._flushed_ms.setdefault(partition, now_ms)
+            if now_ms - since_ms >= log.config.flush_ms:
+                self._flushed_ms[partition] = now_ms
+                return log.flush_work()
+        return log.sealed_flush_work()
+
+    async def flush(self, log: UnifiedLog, work: FlushWork) -> None:
+        """Brings it to the device; the log goes offline when that fails."""
+        try:
+            await self._ports.workers.run(partial(sync_files, self._ports.disk, work))
+        except OSError as error:
+            if log.offline_reason is None:
+                log.mark_offline(f"its files could not be flushed: {error}")
+        else:
+            log.flushed(work)
+
+    async def _remove_due(self, now_ms: int) -> None:
+        due = [(path, folder) for at_ms, path, folder in self._doomed if at_ms <= now_ms]
+        if not due:
+            return
+        self._doomed = [item for item in self._doomed if item[0] > now_ms]
+        disk = self._ports.disk
+
+        def remove() -> None:
+            for path, folder in due:
+                (disk.remove_tree if folder else disk.remove)(path)
+
+        await self._ports.workers.run(remove)
