@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 STAMP := $(VENV)/.installed-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 ARGS ?=
-# Two at a time, file by file: most tests wait for something, and a file's tests share what they start.
-WORKERS ?= 2
+# Three at a time, file by file: most tests wait for something, and a file's tests share what they start.
+WORKERS ?= 3
 
 .PHONY: up test lint bench soak screenshots lock clean
 

@@ -375,7 +375,10 @@ def test_limits_that_others_left_are_found_and_cleared(site: ControlSite) -> Non
 def test_with_the_flag_on_a_new_replica_copies_what_the_estimate_says(site: ControlSite) -> None:
     site.create_topic("foreseen", partitions=1, replicas=1, config=TIERED)
     site.produce("foreseen", 1_500)
-    site.wait_until("local data went", lambda: (site.partitions("foreseen")[0]["local_log_start_offset"] or 0) > 0)
+    site.wait_until(
+        "local data went",
+        lambda: [row for row in site.partitions("foreseen") if (row["local_log_start_offset"] or 0) > 0],
+    )
     site.wait_until_quiet("foreseen")
     feed_ledger(site)
     holder = site.partitions("foreseen")[0]["leader"]

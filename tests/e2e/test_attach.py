@@ -15,7 +15,6 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.up_process import UpProcess
-from tests.effort import SOAK
 from tests.interop.java_tools import JavaTools, libraries
 from tests.ports import free_ports
 from tests.waiting import wait_until
@@ -34,8 +33,6 @@ OFFSETS: Final = {
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaTools]:
     """Three brokers; `plain` and `tiered` on 1 and 2, some of `tiered` copied."""
-    if not SOAK:
-        pytest.skip("three JVMs take a minute to start: part of `make soak`")
     libs = libraries()
     folder = tmp_path_factory.mktemp("kafka") / "cluster"
     base = free_ports(60)[0]

@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,10 +61,14 @@ def _fetch() -> Message:
     return m.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1024, cluster_id=CLUSTER_ID)
 
 
+_GROUPS: Final = count()
+
+
 def _join_group() -> Message:
     protocol = m.JoinGroupRequest.Protocols(name="range", metadata=b"")
     return m.JoinGroupRequest(
-        group_id="every-version",
+        # A group of its own: nobody waits for the member of another request to come back.
+        group_id=f"every-version-{next(_GROUPS)}",
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         protocol_type="consumer",

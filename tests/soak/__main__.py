@@ -28,6 +28,7 @@ TESTS = (
     "tests/e2e/test_attach.py",
     "tests/spark/test_pipeline.py",
     "tests/spark/test_time_travel.py",
+    "tests/spark/test_batch_analysis.py",
     "tests/e2e/test_flights.py",
     "tests/e2e/test_kill_backend.py",
 )

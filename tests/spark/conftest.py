@@ -16,9 +16,13 @@ from backend.store import migrate
 from spark import source
 from spark.java import NoUsableJava, find_java
 from spark.session import prepare_environment, start_session
+from tests.effort import effort
 from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, running_server
 from tests.spark.kafka_peer import NoKafka, running_broker
 from tests.spark.outage import locked, stopped
+
+# Jobs of Spark alone take half a minute there; `make soak` runs them.
+collect_ignore = effort(["test_batch_analysis.py"], [])
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from backend.store import tables as t
 from backend.store.engine import create_engine, writing
 from backend.store.migrate import upgrade
 from tests.ui import seed
+from tests.waiting import wait_until
 
 MAIN = Path(__file__).resolve().parents[2] / "app" / "main.py"
 RUN_TIMEOUT_S = 60
@@ -116,3 +117,10 @@ def plain(markup: str) -> str:
     """Markup as one line of text without style sheets and tags."""
     without_style = re.sub(r"<style>.*?</style>", " ", markup, flags=re.DOTALL)
     return re.sub(r"[ \n\t]+", " ", unescape(re.sub(r"<[^>]+>", " ", without_style))).strip()
+
+
+def press(page: AppTest, key: str) -> None:
+    """Presses it when it can be pressed: on a busy machine the samples are too old for a moment."""
+    wait_until(f"{key} can be pressed", lambda: not page.run().button(key=key).disabled)
+    page.button(key=key).click().run()
+    assert not page.exception

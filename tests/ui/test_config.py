@@ -13,7 +13,7 @@ from backend.control.gateway.configs import BROKER, CLUSTER_DEFAULT, AlterOp, Co
 from backend.store import tables as t
 from tests.control.site import CLUSTER_NAME, TIERED, ControlSite
 from tests.engine_cluster import CLUSTER_ID
-from tests.ui.conftest import Database, html_of, open_page, plain, text_of, viewer
+from tests.ui.conftest import Database, html_of, open_page, plain, press, text_of, viewer
 from tests.ui.seed import FLAG
 
 
@@ -228,7 +228,7 @@ def confirm(page: AppTest, name: str = CLUSTER_NAME, reason: str = "a test") -> 
 
 def test_the_flag_goes_on_through_the_dialog_and_off_by_its_revert(cluster: ControlSite) -> None:
     page = config_page()
-    page.button(key="change").click().run()
+    press(page, "change")
     shown = text_of(page)
     assert "Cluster demo . A new, empty follower will start at the first offset not yet uploaded" in shown
     assert f"− {FLAG} = false (default) + {FLAG} = true (cluster default, no restart)" in shown
@@ -250,7 +250,7 @@ def test_the_flag_goes_on_through_the_dialog_and_off_by_its_revert(cluster: Cont
     assert "local operator cluster default not set → true ✓ verified a test" in shown
 
     plan_id = cluster.get("/v1/plans?limit=1")["items"][0]["id"]
-    page.button(key=f"revert-{plan_id}").click().run()
+    press(page, f"revert-{plan_id}")
     assert f"Puts back not set for brokers (cluster default). Cluster {CLUSTER_NAME} ." in text_of(page)
     confirm(page, reason="enough")
     page.button(key="act").click().run()
@@ -262,7 +262,7 @@ def test_the_flag_goes_on_through_the_dialog_and_off_by_its_revert(cluster: Cont
 
 def test_a_plan_that_no_longer_fits_is_refused_in_the_dialog(cluster: ControlSite) -> None:
     page = config_page()
-    page.button(key="change").click().run()
+    press(page, "change")
     set_default(cluster, "true")
     confirm(page)
     page.button(key="act").click().run()
@@ -274,7 +274,7 @@ def test_a_plan_that_no_longer_fits_is_refused_in_the_dialog(cluster: ControlSit
 
 def test_keeping_it_as_it_is_changes_nothing(cluster: ControlSite) -> None:
     page = config_page()
-    page.button(key="change").click().run()
+    press(page, "change")
     page.button(key="keep").click().run()
     assert "act" not in {one.key for one in page.button}
     assert effective(cluster) == {"false"}
@@ -283,7 +283,7 @@ def test_keeping_it_as_it_is_changes_nothing(cluster: ControlSite) -> None:
 def test_one_broker_can_be_given_its_own_value_and_lose_it_again(cluster: ControlSite) -> None:
     page = config_page()
     page.selectbox(key="toggle-scope").select(2).run()
-    page.button(key="change-other").click().run()
+    press(page, "change-other")
     assert any("--entity-name 2" in code.value for code in page.code)
     confirm(page)
     page.button(key="act").click().run()
@@ -291,7 +291,7 @@ def test_one_broker_can_be_given_its_own_value_and_lose_it_again(cluster: Contro
     cluster.wait_until("the observer sees it", lambda: seen(cluster) == {"true", "false"})
     page = config_page()
     assert broker_lines(page)["Broker 2"].startswith("false not set true wins on ◆ local operator · ")
-    page.button(key=f"revert-{cluster.get('/v1/plans?limit=1')['items'][0]['id']}").click().run()
+    press(page, f"revert-{cluster.get('/v1/plans?limit=1')['items'][0]['id']}")
     confirm(page)
     page.button(key="act").click().run()
     assert effective(cluster) == {"false"}
@@ -312,7 +312,7 @@ def test_a_viewer_may_try_it_and_that_changes_nothing(cluster: ControlSite) -> N
 def test_a_plan_that_would_change_nothing_cannot_be_confirmed(cluster: ControlSite) -> None:
     page = config_page()
     page.button_group(key="toggle-value").set_value("not set").run()
-    page.button(key="change-other").click().run()
+    press(page, "change-other")
     shown = text_of(page)
     assert "refused: " in shown
     assert "there is nothing to change" in shown
@@ -321,7 +321,7 @@ def test_a_plan_that_would_change_nothing_cannot_be_confirmed(cluster: ControlSi
 
 def test_an_api_that_stops_while_the_dialog_is_open_leaves_the_plan_and_says_so(cluster: ControlSite) -> None:
     page = config_page()
-    page.button(key="change").click().run()
+    press(page, "change")
     confirm(page)
     cluster.stop_plane()
     try:

@@ -13,8 +13,7 @@ from backend.store import tables as t
 from tests.control.site import CLUSTER_NAME, ControlSite
 from tests.engine_cluster import CLUSTER_ID
 from tests.ui import seed
-from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of, viewer
-from tests.waiting import wait_until
+from tests.ui.conftest import Database, html_of, now_ms, open_page, press, text_of, viewer
 
 GB = 1_000_000_000
 
@@ -173,13 +172,6 @@ def cluster(site: ControlSite, monkeypatch: pytest.MonkeyPatch) -> ControlSite:
 def factors(site: ControlSite) -> set[int]:
     partitions = site.admin.list_topics("orders", timeout=10).topics["orders"].partitions
     return {len(partition.replicas) for partition in partitions.values()}
-
-
-def press(page: AppTest, key: str) -> None:
-    """Presses it when it can be pressed: on a busy machine the samples are too old for a moment."""
-    wait_until(f"{key} can be pressed", lambda: not page.run().button(key=key).disabled)
-    page.button(key=key).click().run()
-    assert not page.exception
 
 
 def confirm(page: AppTest) -> None:

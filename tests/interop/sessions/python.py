@@ -108,7 +108,7 @@ class Session:
             enable_auto_commit=False, consumer_timeout_ms=10_000,
         )  # fmt: skip
         self.tell(
-            "read by the group", len({(r.partition, r.offset) for r, _ in zip(consumer, range(60), strict=False)})
+            "read by the group", len({(r.partition, r.offset) for _, r in zip(range(24), consumer, strict=False)})
         )
         self.ask("commit", consumer.commit)
         self.ask("committed", lambda: [consumer.committed(TopicPartition("py-a", index)) for index in range(3)])
