@@ -1,8 +1,8 @@
 """The pictures of the README: ``python -m tests.screenshots`` runs `ebbline up` with its demo and photographs it.
 
-Writes docs/screenshots/{overview,partitions,partition,remote,followers,activity,config,config-toggle}.png and the same
-with -dark. Takes about three minutes, most of it for the demo to have a remote and a local part and some minutes of
-history to show.
+Writes docs/screenshots/{overview,partitions,partition,remote,followers,reassign,lab,activity,config,config-toggle}.png
+and the same with -dark. Takes about three minutes, most of it for the demo to have a remote and a local part and some
+minutes of history to show.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ PAGES: Final = {
     "partition": f"/partition?tp={TOPIC}-0",
     "remote": f"/remote?q={TOPIC}-0",
     "followers": "/followers",
+    "reassign": "/reassign",
+    "lab": "/lab",
     "activity": "/activity",
     "config": "/config",
 }

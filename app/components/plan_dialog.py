@@ -27,7 +27,6 @@ CSS: Final = """
   line-height: 19px; }
 .eb-diff div { padding-left: 24px; text-indent: -14px; }
 @media (max-width: 560px) { .eb-diff div { word-break: break-all; } }
-.st-key-act button:not(:disabled) p { color: var(--eb-card); }
 .st-key-outcome { align-items: center; flex-wrap: nowrap; gap: 8px; }
 .st-key-outcome > :first-child { flex: 1 1 auto; min-width: 0; }
 """

@@ -177,6 +177,7 @@ _SHEET: Final = """
 .eb-diff div { padding: 4px 10px; overflow-wrap: anywhere; }
 .eb-diff .eb-minus { background: var(--eb-critical_fill); color: var(--eb-critical); }
 .eb-diff .eb-plus { background: var(--eb-ok_fill); color: var(--eb-ok); }
+[data-testid="stBaseButton-primary"]:not(:disabled) p { color: var(--eb-card); }
 [class*="st-key-change-row"] { align-items: center; border-bottom: 1px solid var(--eb-grid); flex-wrap: nowrap;
   gap: 6px; }
 [class*="st-key-change-row"] > :first-child { flex: 1 1 0; min-width: 0; }

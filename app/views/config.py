@@ -441,7 +441,6 @@ CSS: Final = """
   .st-key-section-shown button { padding: 4px 7px; }
   .st-key-section-shown button p { font-size: 12px; }
 }
-.st-key-change button:not(:disabled) p { color: var(--eb-card); }
 .st-key-left-config { height: 100%; }
 .st-key-left-config > :last-child { flex: 1 1 auto; }
 .st-key-actions { gap: 6px; margin-top: auto; }

@@ -126,8 +126,11 @@ class RemoteLogManager:
             return Loop(ExpirationTask(view, tier), self._expirers, tier, kind)
         return Loop(FollowerTask(view, tier), self._followers, tier, kind)
 
-    def _end(self, loop: Loop) -> None:
-        loop.stop()
+    def _end(self, loop: Loop, *, deleted: bool = False) -> None:
+        """Until its run has ended `close` knows of it, and forces it when it must."""
+        loop.stop(deleted=deleted)
+        if loop in self._ending:
+            return
         self._ending.add(loop)
         tasks.spawn(self._forget_ended(loop), name=f"end of {loop.task.partition}")
 
@@ -152,7 +155,7 @@ class RemoteLogManager:
             loops = list(self._hosted.pop(partition, {}).values())
             loops.extend(loop for loop in self._ending if loop.task.partition == partition)
             for loop in loops:
-                loop.stop(deleted=topic_deleted)
+                self._end(loop, deleted=topic_deleted)
             ending.extend(loops)
             self._tier.meters.forget(partition)
         if delete_remote:

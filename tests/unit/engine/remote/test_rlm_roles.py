@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from backend.engine.ports.object_store import open_object_store
+from backend.engine.remote import rlm
 from backend.engine.remote.pool import Pool
 from backend.engine.remote.rlm import RemoteLogManager
 from backend.engine.remote.rlm_copy import CopyTask
@@ -149,6 +150,28 @@ def test_a_copy_under_way_when_its_topic_is_deleted_is_taken_back(tmp_path: Path
                 return
             assert objects(tmp_path) == []
             assert all(state is DELETE_FINISHED for _, state in last_states(broker))
+
+    asyncio.run(play())
+
+
+def test_a_broker_stops_while_a_copy_of_a_deleted_topic_waits_for_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rlm, "CLOSE_WAIT_MS", 50)
+
+    async def play() -> None:
+        log = golden_tiered_log(tmp_path)
+        async with tier_broker(tmp_path) as broker:
+            held = HeldUp(broker, "FINISHED")
+            broker.manager.on_leadership_change([View(log)], [])
+            await held.reached.wait()
+            stopping = asyncio.ensure_future(
+                broker.manager.stop_partitions([TIP], delete_remote=False, topic_deleted=True)
+            )
+            await asyncio.sleep(0)
+            # The leader of the metadata partition is away: the record never gets its answer.
+            await broker.manager.close()
+            await asyncio.wait_for(stopping, HELD_UP_S)
 
     asyncio.run(play())
 
