@@ -127,10 +127,11 @@ def log_folder(cluster: BrokerProcesses, node_id: int) -> Path:
 
 
 def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: BrokerProcesses) -> None:
-    port = cluster.layout.controller_ports[leader(cluster)]
+    leads = leader(cluster)
+    port, another = cluster.layout.controller_ports[leads], leads % 3 + 1
 
     def vote(**fields: object) -> m.VoteResponse:
-        part = m.VoteRequest.Topics.Partitions(partition_index=0, replica_id=2, replica_epoch=0)
+        part = m.VoteRequest.Topics.Partitions(partition_index=0, replica_id=another, replica_epoch=0)
         topic = m.VoteRequest.Topics(topic_name=str(fields.pop("topic", "__cluster_metadata")), partitions=[part])
         return ask(port, m.VoteRequest(topics=[topic], **fields), 2, m.VoteResponse)  # type: ignore[arg-type]  # by name
 

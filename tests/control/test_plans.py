@@ -385,6 +385,11 @@ def test_with_the_flag_on_a_new_replica_copies_what_the_estimate_says(site: Cont
     joining = holder % 3 + 1
     flag = done(site, "toggle_bootstrap", {"scope": "broker", "broker_id": joining, "enable": True})
     inputs = {"action": "add", "topics": ["foreseen"], "brokers": [joining], "throttle_bytes_per_s": LIMIT}
+    draft = {"kind": "reassign", "inputs": inputs, "dry_run": True}
+    site.wait_until(
+        "the samples tell that it qualifies",
+        lambda: site.operator.post("/v1/plans", json=draft).json()["estimate"]["qualifies"] == 1,
+    )
     moved = done(site, "reassign", inputs)
     estimate, measured = moved["estimate"], moved["progress"]["copied_bytes"]
     assert estimate["qualifies"] == 1

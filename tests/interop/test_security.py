@@ -7,7 +7,7 @@ import itertools
 import socket
 import ssl
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,10 +42,12 @@ from backend.engine.config import BrokerConfig
 from backend.engine.metrics import BrokerMetrics
 from backend.protocol import messages as m
 from spark import source
+from spark.kafka import BrokersAway
 from spark.source import RemoteLogMetadataReader
 from tests.certificates import Authority
 from tests.engine_cluster import EngineCluster
 from tests.secure_cluster import MECHANISMS, PASSWORD, PROTOCOLS, USER, SecureLayout, secure_layout
+from tests.waiting import wait_until
 from tests.wire import ask
 
 WAYS: Final = [
@@ -166,8 +168,20 @@ def test_the_pipeline_reads_its_topic_through_tls_and_sasl(secure: Secure) -> No
     assert producer.flush(30) == 0
     options = {f"kafka.{name}": str(value) for name, value in settings.items() if name != "bootstrap.servers"}
     reader = RemoteLogMetadataReader({"bootstrap.servers": settings["bootstrap.servers"], "topic": topic, **options})
-    start = reader.initialOffset()
-    parts = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+
+    def answered(question: Callable[[], dict[str, int]]) -> dict[str, int]:
+        """As the job does it: brokers that are busy are asked again."""
+
+        def offsets() -> dict[str, int] | None:
+            try:
+                return question()
+            except BrokersAway:
+                return None
+
+        return wait_until("the brokers tell offsets", offsets) or {}
+
+    start = answered(reader.initialOffset)
+    parts = reader.partitions(start, answered(lambda: reader.latestOffset(start, ReadAllAvailable())))
     found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
     assert [row["raw_value"] for row in found] == VALUES  # no metadata events, so all are set aside with their bytes
     source.close_clients()
