@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -34,11 +33,6 @@ class ClearThrottle(OneRequest):
 
     name = "clear_throttle"
     inputs: type[BaseModel] = ClearInputs
-
-    def irreversible(self, inputs: ClearInputs) -> bool:
-        """Kafka does not tell the rates, so they could not be put back."""
-        del inputs
-        return True
 
     async def settle(self, site: Site, inputs: ClearInputs) -> ClearInputs:
         """Where limits are set."""
@@ -98,9 +92,8 @@ class ClearThrottle(OneRequest):
             return Verification(False, f"Limits are still set on {', '.join(left[:5])}.")
         return Verification(True, "No limit is set there any more.")
 
-    def revert_inputs(self, inputs: ClearInputs, snapshot: Json) -> Mapping[str, object]:
-        """Never asked: see `irreversible`."""
-        raise NotImplementedError("a cleared limit is not put back")
+    def revert_inputs(self, inputs: ClearInputs, snapshot: Json) -> None:
+        """Kafka does not tell the rates, so they could not be put back."""
 
 
 def _places(found: Throttles) -> dict[str, Values]:

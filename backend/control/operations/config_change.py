@@ -98,10 +98,6 @@ Inputs = TopicInputs | BrokerInputs
 class _ConfigKind(OneRequest):
     name = ""
 
-    def irreversible(self, inputs: Inputs) -> bool:
-        """Remote data that was deleted does not come back."""
-        return isinstance(inputs, TopicInputs) and deletes_remote(inputs.settings)
-
     async def snapshot(self, site: Site, inputs: Inputs) -> Json:
         """What is set now at this level, and what is in effect."""
         entries = await _describe(site, inputs)
@@ -142,7 +138,10 @@ class _ConfigKind(OneRequest):
             return Verification(False, f"Not yet in effect: {', '.join(wrong)}.")
         return Verification(True, f"{inputs.object} shows it.")
 
-    def revert_inputs(self, inputs: Inputs, snapshot: Json) -> Mapping[str, object]:
+    def revert_inputs(self, inputs: Inputs, snapshot: Json) -> Mapping[str, object] | None:
+        """Remote data that was deleted does not come back."""
+        if isinstance(inputs, TopicInputs) and deletes_remote(inputs.settings):
+            return None
         return inputs.model_dump() | {"settings": dict(snapshot["set"])}
 
 

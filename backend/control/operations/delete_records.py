@@ -49,11 +49,6 @@ class DeleteRecords(OneRequest):
     name = "delete_records"
     inputs: type[BaseModel] = DeleteInputs
 
-    def irreversible(self, inputs: DeleteInputs) -> bool:
-        """Records do not come back."""
-        del inputs
-        return True
-
     async def snapshot(self, site: Site, inputs: DeleteInputs) -> Json:
         """Log starts; under "seen" the high watermarks, which move on."""
         if len(inputs.before) != len(inputs.partitions):
@@ -123,9 +118,8 @@ class DeleteRecords(OneRequest):
             return Verification(False, f"{tp.topic}-{tp.partition} still begins at {grouped(starts[tp])}.")
         return Verification(True, f"All {len(starts)} logs begin where they were to.")
 
-    def revert_inputs(self, inputs: DeleteInputs, snapshot: Json) -> Mapping[str, object]:
-        """Never asked: see `irreversible`."""
-        raise NotImplementedError("deleted records do not come back")
+    def revert_inputs(self, inputs: DeleteInputs, snapshot: Json) -> None:
+        """Records do not come back."""
 
 
 async def _leaders(site: Site, inputs: DeleteInputs) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:

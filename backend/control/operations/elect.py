@@ -41,11 +41,6 @@ class Elect(OneRequest):
     name = "elect"
     inputs: type[BaseModel] = ElectInputs
 
-    def irreversible(self, inputs: ElectInputs) -> bool:
-        """Kafka knows no election of another than the first one: reorder the replicas to go back."""
-        del inputs
-        return True
-
     async def settle(self, site: Site, inputs: ElectInputs) -> ElectInputs:
         """The partitions by name."""
         if inputs.partitions:
@@ -114,9 +109,8 @@ class Elect(OneRequest):
             return Verification(False, f"{len(wrong)} leaders were not moved, {wrong[0]} first among them.")
         return Verification(True, f"All {len(found)} partitions are led by the first of their lists.")
 
-    def revert_inputs(self, inputs: ElectInputs, snapshot: Json) -> Mapping[str, object]:
-        """Never asked: see `irreversible`."""
-        raise NotImplementedError("an election is not reverted")
+    def revert_inputs(self, inputs: ElectInputs, snapshot: Json) -> None:
+        """Kafka knows no election of another than the first one: reorder the replicas to go back."""
 
 
 def _elsewhere(p: PartitionView) -> bool:

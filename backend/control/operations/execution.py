@@ -10,13 +10,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from backend.control.gateway.client import sentence
 from backend.control.gateway.errors import GatewayError
 from backend.control.operations.audit import Actor, Role
 from backend.control.operations.journal import Journal
-from backend.control.operations.kinds import Kind, Site
+from backend.control.operations.kinds import Kind, RequestKind, Site
 from backend.control.operations.lasting import Lasting, lasting_kind
 from backend.control.operations.plan import Verification
 from backend.control.operations.states import OPEN, PlanState
@@ -84,7 +84,8 @@ class Execution:
         return len(stopped)
 
     async def _run(self, row: OperationRow, journal: Journal) -> None:
-        kind = self._kinds[row.kind]
+        # `start` gives the others to `lasting`.
+        kind = cast(RequestKind, self._kinds[row.kind])
         inputs = kind.inputs.model_validate(row.inputs)
         try:
             await kind.apply(self._site, inputs, row.snapshot)

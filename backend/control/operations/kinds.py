@@ -61,10 +61,6 @@ class Kind(Protocol):
     exclusive: ClassVar[bool]
     """Two plans of this kind are never executed at the same time."""
 
-    def irreversible(self, inputs: Any) -> bool:
-        """True: the effect cannot be taken back, and `revert_inputs` is never asked."""
-        ...
-
     async def settle(self, site: Site, inputs: Any) -> Any:
         """The inputs with every wish ("drain broker 3") made exact, so that the plan means the same tomorrow.
 
@@ -84,21 +80,25 @@ class Kind(Protocol):
         """Diff, checks, estimate, CLI twin. May ask the database and the cluster, never changes anything."""
         ...
 
-    async def apply(self, site: Site, inputs: Any, snapshot: Json) -> None:
-        """Asks Kafka for the change. Returning means accepted, not done. Raises GatewayError, KafkaError."""
-        ...
-
     async def verify(self, site: Site, inputs: Any, snapshot: Json) -> Verification:
         """One look at the cluster: is the change in effect everywhere? Raises GatewayError, KafkaError."""
         ...
 
-    def revert_inputs(self, inputs: Any, snapshot: Json) -> Mapping[str, object]:
-        """Inputs of the plan that puts back what `snapshot` holds."""
+    def revert_inputs(self, inputs: Any, snapshot: Json) -> Mapping[str, object] | None:
+        """Inputs of the plan that puts back what `snapshot` holds; None: what was done cannot be taken back."""
+        ...
+
+
+class RequestKind(Kind, Protocol):
+    """A kind whose change is one request."""
+
+    async def apply(self, site: Site, inputs: Any, snapshot: Json) -> None:
+        """Asks Kafka for the change. Returning means accepted, not done. Raises GatewayError, KafkaError."""
         ...
 
 
 class LastingKind(Kind, Protocol):
-    """A kind that is carried out in steps. `apply` is not used."""
+    """A kind that is carried out in steps."""
 
     async def step(self, site: Site, inputs: Any, snapshot: Json, course: Course) -> Step:
         """Looks at the cluster and asks for what is missing, at most one batch. Repeating it does no harm.
@@ -116,11 +116,6 @@ class OneRequest:
     """What kinds share whose inputs are exact already and whose change is one request."""
 
     exclusive: ClassVar[bool] = False
-
-    def irreversible(self, inputs: Any) -> bool:
-        """By default a change can be taken back."""
-        del inputs
-        return False
 
     async def settle(self, site: Site, inputs: Any) -> Any:
         """As they are."""

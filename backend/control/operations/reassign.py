@@ -40,11 +40,6 @@ class Reassign:
     inputs: type[BaseModel] = ReassignInputs
     exclusive: ClassVar[bool] = True
 
-    def irreversible(self, inputs: ReassignInputs) -> bool:
-        """The old lists can always be asked for again."""
-        del inputs
-        return False
-
     async def settle(self, site: Site, inputs: ReassignInputs) -> ReassignInputs:
         """The replica list of every partition concerned."""
         if inputs.assignments:
@@ -122,10 +117,6 @@ class Reassign:
             estimate=judged.estimate,
             extra={"lines": reassign_words.lines(found), "load": judged.load, "leaders_change": judged.leaders_change},
         )
-
-    async def apply(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> None:
-        """Not used: see `step`."""
-        raise NotImplementedError("a reassignment is carried out in steps")
 
     async def step(self, site: Site, inputs: ReassignInputs, snapshot: Json, course: Course) -> Step:
         """One look, and at most one request for partitions."""

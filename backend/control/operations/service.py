@@ -152,15 +152,14 @@ class Operations:
         action = f"revert {row.kind}"
         await self._require_operator(actor, action, _object(row), row)
         kind = self._kind(row.kind)
-        problem = None
-        if PlanState(row.state) not in REVERTIBLE:
-            problem = f"Plan {plan_id} is {row.state}; only a plan that has changed something can be reverted."
-        elif kind.irreversible(_parse(kind, row.inputs)):
+        inputs = None
+        problem = f"Plan {plan_id} is {row.state}; only a plan that has changed something can be reverted."
+        if PlanState(row.state) in REVERTIBLE:
+            inputs = kind.revert_inputs(_parse(kind, row.inputs), row.snapshot)
             problem = f"What plan {plan_id} did cannot be taken back."
-        if problem is not None:
+        if inputs is None:
             await self._audit_refusal(actor, action, row, problem, reason)
             raise Conflict(problem)
-        inputs = kind.revert_inputs(_parse(kind, row.inputs), row.snapshot)
         return await self._plan(actor, row.kind, inputs, reason, reverts_id=plan_id)
 
     async def steer(

@@ -18,6 +18,7 @@ from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic, 
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
 from backend.engine.remote.rlmm_consumer import MetadataConsumer
 from backend.engine.remote.rlmm_files import MetadataFiles
+from backend.engine.remote.rlmm_lookups import CachedLookups
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.remote_log_metadata import (
@@ -170,7 +171,7 @@ def _number(config: Mapping[str, str], name: str, default: int, *, least: int | 
     return value
 
 
-class TopicBasedRemoteLogMetadataManager:
+class TopicBasedRemoteLogMetadataManager(CachedLookups):
     """The built-in :class:`RemoteLogMetadataManager`."""
 
     def __init__(
@@ -299,35 +300,6 @@ class TopicBasedRemoteLogMetadataManager:
         if cache is None or not self.is_ready(partition):
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"remote log metadata of {partition} is still being read")
         return cache
-
-    def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
-        return self._cache(partition).lookup(epoch, offset)
-
-    def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
-        return self._cache(partition).highest_offset(epoch)
-
-    def segments(self, partition: TopicIdPartition) -> Iterator[SegmentMetadata]:
-        return self._cache(partition).segments()
-
-    def segments_of(self, partition: TopicIdPartition, epoch: int) -> list[SegmentMetadata]:
-        return self._cache(partition).segments_of(epoch)
-
-    def size_bytes(self, partition: TopicIdPartition, epoch: int) -> int:
-        return self._cache(partition).size_bytes(epoch)
-
-    def next_with_txn_index(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
-        return self._cache(partition).next_with_txn_index(epoch, offset)
-
-    def next_for_timestamp(
-        self,
-        partition: TopicIdPartition,
-        epoch: int,
-        timestamp_ms: int,
-        offset: int,
-        accept: Callable[[SegmentMetadata], bool],
-    ) -> SegmentMetadata | None:
-        """See `RemoteLogMetadataCache`; not part of the contract, so whoever uses it can do without."""
-        return self._cache(partition).next_for_timestamp(epoch, timestamp_ms, offset, accept)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         return self._consumer is not None and self._consumer.is_ready(partition)

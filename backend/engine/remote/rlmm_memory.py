@@ -6,17 +6,18 @@ knows ends with the process, and no other broker sees it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from backend.engine.remote.rlmm import check_new, check_update
 from backend.engine.remote.rlmm_cache import Outcome, Overlap, RemoteLogMetadataCache
+from backend.engine.remote.rlmm_lookups import CachedLookups
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError
 from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import PartitionDeleteState
 
 
-class InMemoryRemoteLogMetadataManager:
+class InMemoryRemoteLogMetadataManager(CachedLookups):
     """Ready for every hosted partition at once; what it knows of one that leaves stays for its return."""
 
     def __init__(self, overlap: Overlap = Overlap.KIP) -> None:
@@ -55,24 +56,6 @@ class InMemoryRemoteLogMetadataManager:
         if found is None:
             found = self._caches[partition] = RemoteLogMetadataCache(partition, self._overlap)
         return found
-
-    def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
-        return self._cache(partition).lookup(epoch, offset)
-
-    def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
-        return self._cache(partition).highest_offset(epoch)
-
-    def segments(self, partition: TopicIdPartition) -> Iterator[SegmentMetadata]:
-        return self._cache(partition).segments()
-
-    def segments_of(self, partition: TopicIdPartition, epoch: int) -> list[SegmentMetadata]:
-        return self._cache(partition).segments_of(epoch)
-
-    def size_bytes(self, partition: TopicIdPartition, epoch: int) -> int:
-        return self._cache(partition).size_bytes(epoch)
-
-    def next_with_txn_index(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
-        return self._cache(partition).next_with_txn_index(epoch, offset)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         return partition in self._hosted
