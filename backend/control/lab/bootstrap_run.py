@@ -85,12 +85,6 @@ class LeaderLog:
     log_end: int
     local_bytes: int
 
-    @property
-    def untiered_bytes(self) -> int:
-        """Local bytes that are in no other place; all records are of one size."""
-        local_offsets = self.log_end - self.local_start
-        return 0 if local_offsets <= 0 else self.local_bytes * (self.log_end - self.pending_upload) // local_offsets
-
 
 @dataclass(frozen=True, slots=True)
 class BootstrapRun:

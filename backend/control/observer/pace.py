@@ -1,7 +1,7 @@
 """How often to look: the watch over a large cluster must not become its load.
 
-One replica costs about 160 us of CPU a round on both sides together (6,000 replicas every 2 s took half a core), the
-settings of one topic about 500 us. The intervals below keep each to about a twelfth and a twentieth of a core.
+6,000 replicas of 1,000 topics, sampled every 2 s, took half a core for both sides together, measured on a busy machine.
+With the intervals below they are sampled every 12 s, and all settings every 20 s.
 """
 
 from __future__ import annotations

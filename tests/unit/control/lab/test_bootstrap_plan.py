@@ -14,7 +14,6 @@ from backend.control.lab.bootstrap_plan import (
     BootstrapPlan,
     refusal,
 )
-from backend.control.lab.bootstrap_run import LeaderLog
 
 
 @pytest.mark.parametrize("size_bytes", [SIZE_BYTES_MIN, 731_000_000, 2_000_000_000, SIZE_BYTES_MAX])
@@ -48,8 +47,3 @@ def test_what_makes_no_race_is_refused_in_one_sentence(size_bytes: int, percent:
     assert told is not None
     assert sentence in told
     assert told.endswith(".")
-
-
-def test_what_is_not_tiered_is_a_share_of_the_local_bytes() -> None:
-    assert LeaderLog(0, 100, 185, 200, 1_000_000).untiered_bytes == 150_000
-    assert LeaderLog(0, 200, 200, 200, 0).untiered_bytes == 0
