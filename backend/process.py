@@ -11,17 +11,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import httpx
-from prometheus_client.metrics_core import Metric
-from prometheus_client.parser import text_string_to_metric_families
-
-from backend.control.lab.demo import DemoWorkload
-from backend.control.plane import ControlError, ControlPlane
-from backend.control.settings import ControlSettings
 from backend.data_folder import DataFolder
 from backend.engine.broker.node import StartRefused
 from backend.engine.cluster import Cluster, ClusterLayout
@@ -29,6 +22,12 @@ from backend.engine.common.log_context import configure_logging
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine_profile import embedded_settings
 from backend.settings import LOOPBACK, Settings
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+    from backend.control.lab.demo import DemoWorkload
+    from backend.control.plane import ControlPlane
 
 EXIT_OK, EXIT_FAILED = 0, 1
 # The supervisor kills after 30 s. The brokers, which have data to write down, get what the others leave of the time.
@@ -57,11 +56,15 @@ class NodeFailed(Exception):
     """A node of this process cannot go on; the supervisor starts the process anew."""
 
 
+class ControlPlaneFailed(Exception):
+    """The control plane did not start; the message is its own."""
+
+
 async def run(settings: Settings, environment: Mapping[str, str]) -> int:
     """Serves until SIGTERM or SIGINT; the exit code. What went wrong is the last line of the log."""
     try:
         await _serve(settings, environment)
-    except (ControlError, StartRefused, NodeFailed) as error:
+    except (ControlPlaneFailed, StartRefused, NodeFailed) as error:
         _log.error("%s", error)
         return EXIT_FAILED
     return EXIT_OK
@@ -75,21 +78,16 @@ async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
 
     layout = cluster_layout(settings, environment)
     cluster = Cluster(layout)
-    plane = ControlPlane(
-        # Everything comes from the environment; pydantic checks it.
-        ControlSettings(),  # type: ignore[call-arg]
-        registries=lambda: _broker_metrics(settings, layout, cluster),
-    )
+    plane: ControlPlane | None = None
     demo: DemoWorkload | None = None
     try:
         # With a process per broker, and attached to another cluster, this process only watches.
         watches = settings.process_per_broker or settings.attach is not None
         if not watches and not await _started(cluster, stop):
             return
-        await plane.start()
+        plane = await _control_plane(lambda: _broker_metrics(settings, layout, cluster))
         if settings.demo and settings.attach is None:
-            demo = DemoWorkload(settings.bootstrap_servers, replication_factor=min(3, settings.brokers))
-            demo.start()
+            demo = _demo(settings)
         _log.info(
             "Backend serves brokers at %s and the control API at %s", settings.bootstrap_servers, settings.api_url
         )
@@ -100,12 +98,48 @@ async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
         overdue = demo is not None and await _ends(
             "The demo workload", asyncio.to_thread(demo.stop), STOP_STEP_TIMEOUT_S
         )
-        overdue |= await _ends("The control plane", plane.stop(), STOP_STEP_TIMEOUT_S)
+        overdue |= plane is not None and await _ends("The control plane", plane.stop(), STOP_STEP_TIMEOUT_S)
         overdue |= await _ends("The cluster", cluster.stop(), deadline_s - loop.time())
         if overdue:
             # Threads that hang would hold up the interpreter's own end as well.
             logging.shutdown()
             os._exit(EXIT_FAILED)
+
+
+async def _control_plane(registries: Callable[[], Iterable[BrokerScrape | BrokerCollector]]) -> ControlPlane:
+    """The control plane at work, on a database of this program's schema. Raises ControlPlaneFailed.
+
+    It is imported only now, on a thread: that takes longer than the start of the brokers, which serve meanwhile.
+    """
+
+    def prepared() -> tuple[ControlPlane, type[Exception]]:
+        from backend.control.plane import ControlError, ControlPlane
+        from backend.control.settings import ControlSettings
+        from backend.store import migrate
+        from backend.store.engine import StoreError
+
+        # Everything comes from the environment; pydantic checks it.
+        settings = ControlSettings()  # type: ignore[call-arg]
+        try:
+            migrate.upgrade(settings.database_url)
+        except StoreError as error:
+            raise ControlPlaneFailed(str(error)) from error
+        return ControlPlane(settings, registries=registries), ControlError
+
+    plane, refusal = await asyncio.to_thread(prepared)
+    try:
+        await plane.start()
+    except refusal as error:
+        raise ControlPlaneFailed(str(error)) from error
+    return plane
+
+
+def _demo(settings: Settings) -> DemoWorkload:
+    from backend.control.lab.demo import DemoWorkload
+
+    demo = DemoWorkload(settings.bootstrap_servers, replication_factor=min(3, settings.brokers))
+    demo.start()
+    return demo
 
 
 async def _started(cluster: Cluster, stop: asyncio.Event) -> bool:
@@ -141,6 +175,9 @@ class BrokerScrape:
         self._url = f"http://{LOOPBACK}:{port}/metrics"
 
     def collect(self) -> Iterable[Metric]:
+        import httpx
+        from prometheus_client.parser import text_string_to_metric_families
+
         try:
             text = httpx.get(self._url, timeout=SCRAPE_TIMEOUT_S).text
         except httpx.HTTPError as error:

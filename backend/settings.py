@@ -71,7 +71,12 @@ class Settings(BaseSettings):
     @property
     def database(self) -> str:
         """The database URL in force; by default SQLite in the data folder."""
-        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'ebbline.db'}"
+        return self.database_url or f"sqlite:///{self.database_file}"
+
+    @property
+    def database_file(self) -> Path:
+        """The SQLite file that is used unless a URL is set."""
+        return self.data_dir.absolute() / "ebbline.db"
 
     @property
     def bootstrap_servers(self) -> str:

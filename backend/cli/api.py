@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-import httpx
+if TYPE_CHECKING:
+    import httpx
 
+# httpx is imported where it is used: `ebbline up`, which has no use for it at first, would wait for it.
 CONNECT_TIMEOUT_S: Final = 5.0
 # A plan asks every broker; an execution waits up to 10 s for its effect.
 ANSWER_TIMEOUT_S: Final = 40.0
@@ -70,6 +72,8 @@ def find_place(api: str | None, token_file: Path | None, data: Path) -> Place:
 
 
 def _is_address(url: str) -> bool:
+    import httpx
+
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
@@ -96,6 +100,8 @@ class Api:
     """Calls of one command; a context manager."""
 
     def __init__(self, place: Place, *, transport: httpx.BaseTransport | None = None) -> None:
+        import httpx
+
         self.url = place.url
         timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         headers = {"Authorization": f"Bearer {place.token}"}
@@ -122,6 +128,8 @@ class Api:
         return self._call("POST", path, json=dict(body), headers=dict(headers or {}))
 
     def _call(self, method: str, path: str, **more: Any) -> Json:
+        import httpx
+
         try:
             answer = self._client.request(method, path, **more)
         except httpx.TimeoutException as error:

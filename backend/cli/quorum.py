@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,10 +13,9 @@ from backend.cli.api import Exit
 from backend.cli.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
 from backend.cli.tables import table
 from backend.cli.words import age
-from backend.control.gateway.client import Gateway, parse_bootstrap
-from backend.control.gateway.errors import GatewayError
-from backend.control.gateway.quorum import Quorum, fetch_quorum
-from backend.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from backend.control.gateway.quorum import Quorum
 
 quorum_app = typer.Typer(help="The quorum that keeps the cluster's metadata.", no_args_is_help=True)
 
@@ -35,6 +34,10 @@ def describe(
     bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DEFAULT, json_: JsonOption = False
 ) -> None:
     """Leader, epoch, voters and observers with their lag."""
+    # The client is imported where it is used: every command of `ebbline` would wait for it.
+    from backend.control.gateway.errors import GatewayError
+    from backend.protocol.errors import KafkaError
+
     try:
         found = asyncio.run(_fetched(bootstrap_server or _local(data)))
     except ValueError as error:
@@ -62,6 +65,9 @@ def describe(
 
 
 async def _fetched(bootstrap: str) -> Quorum | None:
+    from backend.control.gateway.client import Gateway, parse_bootstrap
+    from backend.control.gateway.quorum import fetch_quorum
+
     gateway = Gateway(parse_bootstrap(bootstrap))
     try:
         return await fetch_quorum(gateway)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,9 +12,11 @@ from backend.cli.api import Exit
 from backend.cli.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
 from backend.cli.tables import table
 from backend.cli.words import moment, size
-from backend.engine.controller.snapshot_images import image_of_snapshot
-from backend.engine.raft.snapshots import BadSnapshot, SnapshotContent, SnapshotId, parse_file_name, read_content
 
+if TYPE_CHECKING:
+    from backend.engine.raft.snapshots import SnapshotContent, SnapshotId
+
+# The engine is imported where it is used: every command of `ebbline` would wait for it.
 snapshot_app = typer.Typer(help="Snapshots of the cluster's metadata (KIP-630).", no_args_is_help=True)
 
 NodeOption = Annotated[int, typer.Option("--node", min=1, help="Node of the data folder's cluster.")]
@@ -26,6 +28,8 @@ def _folder(data: Path, node: int) -> Path:
 
 
 def _snapshots(folder: Path) -> list[tuple[SnapshotId, Path]]:
+    from backend.engine.raft.snapshots import parse_file_name
+
     try:
         found = [(parsed, path) for path in folder.iterdir() if (parsed := parse_file_name(path.name)) is not None]
     except OSError as error:
@@ -41,6 +45,8 @@ def _read(path: Path) -> bytes:
 
 
 def _content(path: Path) -> SnapshotContent:
+    from backend.engine.raft.snapshots import BadSnapshot, read_content
+
     try:
         return read_content(_read(path))
     except BadSnapshot as error:
@@ -92,6 +98,9 @@ def show(file: FileArgument, json_: JsonOption = False) -> None:
 @snapshot_app.command()
 def verify(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files.")]) -> None:
     """Whether files are whole snapshots whose records make an image. Ends with 1 when one is not."""
+    from backend.engine.controller.snapshot_images import image_of_snapshot
+    from backend.engine.raft.snapshots import BadSnapshot, parse_file_name
+
     bad = 0
     for path in files:
         data = _read(path)

@@ -15,7 +15,7 @@ from pathlib import Path
 import sqlalchemy
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_S = 5
@@ -109,16 +109,3 @@ def describe(url: str) -> str:
         return make_url(url).render_as_string(hide_password=True)
     except (ArgumentError, ValueError):
         return "the database URL"
-
-
-def check_reachable(engine: Engine) -> None:
-    """Raises StoreError with one sentence when the database does not answer."""
-    where = engine.url.render_as_string(hide_password=True)
-    try:
-        with reading(engine) as connection:
-            connection.exec_driver_sql("SELECT 1")
-    except (DBAPIError, OSError) as error:
-        cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise StoreError(
-            f"The database {where} cannot be used: {cause}. Check the URL and that the server runs."
-        ) from error

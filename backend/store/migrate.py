@@ -204,6 +204,13 @@ def downgrade(url: str, revision: str) -> None:
             engine.dispose()
 
 
+def require_usable(url: str) -> None:
+    """Raises MigrationError for a database of another product or of a newer release, StoreError for one that does not
+    answer. Changes nothing: a database that `upgrade` can bring to this program's schema is usable.
+    """
+    _refuse_newer(current(url), url)
+
+
 def require_current(url: str) -> None:
     """Raises MigrationError unless the database has exactly this program's schema. Changes nothing."""
     known = current(url)

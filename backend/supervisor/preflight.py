@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from backend.engine.remote.rsm_object_store import check_location
 from backend.settings import LOOPBACK, Settings
-from backend.store import engine as store_engine
 
 
 class PreflightError(Exception):
@@ -47,27 +45,29 @@ def check_remote_location(settings: Settings) -> None:
     """Raises PreflightError for a remote tier that cannot be opened."""
     if settings.remote_location is None:
         return
+    from backend.engine.remote.rsm_object_store import check_location  # only here: it imports the engine
+
     try:
         check_location(settings.remote_location)
     except ValueError as error:
         raise PreflightError(str(error)) from error
 
 
-def check_database(url: str) -> None:
-    """Raises PreflightError unless the database answers. SQLite files are not created here."""
+def check_database(settings: Settings) -> None:
+    """Raises PreflightError unless the backend can bring the database to its schema. Changes and creates nothing."""
+    if settings.database_url is None and not settings.database_file.exists():
+        return  # the backend makes it; and nobody waits half a second for the libraries below to be imported
+    from backend.store import engine as store_engine
+    from backend.store import migrate
+
+    url = settings.database
     try:
         parsed = store_engine.parse_url(url)
-        if parsed.get_backend_name() == "sqlite":
-            if parsed.database in (None, "", ":memory:"):
-                raise PreflightError(
-                    f"The database {url} is in memory, where each process would see its own: name a file, as in"
-                    " sqlite:////var/lib/ebbline/ebbline.db."
-                )
-            return
-        engine = store_engine.create_engine(url)
-        try:
-            store_engine.check_reachable(engine)
-        finally:
-            engine.dispose()
+        if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+            raise PreflightError(
+                f"The database {url} is in memory, where each process would see its own: name a file, as in"
+                " sqlite:////var/lib/ebbline/ebbline.db."
+            )
+        migrate.require_usable(url)
     except store_engine.StoreError as error:
         raise PreflightError(str(error)) from error

@@ -1,7 +1,7 @@
 """`ebbline up`: checks, identity, migration, children, one status table, and the way back down.
 
-Order of a start: everything that can be refused is checked before anything is written; the
-database is migrated; the backend comes first and must be ready before pipeline and dashboard.
+Order of a start: everything that can be refused is checked before anything is written; the backend comes first,
+migrates the database once its brokers serve, and must be ready before pipeline and dashboard.
 A stop goes the other way.
 """
 
@@ -17,16 +17,12 @@ from contextlib import suppress
 from types import FrameType
 from typing import Final
 
-import httpx
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, DataFolderError, new_cluster_id
 from backend.settings import Settings
-from backend.store import migrate
-from backend.store.engine import StoreError, describe
-from backend.supervisor.attach import attached_cluster_id
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
 from backend.supervisor.preflight import PreflightError, check_database, check_ports, check_remote_location
 from spark import java
@@ -47,12 +43,12 @@ class Refused(Exception):
 
 
 def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
-    """Checks everything, locks the folder, migrates the database, writes the identity last. Raises Refused."""
+    """Checks everything, locks the folder, writes the identity last. Raises Refused."""
     folder = DataFolder(settings.data_dir)
     try:
         identity = folder.read_identity()
         folder.check_writable()
-        cluster_id = None if settings.attach is None else attached_cluster_id(settings)
+        cluster_id = None if settings.attach is None else _attached_cluster_id(settings)
         if identity is not None:
             _check_identity(settings, identity, folder, cluster_id)
             settings = _as_made(settings, identity)
@@ -62,13 +58,12 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
                 " or more --brokers."
             )
         check_ports(settings)
-        check_database(settings.database)
+        check_database(settings)
         check_remote_location(settings)
         if settings.pipeline:
             # Last of the checks: it may write a launcher script below the data folder.
             java.find_java(folder.root / "spark" / "java", os.environ)
         folder.lock()
-        migrate.upgrade(settings.database)
         if identity is None:
             identity = ClusterIdentity(
                 format=FORMAT_VERSION,
@@ -80,9 +75,15 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
                 controllers=settings.controllers,
             )
             folder.write_identity(identity)
-    except (DataFolderError, PreflightError, StoreError, java.NoUsableJava) as error:
+    except (DataFolderError, PreflightError, java.NoUsableJava) as error:
         raise Refused(str(error)) from error
     return folder, identity
+
+
+def _attached_cluster_id(settings: Settings) -> str:
+    from backend.supervisor.attach import attached_cluster_id  # only here: it imports the control plane's client
+
+    return attached_cluster_id(settings)
 
 
 def _check_identity(settings: Settings, identity: ClusterIdentity, folder: DataFolder, attached_id: str | None) -> None:
@@ -143,6 +144,8 @@ def _attached(settings: Settings) -> dict[str, str]:
 
 
 def _answers(url: str) -> bool:
+    import httpx  # only here: it is imported while the first child starts
+
     try:
         return httpx.get(url, timeout=2.0).status_code == 200
     except httpx.HTTPError:
@@ -224,6 +227,10 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
 
 def where_database(settings: Settings, folder: DataFolder) -> str:
     """The database for people: without its password, and short when it lies in the data folder."""
+    if settings.database_url is None:
+        return f"SQLite, {settings.database_file.name}"
+    from backend.store.engine import describe  # only here: it takes half a second to import
+
     return describe(settings.database).replace(f"sqlite:///{folder.root}/", "SQLite, ")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -78,9 +79,23 @@ class Peer:
         return sum(path.stat().st_size for path in self.remote.rglob(f"{topic}-*/*.log"))
 
 
+def _wait_until_listening(bootstrap: str, deadline_s: float) -> None:
+    """Returns when all brokers accept connections.
+
+    librdkafka pauses for up to seconds after a connection that failed: it would measure its own pauses.
+    """
+    for address in bootstrap.split(","):
+        host, port = address.split(":")
+        while time.monotonic() < deadline_s:
+            with suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
+                break
+            time.sleep(0.005)
+
+
 def _first_acknowledged(bootstrap: str, started_s: float) -> float:
     """Seconds from the start until a record sent with acks=all is acknowledged."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
+    _wait_until_listening(bootstrap, deadline_s)
     while time.monotonic() < deadline_s:
         try:
             admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

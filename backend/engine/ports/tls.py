@@ -13,13 +13,15 @@ import ssl
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
-
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+from typing import TYPE_CHECKING, Final
 
 from backend.engine.ports.network import FrameBuffers, SocketConnection, Transport
 from backend.engine.ports.tls_connection import TlsConnection
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+# cryptography is imported where it is used: a broker without PKCS12 files starts sooner.
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
@@ -144,6 +146,8 @@ def _key_and_chain(store: Store) -> str:
     data = _read(store)
     if store.type == "PEM":
         return _pem(data.decode(), f"{store.setting}.location")
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
     held = _pkcs12(store, data)
     if held.key is None or held.cert is None:
         raise TlsSettingsError(f"{store.location} holds no private key with its certificate")
@@ -158,6 +162,8 @@ def _certificates(store: Store) -> str:
     data = _read(store)
     if store.type == "PEM":
         return _pem(data.decode(), f"{store.setting}.location")
+    from cryptography.hazmat.primitives.serialization import Encoding
+
     held = _pkcs12(store, data)
     found = [one for one in (held.cert, *held.additional_certs) if one is not None]
     if not found:
@@ -181,6 +187,8 @@ def _pkcs12(store: Store, data: bytes) -> pkcs12.PKCS12KeyAndCertificates:
             " keytool -importkeystore -deststoretype PKCS12, or use PEM"
         )
     try:
+        from cryptography.hazmat.primitives.serialization import pkcs12
+
         return pkcs12.load_pkcs12(data, store.password.encode() if store.password else None)
     except ValueError:
         raise TlsSettingsError(
