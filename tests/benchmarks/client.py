@@ -80,7 +80,7 @@ def consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
     started_s = last_s = time.perf_counter()
     first_s = 0.0
     while seen < records:
-        batch = consumer.consume(10_000, timeout=1.0)
+        batch = consumer.consume(min(10_000, records - seen), timeout=1.0)
         now_s = time.perf_counter()
         for message in batch:
             if (error := message.error()) is not None:

@@ -95,7 +95,7 @@ def _read_all(bootstrap: str) -> list[int]:
     seen: list[int] = []
     left = sum(ends.values())
     while left:
-        batch = consumer.consume(5_000, timeout=30.0)
+        batch = consumer.consume(min(5_000, left), timeout=30.0)
         assert batch, f"nothing came for 30 s, {left} records are missing of {ends}"
         for message in batch:
             assert message.error() is None
@@ -192,7 +192,7 @@ def _metadata_records(bootstrap: str) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     ended: set[int] = set()
     while len(ended) < len(partitions):
-        for message in consumer.consume(1_000, timeout=10.0):
+        for message in consumer.consume(1_000, timeout=1.0):
             partition, offset = message.partition(), message.offset()
             assert partition is not None
             assert offset is not None
