@@ -33,6 +33,8 @@ TESTS = (
     "tests/e2e/test_flights.py",
     "tests/e2e/test_kill_backend.py",
 )
+# Most of them wait for clusters; the simulation and the properties fill both cores.
+WORKERS = 2
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -66,7 +68,8 @@ def main() -> int:
     os.environ["EBBLINE_SOAK"] = "1"
     recorder = Recorder()
     started_s = time.monotonic()
-    code = pytest.main(["-q", *options.tests], plugins=[recorder])
+    spread = ["--numprocesses", str(WORKERS), "--dist", "loadfile"]
+    code = pytest.main(["-q", *spread, *options.tests], plugins=[recorder])
     options.output.parent.mkdir(parents=True, exist_ok=True)
     facts = {
         "commit": commit_id(),
