@@ -1,6 +1,6 @@
 """A broker's and a topic's settings: frozen values and tables, under Kafka's names."""
 
-from backend.engine.config.broker import BROKER_SETTINGS, WITHOUT_EFFECT, BrokerConfig, set_without_effect
+from backend.engine.config.broker import BROKER_SETTINGS, BrokerConfig
 from backend.engine.config.properties import format_properties, parse_properties
 from backend.engine.config.settings import (
     ConfigError,
@@ -14,6 +14,7 @@ from backend.engine.config.settings import (
     resolve_topic,
 )
 from backend.engine.config.topic import TOPIC_SETTINGS, topic_values
+from backend.engine.config.without_effect import WITHOUT_EFFECT, set_without_effect
 
 __all__ = [
     "BROKER_SETTINGS",

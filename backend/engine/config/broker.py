@@ -9,47 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from backend.engine.config.settings import LONG_MAX, ConfigError, Scope, Setting, Type
+from backend.engine.config.fields import bool_field as _bool
+from backend.engine.config.fields import double_field as _double
+from backend.engine.config.fields import int_field as _int
+from backend.engine.config.fields import list_field as _list
+from backend.engine.config.fields import long_field as _long
+from backend.engine.config.fields import password_field as _password
+from backend.engine.config.fields import short_field as _short
+from backend.engine.config.fields import text_field as _text
+from backend.engine.config.settings import LONG_MAX, ConfigError, Scope, Setting
 
 _FOLLOWER_POOL_SIZE: Final = 2
 _DOUBLE_MAX: Final = 1.7976931348623157e308
-
-
-def _setting(type: Type, default: Any, *, dynamic: bool | Scope = False, doc: str = "", **limits: Any) -> Any:
-    scope = dynamic if isinstance(dynamic, Scope) else Scope.CLUSTER_WIDE if dynamic else Scope.READ_ONLY
-    return field(default=default, metadata={"type": type, "scope": scope, "doc": doc, **limits})
-
-
-def _bool(default: bool, *, dynamic: bool = False, doc: str = "") -> Any:
-    return _setting(Type.BOOLEAN, default, dynamic=dynamic, doc=doc)
-
-
-def _int(default: int | None, *, least: float | None = None, dynamic: bool = False, doc: str = "", **more: Any) -> Any:
-    return _setting(Type.INT, default, dynamic=dynamic, doc=doc, minimum=least, **more)
-
-
-def _short(default: int, *, least: float | None = None, doc: str = "", **more: Any) -> Any:
-    return _setting(Type.SHORT, default, doc=doc, minimum=least, **more)
-
-
-def _long(default: int | None, *, least: float | None = None, dynamic: bool = False, doc: str = "") -> Any:
-    return _setting(Type.LONG, default, dynamic=dynamic, doc=doc, minimum=least)
-
-
-def _double(default: float, *, least: float | None = None, dynamic: bool = False, doc: str = "", **more: Any) -> Any:
-    return _setting(Type.DOUBLE, default, dynamic=dynamic, doc=doc, minimum=least, **more)
-
-
-def _text(default: str | None, *, dynamic: bool | Scope = False, doc: str = "", **more: Any) -> Any:
-    return _setting(Type.STRING, default, dynamic=dynamic, doc=doc, **more)
-
-
-def _list(default: tuple[str, ...] | None, *, dynamic: bool | Scope = False, doc: str = "", **more: Any) -> Any:
-    return _setting(Type.LIST, default, dynamic=dynamic, doc=doc, **more)
-
-
-def _password(*, doc: str = "") -> Any:
-    return field(default=None, repr=False, metadata={"type": Type.PASSWORD, "scope": Scope.READ_ONLY, "doc": doc})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,40 +367,6 @@ def _table() -> dict[str, Setting]:
 
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = _table()
-
-# Kafka's settings that are checked, kept and shown, and that nothing reads yet.
-WITHOUT_EFFECT: Final = frozenset(
-    {
-        "controller.quorum.append.linger.ms",
-        "controller.quorum.retry.backoff.ms",
-        "controller.socket.timeout.ms",
-        "group.consumer.max.assignment.interval.ms",
-        "group.consumer.max.heartbeat.interval.ms",
-        "group.consumer.max.session.timeout.ms",
-        "group.consumer.min.assignment.interval.ms",
-        "group.consumer.min.heartbeat.interval.ms",
-        "group.consumer.min.session.timeout.ms",
-        "log.dir.failure.timeout.ms",
-        "max.connections.per.ip",
-        "metadata.max.idle.interval.ms",
-        "num.recovery.threads.per.data.dir",
-        "num.replica.fetchers",
-        "offsets.load.buffer.size",
-        "queued.max.requests",
-        "remote.log.metadata.manager.class.path",
-        "remote.log.storage.manager.class.path",
-        "ssl.protocol",
-    }
-)
-
-
-def set_without_effect(config: BrokerConfig) -> list[str]:
-    """Names that somebody set to another value than the default, for nothing."""
-    return sorted(
-        name
-        for name in WITHOUT_EFFECT & config.originals.keys()
-        if getattr(config, _field_name(name)) != BROKER_SETTINGS[name].default
-    )
 
 
 def _parsed(properties: Mapping[str, str]) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from backend.engine.ports.clock import Clock, SystemClock
 from backend.engine.ports.disk import Disk, OsDisk
-from backend.engine.ports.network import Network, SocketNetwork
+from backend.engine.ports.network import Network
 from backend.engine.ports.object_store import ObjectStore, open_object_store
 from backend.engine.ports.program import raise_file_limit
 from backend.engine.ports.random import Random, SystemRandom
+from backend.engine.ports.socket_network import SocketNetwork
 from backend.engine.ports.workers import ThreadWorkers, Workers
 
 

@@ -1,4 +1,4 @@
-"""Length-prefixed frames over TCP: raw non-blocking sockets on the loop's readers and writers.
+"""Length-prefixed frames over a network: what the port promises. `socket_network` is TCP.
 
 A frame is what Kafka sends: four bytes of length, then that many bytes. The port hands whole
 frames up and takes lists of chunks down, so that the layers above never copy a record.
@@ -7,47 +7,16 @@ frames up and takes lists of chunks down, so that the layers above never copy a 
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
-import struct
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
-
-from backend.engine.ports.program import file_limit
 
 Buffer = bytes | bytearray | memoryview
 
 # socket.request.max.bytes of Kafka.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-# A reader that is slower than this much output is not read from, nor are its requests of earlier reads carried out,
-# until it has caught up.
-OUTPUT_HIGH_BYTES = 16 * 1024 * 1024
-OUTPUT_LOW_BYTES = OUTPUT_HIGH_BYTES // 4
-# Linux accepts up to IOV_MAX (1024) chunks in one sendmsg.
-SEND_CHUNKS_MAX = 512
-# Small frames arrive many at once: one read of this size takes them all.
-SCRATCH_BYTES = 64 * 1024
-# Those that no connection needs now are kept: 1 MB in all.
-SPARE_SCRATCHES_MAX = 16
-# Answers of this size together go out at once, also while further requests of the same read wait.
-CORK_BYTES_MAX = 64 * 1024
-# A frame is believed to be as long as it says only as far as its bytes come: its buffer starts with this much and is
-# doubled when full, so that a connection costs this much or twice what its peer has sent.
-FRAME_FIRST_BYTES = 1024 * 1024
 # Frames above the scratch size that one listener's connections have begun and not finished: five of the largest.
 UNFINISHED_BYTES_MAX = 512 * 1024 * 1024
-ACCEPT_BACKLOG = 512
-# Without free file descriptors accept fails at once and again: a pause leaves time for other connections to end.
-ACCEPT_PAUSE_S = 0.1
-# The system gives a new descriptor the lowest free number, so its number says how many are open. Above this
-# share of the limit no connection is accepted: the rest is for the files of logs, which must open.
-CONNECTIONS_SHARE = 0.75
-
-_LENGTH = struct.Struct(">i")
-# Of all connections of the process; taking from a list and adding to it are atomic.
-_spare_scratches: list[bytearray] = []
-_log = logging.getLogger(__name__)
 
 
 class FrameTooLarge(ConnectionError):
@@ -136,12 +105,24 @@ class Server(Protocol):
 Accept = Callable[[Connection], FrameHandler]
 
 
+class NewConnection(Connection, Protocol):
+    """A connection that a transport has just made."""
+
+    def start(self, handler: FrameHandler) -> None:
+        """Begins to deliver frames."""
+        ...
+
+    async def ready(self) -> None:
+        """Returns once requests may be sent; OSError when that will never be."""
+        ...
+
+
 class Transport(Protocol):
     """What lies between TCP and the frames: nothing (`SocketConnection` itself), or TLS (`ports.tls`)."""
 
     def __call__(
         self, sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int, buffers: FrameBuffers
-    ) -> SocketConnection:
+    ) -> NewConnection:
         """One connection; OSError when its peer is gone."""
         ...
 
@@ -173,395 +154,3 @@ class Network(Protocol):
     ) -> Connection:
         """An open connection, or OSError / TimeoutError."""
         ...
-
-
-class SocketConnection:
-    """One non-blocking TCP socket."""
-
-    def __init__(
-        self, sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int, buffers: FrameBuffers
-    ) -> None:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._sock = sock
-        self._fd = sock.fileno()
-        self._loop = loop
-        self._frame_bytes_max = frame_bytes_max
-        self._buffers = buffers
-        host, port = sock.getpeername()[:2]
-        self._peer = f"{host}:{port}"
-        # Only while it has something: thousands of idle connections share a few.
-        self._scratch: bytearray | None = None
-        self._scratch_used = 0
-        self._frame: bytearray | None = None
-        self._frame_bytes = 0
-        self._frame_used = 0
-        self._output: deque[memoryview] = deque()
-        self._output_bytes = 0
-        self._writing = False
-        self._reading = False
-        self._paused_by_output = False
-        self._paused_by_owner = False
-        self._corked = False
-        self._closing = False
-        self._closed = False
-        self._handler: FrameHandler | None = None
-
-    def start(self, handler: FrameHandler) -> None:
-        """Begins to deliver frames."""
-        self._handler = handler
-        self._update_reading()
-
-    async def ready(self) -> None:
-        """Returns once requests may be sent; OSError when that will never be."""
-
-    def limit_frames(self, bytes_max: int) -> None:
-        """Frames that begin from now on may be so long."""
-        self._frame_bytes_max = bytes_max
-
-    @property
-    def peer(self) -> str:
-        return self._peer
-
-    @property
-    def output_bytes(self) -> int:
-        return self._output_bytes
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    def pause_reading(self) -> None:
-        self._paused_by_owner = True
-        self._update_reading()
-
-    def resume_reading(self) -> None:
-        self._paused_by_owner = False
-        self._update_reading()
-        self._deliver_soon()
-
-    def _deliver_soon(self) -> None:
-        """Frames that a pause has left in the scratch buffer come without a further read."""
-        if self._scratch_used and not self._closed:
-            self._loop.call_soon(self._deliver_corked)
-
-    def _update_reading(self) -> None:
-        wanted = not (self._closed or self._closing or self._paused_by_output or self._paused_by_owner)
-        if wanted and not self._reading:
-            self._loop.add_reader(self._fd, self._on_readable)
-        elif self._reading and not wanted:
-            self._loop.remove_reader(self._fd)
-        self._reading = wanted
-
-    def _on_readable(self) -> None:
-        try:
-            if self._frame is not None:
-                self._read_into_frame()
-            else:
-                self._read_into_scratch()
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._finish(error)
-
-    def _receive_into(self, room: memoryview) -> int:
-        """Bytes read, 0 at the end; BlockingIOError when there are none yet."""
-        return self._sock.recv_into(room)
-
-    def _send_some(self) -> int:
-        """Bytes of the output that went out; BlockingIOError when none can now."""
-        output = self._output
-        return self._sock.sendmsg([output[i] for i in range(min(len(output), SEND_CHUNKS_MAX))])
-
-    def _say_goodbye(self) -> None:
-        """What the transport tells its peer before the socket closes."""
-
-    def _read_into_frame(self) -> None:
-        frame = self._frame
-        assert frame is not None
-        # The view is let go of at once: a buffer with views does not grow.
-        with memoryview(frame) as view, view[self._frame_used :] as rest:
-            count = self._receive_into(rest)
-        if count == 0:
-            self._finish(None)
-            return
-        self._frame_used += count
-        if self._frame_used < len(frame):
-            return
-        if len(frame) < self._frame_bytes:
-            more = min(len(frame), self._frame_bytes - len(frame))
-            if self._has_room(more):
-                frame.extend(bytes(more))
-            return
-        self._drop_frame()
-        self._deliver(frame)
-
-    def _has_room(self, size: int) -> bool:
-        if self._buffers.take(size):
-            return True
-        held = self._buffers.held_bytes
-        self._finish(NoRoom(f"unfinished frames hold {held} bytes, which leaves no room for {size} more; try again"))
-        return False
-
-    def _drop_frame(self) -> None:
-        if self._frame is not None:
-            self._buffers.held_bytes -= len(self._frame)
-            self._frame = None
-
-    def _read_into_scratch(self) -> None:
-        if self._scratch is None:
-            self._scratch = _spare_scratches.pop() if _spare_scratches else bytearray(SCRATCH_BYTES)
-        try:
-            count = self._receive_into(memoryview(self._scratch)[self._scratch_used :])
-        except BaseException:
-            self._release_scratch()
-            raise
-        if count == 0:
-            self._finish(None)
-            return
-        self._scratch_used += count
-        self._deliver_corked()
-
-    def _deliver_corked(self) -> None:
-        """Delivers what has come; the small answers given meanwhile leave together, which saves most of their cost."""
-        self._corked = True
-        try:
-            self._deliver_scratch()
-        finally:
-            self._corked = False
-            self._release_scratch()
-            if self._output and not self._writing:
-                self._on_writable()
-
-    def _release_scratch(self) -> None:
-        if self._scratch is not None and not self._scratch_used:
-            if len(_spare_scratches) < SPARE_SCRATCHES_MAX:
-                _spare_scratches.append(self._scratch)
-            self._scratch = None
-
-    def _deliver_scratch(self) -> None:
-        position = 0
-        used = self._scratch_used
-        scratch = self._scratch
-        if scratch is None:
-            return
-        # What is left when the output is full waits here until the peer has read: see `_after_write`.
-        while used - position >= 4 and not (self._closed or self._paused_by_owner or self._paused_by_output):
-            (size,) = _LENGTH.unpack_from(scratch, position)
-            if size < 0 or size > self._frame_bytes_max:
-                self._finish(FrameTooLarge(f"{self._peer} announced a frame of {size} bytes"))
-                return
-            body = position + 4
-            if used - body >= size:
-                position = body + size
-                self._deliver(scratch[body:position])
-                continue
-            if 4 + size > SCRATCH_BYTES:
-                self._begin_frame(size, scratch[body:used])
-                position = used
-            break
-        if position:
-            rest = used - position
-            scratch[:rest] = scratch[position:used]
-            self._scratch_used = rest
-
-    def _begin_frame(self, size: int, head: bytearray) -> None:
-        first = min(size, FRAME_FIRST_BYTES)
-        if not self._has_room(first):
-            return
-        frame = bytearray(first)
-        frame[: len(head)] = head
-        self._frame, self._frame_bytes, self._frame_used = frame, size, len(head)
-
-    def _deliver(self, frame: bytearray) -> None:
-        handler = self._handler
-        if handler is not None and not self._closed:
-            handler.on_frame(frame)
-
-    def send(self, chunks: Sequence[Buffer]) -> None:
-        if self._closed or self._closing:
-            return
-        for chunk in chunks:
-            if chunk:
-                self._output.append(memoryview(chunk))
-                self._output_bytes += len(chunk)
-        if not self._writing:
-            if not self._corked or self._output_bytes > CORK_BYTES_MAX:
-                self._on_writable()
-        elif self._output_bytes > OUTPUT_HIGH_BYTES and not self._paused_by_output:
-            self._paused_by_output = True
-            self._update_reading()
-
-    def _on_writable(self) -> None:
-        try:
-            while self._output:
-                self._drop_sent(self._send_some())
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError as error:
-            self._finish(error)
-            return
-        self._after_write()
-
-    def _drop_sent(self, sent: int) -> None:
-        self._output_bytes -= sent
-        output = self._output
-        while sent:
-            first = output[0]
-            if sent >= len(first):
-                sent -= len(first)
-                output.popleft()
-            else:
-                output[0] = first[sent:]
-                return
-
-    def _after_write(self) -> None:
-        pending = bool(self._output)
-        if pending and not self._writing:
-            self._loop.add_writer(self._fd, self._on_writable)
-        elif self._writing and not pending:
-            self._loop.remove_writer(self._fd)
-        self._writing = pending
-        if self._output_bytes > OUTPUT_HIGH_BYTES:
-            self._paused_by_output = True
-            self._update_reading()
-        elif self._paused_by_output and self._output_bytes < OUTPUT_LOW_BYTES:
-            self._paused_by_output = False
-            self._update_reading()
-            self._deliver_soon()
-        if self._closing and not pending:
-            self._finish(None)
-
-    def close(self) -> None:
-        self._finish(None)
-
-    def close_after_flush(self) -> None:
-        self._closing = True
-        self._update_reading()
-        if not self._output:
-            self._finish(None)
-
-    def _finish(self, error: BaseException | None) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._update_reading()
-        if self._writing:
-            self._loop.remove_writer(self._fd)
-            self._writing = False
-        self._output.clear()
-        self._output_bytes = 0
-        self._drop_frame()
-        self._say_goodbye()
-        self._sock.close()
-        if self._handler is not None:
-            self._handler.on_closed(error)
-
-
-class SocketServer:
-    """A bound TCP socket."""
-
-    def __init__(self, sock: socket.socket, accept: Accept, frame_bytes_max: int, transport: Transport) -> None:
-        self._sock = sock
-        self._accept = accept
-        self._transport = transport
-        self._frame_bytes_max = frame_bytes_max
-        self._buffers = FrameBuffers()
-        self._loop = asyncio.get_running_loop()
-        self._port = int(sock.getsockname()[1])
-        self._descriptors_max = int(file_limit() * CONNECTIONS_SHARE)
-
-    @property
-    def port(self) -> int:
-        return self._port
-
-    def start(self) -> None:
-        self._accept_again()
-
-    def _on_acceptable(self) -> None:
-        try:
-            sock, _ = self._sock.accept()
-        except OSError as error:
-            if not isinstance(error, (BlockingIOError, InterruptedError)):
-                _log.warning("Listener on port %d could not accept a connection: %s", self._port, error)
-                self._loop.remove_reader(self._sock.fileno())
-                self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
-            return
-        if sock.fileno() >= self._descriptors_max:
-            _log.warning(
-                "Listener on port %d refused a connection: the process has %d files and connections open, of %d at most"
-                " while it takes more; raise its limit of open files",
-                self._port, sock.fileno(), self._descriptors_max,
-            )  # fmt: skip
-            sock.close()
-            return
-        try:
-            connection = self._transport(sock, self._loop, self._frame_bytes_max, self._buffers)
-        except OSError:
-            # The peer was gone before we looked.
-            sock.close()
-            return
-        connection.start(self._accept(connection))
-
-    def _accept_again(self) -> None:
-        if self._sock.fileno() >= 0:
-            self._loop.add_reader(self._sock.fileno(), self._on_acceptable)
-
-    def close(self) -> None:
-        if self._sock.fileno() >= 0:
-            self._loop.remove_reader(self._sock.fileno())
-            self._sock.close()
-
-
-class SocketNetwork:
-    """TCP of this machine."""
-
-    def listen(
-        self,
-        host: str,
-        port: int,
-        accept: Accept,
-        *,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
-        transport: Transport | None = None,
-    ) -> SocketServer:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((host, port))
-            sock.listen(ACCEPT_BACKLOG)
-            sock.setblocking(False)
-        except OSError:
-            sock.close()
-            raise
-        return SocketServer(sock, accept, frame_bytes_max, transport or SocketConnection)
-
-    async def connect(
-        self,
-        host: str,
-        port: int,
-        handler: Callable[[Connection], FrameHandler],
-        *,
-        timeout_ms: float,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
-        transport: Transport | None = None,
-    ) -> SocketConnection:
-        loop = asyncio.get_running_loop()
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setblocking(False)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000.0):
-                await loop.sock_connect(sock, (host, port))
-                connection = (transport or SocketConnection)(sock, loop, frame_bytes_max, FrameBuffers())
-                connection.start(handler(connection))
-                try:
-                    await connection.ready()
-                except BaseException:
-                    connection.close()
-                    raise
-        except BaseException:
-            sock.close()
-            raise
-        return connection

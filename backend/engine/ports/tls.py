@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from backend.engine.ports.network import FrameBuffers, SocketConnection, Transport
+from backend.engine.ports.network import FrameBuffers, NewConnection, Transport
 from backend.engine.ports.tls_connection import TlsConnection
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def server_transport(settings: TlsSettings) -> Transport:
 
     def transport(
         sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int, buffers: FrameBuffers
-    ) -> SocketConnection:
+    ) -> NewConnection:
         return TlsConnection(context, None, sock, loop, frame_bytes_max, buffers)
 
     return transport
@@ -96,7 +96,7 @@ class ClientTls:
 
         def transport(
             sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int, buffers: FrameBuffers
-        ) -> SocketConnection:
+        ) -> NewConnection:
             return TlsConnection(self._context, host, sock, loop, frame_bytes_max, buffers)
 
         return transport

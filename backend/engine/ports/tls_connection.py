@@ -8,7 +8,8 @@ import socket
 import ssl
 from typing import Final
 
-from backend.engine.ports.network import Buffer, FrameBuffers, FrameHandler, SocketConnection
+from backend.engine.ports.network import Buffer, FrameBuffers, FrameHandler
+from backend.engine.ports.socket_connection import SocketConnection
 
 # A handshake takes two round trips; a peer that is slower than this holds a connection for nothing.
 HANDSHAKE_MS_MAX: Final = 30_000

@@ -22,8 +22,8 @@ from backend.engine.log.producer_state import ProducerEntry
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports
 from backend.engine.ports.disk import OsDisk
-from backend.engine.ports.network import SocketNetwork
 from backend.engine.ports.random import SystemRandom
+from backend.engine.ports.socket_network import SocketNetwork
 from backend.engine.ports.workers import ThreadWorkers
 from backend.protocol.batch import BatchHeader, Record, RecordData, build_batch, iter_batches, iter_records
 from backend.protocol.control_records import end_txn_marker

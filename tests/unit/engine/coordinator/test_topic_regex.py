@@ -6,13 +6,8 @@ import re
 
 import pytest
 
-from backend.engine.coordinator.topic_regex import (
-    PATTERN_CHARS_MAX,
-    RegexError,
-    TopicRegex,
-    check_regex,
-    matching_topics,
-)
+from backend.engine.coordinator.regex_syntax import RegexError
+from backend.engine.coordinator.topic_regex import PATTERN_CHARS_MAX, TopicRegex, check_regex, matching_topics
 from backend.protocol.errors import ErrorCode, KafkaError
 
 NAMES = [

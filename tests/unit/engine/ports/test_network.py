@@ -9,15 +9,9 @@ from typing import Any
 
 import pytest
 
-from backend.engine.ports.network import (
-    FRAME_FIRST_BYTES,
-    OUTPUT_HIGH_BYTES,
-    SCRATCH_BYTES,
-    Connection,
-    FrameTooLarge,
-    NoRoom,
-    SocketNetwork,
-)
+from backend.engine.ports.network import Connection, FrameTooLarge, NoRoom
+from backend.engine.ports.socket_connection import FRAME_FIRST_BYTES, OUTPUT_HIGH_BYTES, SCRATCH_BYTES
+from backend.engine.ports.socket_network import SocketNetwork
 
 
 class Recorder:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from backend.engine.ports.network import Connection, SocketNetwork, SocketServer
+from backend.engine.ports.network import Connection
+from backend.engine.ports.socket_network import SocketNetwork, SocketServer
 from backend.engine.ports.tls import ClientTls, Store, TlsSettings, TlsSettingsError, server_transport
 from backend.engine.ports.tls_connection import TlsFailed
 from tests.certificates import KEY_PASSWORD, STORE_PASSWORD, Authority, Identity

@@ -1,0 +1,49 @@
+"""Fields of a dataclass that are settings: type, default, limits, scope and documentation as metadata."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+from backend.engine.config.settings import Scope, Type
+
+
+def _setting(type: Type, default: Any, *, dynamic: bool | Scope = False, doc: str = "", **limits: Any) -> Any:
+    scope = dynamic if isinstance(dynamic, Scope) else Scope.CLUSTER_WIDE if dynamic else Scope.READ_ONLY
+    return field(default=default, metadata={"type": type, "scope": scope, "doc": doc, **limits})
+
+
+def bool_field(default: bool, *, dynamic: bool = False, doc: str = "") -> Any:
+    return _setting(Type.BOOLEAN, default, dynamic=dynamic, doc=doc)
+
+
+def int_field(
+    default: int | None, *, least: float | None = None, dynamic: bool = False, doc: str = "", **more: Any
+) -> Any:
+    return _setting(Type.INT, default, dynamic=dynamic, doc=doc, minimum=least, **more)
+
+
+def short_field(default: int, *, least: float | None = None, doc: str = "", **more: Any) -> Any:
+    return _setting(Type.SHORT, default, doc=doc, minimum=least, **more)
+
+
+def long_field(default: int | None, *, least: float | None = None, dynamic: bool = False, doc: str = "") -> Any:
+    return _setting(Type.LONG, default, dynamic=dynamic, doc=doc, minimum=least)
+
+
+def double_field(
+    default: float, *, least: float | None = None, dynamic: bool = False, doc: str = "", **more: Any
+) -> Any:
+    return _setting(Type.DOUBLE, default, dynamic=dynamic, doc=doc, minimum=least, **more)
+
+
+def text_field(default: str | None, *, dynamic: bool | Scope = False, doc: str = "", **more: Any) -> Any:
+    return _setting(Type.STRING, default, dynamic=dynamic, doc=doc, **more)
+
+
+def list_field(default: tuple[str, ...] | None, *, dynamic: bool | Scope = False, doc: str = "", **more: Any) -> Any:
+    return _setting(Type.LIST, default, dynamic=dynamic, doc=doc, **more)
+
+
+def password_field(*, doc: str = "") -> Any:
+    return field(default=None, repr=False, metadata={"type": Type.PASSWORD, "scope": Scope.READ_ONLY, "doc": doc})

@@ -1,0 +1,41 @@
+"""Settings of Kafka that this engine takes and that change nothing here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backend.engine.config.broker import BROKER_SETTINGS, BrokerConfig
+
+# Kafka's settings that are checked, kept and shown, and that nothing reads yet.
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "controller.quorum.append.linger.ms",
+        "controller.quorum.retry.backoff.ms",
+        "controller.socket.timeout.ms",
+        "group.consumer.max.assignment.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+        "group.consumer.max.session.timeout.ms",
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.min.session.timeout.ms",
+        "log.dir.failure.timeout.ms",
+        "max.connections.per.ip",
+        "metadata.max.idle.interval.ms",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "offsets.load.buffer.size",
+        "queued.max.requests",
+        "remote.log.metadata.manager.class.path",
+        "remote.log.storage.manager.class.path",
+        "ssl.protocol",
+    }
+)
+
+
+def set_without_effect(config: BrokerConfig) -> list[str]:
+    """Names that somebody set to another value than the default, for nothing."""
+    return sorted(
+        name
+        for name in WITHOUT_EFFECT & config.originals.keys()
+        if getattr(config, name.replace(".", "_")) != BROKER_SETTINGS[name].default
+    )
