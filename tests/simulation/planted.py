@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from backend.engine.controller.image import PartitionRegistration
-from backend.engine.log import unified_log
+from backend.engine.log import log_storage
 from backend.engine.log.config import LogConfig
 from backend.engine.log.leader_epochs import LeaderEpochCache
 from backend.engine.log.retention import RetentionDecision, RetentionState, decide
@@ -50,7 +50,7 @@ def retention_does_not_ask_the_remote_tier(patch: pytest.MonkeyPatch) -> None:
     def careless(segments: Any, state: RetentionState, config: LogConfig, *, now_ms: int) -> RetentionDecision:
         return decide(segments, replace(state, highest_remote_offset=1 << 60), config, now_ms=now_ms)
 
-    patch.setattr(unified_log, "decide", careless)
+    patch.setattr(log_storage, "decide", careless)
 
 
 def epochs_begin_unnoticed(patch: pytest.MonkeyPatch) -> None:

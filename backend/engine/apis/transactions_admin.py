@@ -12,7 +12,7 @@ from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.coordinator.transaction import Transaction, TransactionState
 from backend.engine.coordinator.transaction_verifier import by_topic
-from backend.engine.log.producer_state import ProducerEntry
+from backend.engine.log.producer_entry import ProducerEntry
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

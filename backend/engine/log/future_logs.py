@@ -9,14 +9,17 @@ that was not complete at a stop is begun anew.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from backend.engine.log.errors import LogDirError
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_dirs import write_topic_id
 from backend.engine.log.names import dir_name, dir_name_for_future
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports
 from backend.engine.ports.disk import Disk
+from backend.tiering.ids import TopicPartition
 
 MARKER_FILE: Final = "ebbline-moved-here"
 # One read and one write of the loop's turn.
@@ -110,3 +113,21 @@ def chosen_folder(disk: Disk, first: str, second: str) -> tuple[str, str] | None
     if marked[0] == marked[1]:
         return None
     return (first, second) if marked[0] else (second, first)
+
+
+def left_by_moves(disk: Disk, found: Iterable[tuple[TopicPartition, str]]) -> Iterator[tuple[TopicPartition, str]]:
+    """Of partitions that lie in two folders the one that a crash between a move's last two steps left behind.
+
+    Raises `LogDirError` where none of the two is known to be that.
+    """
+    seen: dict[TopicPartition, str] = {}
+    for partition, folder in found:
+        other = seen.setdefault(partition, folder)
+        if other == folder:
+            continue
+        chosen = chosen_folder(disk, other, folder)
+        if chosen is None:
+            raise LogDirError(f"{partition} lies in {other} and in {folder}; move one of them away")
+        seen[partition] = chosen[0]
+        _log.info("Partition %s was moved to %s; %s is removed", partition, *chosen)
+        yield partition, chosen[1]

@@ -1,14 +1,17 @@
-"""What a broker's logs leave to be done later: flushes of what is sealed or old enough, and removal of files."""
+"""What a broker's logs leave to be done later: retention, flushes of what is sealed or old enough, removal of files."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from backend.engine.log.config import INT64_MAX
-from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
+from backend.engine.log.local_log import FlushWork, sync_files
+from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
+from backend.protocol.errors import KafkaError
 from backend.tiering.ids import TopicPartition
 
 # How soon a roll's flush, the sync of a new log's topic id and the removal of files that are due begin.
@@ -16,13 +19,17 @@ INTERVAL_MS: Final = 1000
 # Logs looked at before other tasks get a turn: a pass over one takes some tens of microseconds.
 LOGS_PER_TURN: Final = 50
 
+_log = logging.getLogger(__name__)
+
 
 class Housekeeping:
     """Syncs and removals run on worker threads."""
 
-    def __init__(self, ports: Ports, all_logs: Callable[[], Sequence[UnifiedLog]]) -> None:
+    def __init__(self, ports: Ports, all_logs: Callable[[], Sequence[UnifiedLog]], *, compacts: bool = True) -> None:
+        """`compacts`: whether there is a log cleaner."""
         self._ports = ports
         self._all_logs = all_logs
+        self._compacts = compacts
         # Files and folders to remove: (due, path, whether a folder), in no order.
         self._doomed: list[tuple[int, str, bool]] = []
         self._flushed_ms: dict[TopicPartition, int] = {}
@@ -90,3 +97,25 @@ class Housekeeping:
                 (disk.remove_tree if folder else disk.remove)(path)
 
         await self._ports.workers.run(remove)
+
+    async def apply_retention(self) -> None:
+        """One pass of retention over every log, and of the expiration of silent producers.
+
+        Compacted logs are left to the cleaner, unless it is switched off.
+        """
+        now_ms = self._ports.clock.time_ms()
+        for count, log in enumerate(self._all_logs(), 1):
+            try:
+                cleaned = self._compacts and log.config.is_compacted
+                # A log that was compacted a moment ago may still be at it.
+                deleted = 0 if cleaned or log.cleaning else log.delete_old_segments(now_ms)
+                log.producer_state.remove_expired(now_ms)
+            except KafkaError as error:
+                _log.error("Retention of %s failed: %s", log, error.message)
+                continue
+            if deleted:
+                _log.info(
+                    "Deleted %d local segments of %s; local start is %d", deleted, log, log.local_log_start_offset
+                )
+            if count % LOGS_PER_TURN == 0:
+                await tasks.sleep_ms(0)

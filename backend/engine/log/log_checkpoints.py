@@ -7,8 +7,9 @@ from functools import partial
 from typing import Protocol
 
 from backend.engine.log.log_dirs import LogDir
+from backend.engine.log.log_state import FULL_ERRNOS
 from backend.engine.log.names import CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
-from backend.engine.log.unified_log import FULL_ERRNOS, UnifiedLog
+from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Workers, tasks
 from backend.tiering.ids import TopicPartition
 

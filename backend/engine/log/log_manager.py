@@ -15,18 +15,20 @@ from functools import partial
 from typing import Final
 
 from backend.engine.log.config import LogConfig, LogManagerConfig
-from backend.engine.log.errors import CorruptLog, LogDirError, LogDirUnusable
-from backend.engine.log.future_logs import FutureLog, chosen_folder, forget_move
-from backend.engine.log.housekeeping import INTERVAL_MS, LOGS_PER_TURN, Housekeeping
+from backend.engine.log.errors import CorruptLog
+from backend.engine.log.future_logs import FutureLog, forget_move, left_by_moves
+from backend.engine.log.housekeeping import INTERVAL_MS, Housekeeping
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_checkpoints import LogCheckpoints
 from backend.engine.log.log_cleaner import LogCleaner
+from backend.engine.log.log_directories import LogDirectories
 from backend.engine.log.log_dirs import LogDir, probe_dir, read_topic_id, write_topic_id
+from backend.engine.log.log_state import FULL_ERRNOS
 from backend.engine.log.names import (
     dir_name,
     dir_name_for_delete,
 )
-from backend.engine.log.unified_log import FULL_ERRNOS, UnifiedLog
+from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import ZERO_UUID, TopicIdPartition, TopicPartition
@@ -37,21 +39,18 @@ RECOVERIES_AT_ONCE: Final = 2
 _log = logging.getLogger(__name__)
 
 
-class LogManager:
+class LogManager(LogDirectories):
     """The logs of one broker."""
 
     def __init__(self, ports: Ports, config: LogManagerConfig, log_dirs: Sequence[str]) -> None:
-        self._ports = ports
+        super().__init__(ports, log_dirs)
         self.config = config
-        self._paths = [path.rstrip("/") for path in log_dirs]
-        self._dirs: list[LogDir] = []
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         # Partitions that cannot be used: reason and folder.
         self._offline: dict[TopicPartition, tuple[str, str]] = {}
         # Told of a log that goes offline after it was opened; on whatever call found the damage.
         self.on_offline: Callable[[UnifiedLog, str], None] | None = None
-        # Directories that cannot be used any longer, with the reason; and who is told once none is left.
-        self.failed_dirs: dict[str, str] = {}
+        # Who is told once no directory is left.
         self.on_all_dirs_failed: Callable[[str], None] | None = None
         self._tasks: list[tasks.Task[None]] = []
         # Logs are closed on worker threads: what breaks then is told in the broker's log, and that is all.
@@ -60,62 +59,10 @@ class LogManager:
         self.futures: dict[TopicPartition, FutureLog] = {}
         self.preferred_dirs: dict[TopicPartition, str] = {}
         self.checkpoints = LogCheckpoints(self, ports.workers)
-        self.housekeeping = Housekeeping(ports, lambda: self.all_logs)
+        self.housekeeping = Housekeeping(ports, lambda: self.all_logs, compacts=config.cleaner.enabled)
         self.cleaner = LogCleaner(ports, config.cleaner, lambda: self.all_logs, self.checkpoints.write_cleaned)
 
     # --- opening
-
-    def open_dirs(self, cluster_id: str, node_id: int) -> None:
-        """Locks and checks the directories; goes on without one that the system refuses, as when a disk is gone.
-
-        Raises `LogDirError`, after releasing what was locked, also when the first one is refused: it has the cluster's
-        metadata.
-        """
-        disk, random = self._ports.disk, self._ports.random
-        try:
-            for path in self._paths:
-                try:
-                    self._dirs.append(LogDir.open(disk, path, cluster_id=cluster_id, node_id=node_id, random=random))
-                except LogDirUnusable as error:
-                    if not self._dirs:
-                        raise
-                    self.failed_dirs[path] = str(error)
-                    _log.error("Log directory %s is left out, its partitions are offline: %s", path, error)
-        except LogDirError:
-            self._unlock()
-            raise
-
-    @property
-    def dirs(self) -> tuple[LogDir, ...]:
-        """The open directories, in the order of `log.dirs`, those that failed since among them."""
-        return tuple(self._dirs)
-
-    @property
-    def usable_dirs(self) -> list[LogDir]:
-        """Those that have not failed."""
-        return [log_dir for log_dir in self._dirs if log_dir.path not in self.failed_dirs]
-
-    @property
-    def failed_directory_ids(self) -> list[bytes]:
-        """Ids of directories that failed since the start (KIP-858); nobody knows those of the ones left out."""
-        return [log_dir.meta.directory_id for log_dir in self._dirs if log_dir.path in self.failed_dirs]
-
-    @property
-    def left_out(self) -> list[str]:
-        """Paths that were refused at the start: what lies there is not known."""
-        return [path for path in self._paths if path in self.failed_dirs and path not in self.directory_ids]
-
-    @property
-    def directory_ids(self) -> dict[str, bytes]:
-        """Path → directory id (KIP-858)."""
-        return {log_dir.path: log_dir.meta.directory_id for log_dir in self._dirs}
-
-    @property
-    def previous_broker_epoch(self) -> int:
-        """Epoch of the last run when it stopped cleanly in every directory, else -1 (KIP-966)."""
-        if self.left_out:
-            return -1
-        return min((log_dir.previous_broker_epoch for log_dir in self._dirs), default=-1)
 
     async def load_all(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
         """Opens every log found. `config_of` gives a topic's settings; the broker's defaults without it."""
@@ -141,33 +88,15 @@ class LogManager:
         self, work: list[tuple[LogDir, TopicPartition, str]]
     ) -> list[tuple[LogDir, TopicPartition, str]]:
         """Each partition once: what a move left behind when a crash came between its last two steps goes."""
-        seen: dict[TopicPartition, str] = {}
-        left_over: set[str] = set()
-        for _, partition, folder in work:
-            other = seen.setdefault(partition, folder)
-            if other != folder:
-                chosen = chosen_folder(self._ports.disk, other, folder)
-                if chosen is None:
-                    raise LogDirError(f"{partition} lies in {other} and in {folder}; move one of them away")
-                seen[partition] = chosen[0]
-                left_over.add(chosen[1])
-                _log.info("Partition %s was moved to %s; %s is removed", partition, *chosen)
-                parent = chosen[1].rpartition("/")[0]
-                doomed = f"{parent}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
-                self._ports.disk.rename(chosen[1], doomed)
-                self.housekeeping.remove_folder(doomed)
+        left_over = set()
+        for partition, folder in left_by_moves(self._ports.disk, ((tp, folder) for _, tp, folder in work)):
+            left_over.add(folder)
+            doomed = f"{folder.rpartition('/')[0]}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
+            self._ports.disk.rename(folder, doomed)
+            self.housekeeping.remove_folder(doomed)
         return [one for one in work if one[2] not in left_over]
 
     # --- moving to another directory
-
-    def dir_at(self, path: str) -> LogDir:
-        """The directory of a path. Raises LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when it has failed."""
-        if path.rstrip("/") in self.failed_dirs:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
-        for log_dir in self._dirs:
-            if log_dir.path == path.rstrip("/"):
-                return log_dir
-        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of the log directories of this broker")
 
     def start_move(self, log: UnifiedLog, target: LogDir) -> FutureLog:
         """Begins a copy in another directory, in place of one that is under way elsewhere. Raises OSError."""
@@ -245,7 +174,7 @@ class LogManager:
     def _adopt(self, log: UnifiedLog) -> None:
         partition = log.topic_id_partition.topic_partition
         self._logs[partition] = log
-        log.on_offline = self._on_offline
+        log.on_offline = partial(self._on_offline, log)
 
     def _on_offline(self, log: UnifiedLog, reason: str) -> None:
         self._offline[log.topic_id_partition.topic_partition] = (reason, log.dir)
@@ -398,31 +327,20 @@ class LogManager:
 
     def start(self) -> None:
         """Begins retention, compaction, flushes, checkpoints and removals."""
-        config = self.config
+        config, checkpoints, housekeeping = self.config, self.checkpoints, self.housekeeping
+        retention_ms = config.retention_check_interval_ms
         self.cleaner.start()
-        for name, delay_ms, interval_ms, job in (
-            ("retention", config.initial_task_delay_ms, config.retention_check_interval_ms, self.apply_retention),
-            ("housekeeping", INTERVAL_MS, INTERVAL_MS, self.housekeeping.work),
-            (
-                "recovery points",
-                config.recovery_point_checkpoint_interval_ms,
-                config.recovery_point_checkpoint_interval_ms,
-                self.checkpoints.write_recovery_points,
-            ),
-            (
-                "log starts",
-                config.log_start_checkpoint_interval_ms,
-                config.log_start_checkpoint_interval_ms,
-                self.checkpoints.write_log_starts,
-            ),
-            (
-                "high watermarks",
-                config.high_watermark_checkpoint_interval_ms,
-                config.high_watermark_checkpoint_interval_ms,
-                self.checkpoints.write_high_watermarks,
-            ),
-        ):
-            self._tasks.append(tasks.spawn(self._repeat(name, delay_ms, interval_ms, job), name=f"log manager: {name}"))
+        self._every("retention", retention_ms, housekeeping.apply_retention, delay_ms=config.initial_task_delay_ms)
+        self._every("housekeeping", INTERVAL_MS, housekeeping.work)
+        self._every("recovery points", config.recovery_point_checkpoint_interval_ms, checkpoints.write_recovery_points)
+        self._every("log starts", config.log_start_checkpoint_interval_ms, checkpoints.write_log_starts)
+        self._every("high watermarks", config.high_watermark_checkpoint_interval_ms, checkpoints.write_high_watermarks)
+
+    def _every(
+        self, name: str, interval_ms: int, job: Callable[[], Awaitable[None]], *, delay_ms: int | None = None
+    ) -> None:
+        first_ms = interval_ms if delay_ms is None else delay_ms
+        self._tasks.append(tasks.spawn(self._repeat(name, first_ms, interval_ms, job), name=f"log manager: {name}"))
 
     async def _repeat(self, name: str, delay_ms: int, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
         await tasks.sleep_ms(delay_ms)
@@ -434,28 +352,6 @@ class LogManager:
                     "Log manager could not complete %s and will try again in %d ms: %s", name, interval_ms, error
                 )
             await tasks.sleep_ms(interval_ms)
-
-    async def apply_retention(self) -> None:
-        """One pass of retention over every log, and of the expiration of silent producers.
-
-        Compacted logs are left to the cleaner, unless it is switched off.
-        """
-        now_ms = self._ports.clock.time_ms()
-        for count, log in enumerate(self.all_logs, 1):
-            try:
-                cleaned = self.config.cleaner.enabled and log.config.is_compacted
-                # A log that was compacted a moment ago may still be at it.
-                deleted = 0 if cleaned or log.cleaning else log.delete_old_segments(now_ms)
-                log.producer_state.remove_expired(now_ms)
-            except KafkaError as error:
-                _log.error("Retention of %s failed: %s", log, error.message)
-                continue
-            if deleted:
-                _log.info(
-                    "Deleted %d local segments of %s; local start is %d", deleted, log, log.local_log_start_offset
-                )
-            if count % LOGS_PER_TURN == 0:
-                await tasks.sleep_ms(0)
 
     # --- end
 
@@ -492,8 +388,3 @@ class LogManager:
         for log in (*self._logs.values(), *(future.log for future in self.futures.values())):
             log.close_files()
         self._unlock()
-
-    def _unlock(self) -> None:
-        for log_dir in self._dirs:
-            log_dir.unlock()
-        self._dirs.clear()

@@ -11,7 +11,8 @@ from typing import Final
 
 from backend.engine.log.config import INT32_MAX, LogConfig
 from backend.engine.log.leader_epochs import LeaderEpochCache
-from backend.engine.log.producer_state import EndTxnMarker, ProducerStateManager
+from backend.engine.log.producer_entry import EndTxnMarker
+from backend.engine.log.producer_state import ProducerStateManager
 from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.segments import LogSegments
 from backend.engine.log.txn_index import AbortedTxn

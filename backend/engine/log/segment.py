@@ -12,19 +12,12 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from backend.engine.log.errors import CorruptLog
-from backend.engine.log.names import (
-    DELETED_SUFFIX,
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    file_name,
-)
 from backend.engine.log.offset_index import OffsetIndex
+from backend.engine.log.segment_files import SegmentFiles
 from backend.engine.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from backend.engine.log.time_index import NO_TIMESTAMP, TimeIndex, decode_last
 from backend.engine.log.txn_index import AbortedTxn, decode_txn_index
-from backend.engine.ports.disk import Buffer, Disk, File
+from backend.engine.ports.disk import Buffer, Disk
 from backend.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, parse_header
 
 # Base offset, length and last offset delta: what finding an offset needs of a batch header.
@@ -52,14 +45,11 @@ class BatchPosition(NamedTuple):
     size_bytes: int
 
 
-class LogSegment:
+class LogSegment(SegmentFiles):
     """Offsets `[base_offset, next_offset)` of a partition. Not for use by several threads at once."""
 
     def __init__(self, disk: Disk, log_dir: str, base_offset: int, file_suffix: str = "") -> None:
-        self._disk = disk
-        self.dir = log_dir
-        self.file_suffix = file_suffix  # behind the usual name while compaction makes the segment
-        self.base_offset = base_offset
+        super().__init__(disk, log_dir, base_offset, file_suffix)
         self.next_offset = base_offset
         self.size_bytes = 0
         self.sealed = False
@@ -72,7 +62,6 @@ class LogSegment:
         self._aborted: list[AbortedTxn] | None = []
         self._bytes_since_index = 0
         self._recent_ends: dict[int, int] = {}
-        self._file: File | None = None
 
     # --- life
 
@@ -159,62 +148,6 @@ class LogSegment:
             self._forget_indexes()
             self._max = maximum
 
-    def close(self) -> None:
-        """Closes the descriptor."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def change_suffix(self, file_suffix: str) -> None:
-        """Renames the files, the `.log` first: where that one stands tells a recovery how far compaction came."""
-        before = self.paths
-        self.file_suffix = file_suffix
-        for source, target in zip(before, self.paths, strict=True):
-            if self._disk.exists(source):
-                self._disk.rename(source, target)
-
-    def remove_files(self) -> None:
-        """Closes and removes every file."""
-        self.close()
-        for path in self.paths:
-            self._disk.remove(path)
-
-    def rename_deleted(self) -> list[str]:
-        """Closes and gives every file the suffix `.deleted`; returns the new paths, to be removed later."""
-        self.close()
-        renamed: list[str] = []
-        for path in self.paths:
-            if self._disk.exists(path):
-                self._disk.rename(path, path + DELETED_SUFFIX)
-                renamed.append(path + DELETED_SUFFIX)
-        return renamed
-
-    # --- names
-
-    def _path(self, suffix: str) -> str:
-        return f"{self.dir}/{file_name(self.base_offset, suffix)}{self.file_suffix}"
-
-    @property
-    def log_path(self) -> str:
-        return self._path(LOG_SUFFIX)
-
-    @property
-    def offset_index_path(self) -> str:
-        return self._path(OFFSET_INDEX_SUFFIX)
-
-    @property
-    def time_index_path(self) -> str:
-        return self._path(TIME_INDEX_SUFFIX)
-
-    @property
-    def txn_index_path(self) -> str:
-        """May not exist: see :attr:`txn_index_empty`."""
-        return self._path(TXN_INDEX_SUFFIX)
-
-    @property
-    def paths(self) -> tuple[str, str, str, str]:
-        return self.log_path, self.offset_index_path, self.time_index_path, self.txn_index_path
-
     def __repr__(self) -> str:
         return f"LogSegment({self.log_path}, next_offset={self.next_offset}, size_bytes={self.size_bytes})"
 
@@ -231,12 +164,6 @@ class LogSegment:
         if self._time_index is None:
             self._time_index = TimeIndex.decode(self.base_offset, self._read_file(self.time_index_path))
         return self._time_index
-
-    def _read_file(self, path: str) -> bytes:
-        try:
-            return self._disk.read(path)
-        except FileNotFoundError:
-            raise CorruptLog(f"{path} is missing; restore it or delete the replica's folder to copy it again") from None
 
     @property
     def aborted_transactions(self) -> list[AbortedTxn]:
@@ -294,16 +221,6 @@ class LogSegment:
             self.first_timestamp = parse_header(self.pread(HEADER_BYTES, 0)).max_timestamp
         return self.first_timestamp
 
-    @property
-    def index_sizes(self) -> tuple[int, int]:
-        """Bytes of the offset and of the time index of a sealed segment."""
-        return self._disk.size(self.offset_index_path), self._disk.size(self.time_index_path)
-
-    @property
-    def modified_ms(self) -> int:
-        """When the `.log` file was last written."""
-        return self._disk.modified_ms(self.log_path)
-
     def is_full(self, segment_index_bytes: int) -> bool:
         """Whether an index has no room.
 
@@ -315,13 +232,6 @@ class LogSegment:
         )
 
     # --- appending
-
-    @property
-    def file(self) -> File:
-        """The `.log` file, opened when needed."""
-        if self._file is None:
-            self._file = self._disk.open(self.log_path)
-        return self._file
 
     def append(self, records: Buffer, batches: Sequence[BatchEntry], *, index_interval_bytes: int, now_ms: int) -> None:
         """Writes whole batches with one call and indexes them. On OSError nothing counts as written."""
@@ -352,10 +262,6 @@ class LogSegment:
             self.next_offset = batches[-1].last_offset + 1
 
     # --- reading
-
-    def pread(self, size: int, position: int) -> bytes:
-        """Raw bytes of the `.log` file."""
-        return self.file.pread(size, position)
 
     def position_of(self, offset: int) -> int:
         """Where the batch that contains the offset, or the first one after it, starts.
@@ -457,7 +363,3 @@ class LogSegment:
             timestamp = int.from_bytes(self.pread(8, batch.position + 35), "big", signed=True)
             found.append((batch, timestamp))
         return found
-
-    def sync(self) -> None:
-        """Everything written of this segment reaches the device."""
-        self.file.sync()

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from backend.engine.apis import api_versions
-from backend.engine.apis.context import ANONYMOUS, Api, ListenerKind, NoAnswer, RequestContext
+from backend.engine.apis.context import ANONYMOUS, ListenerKind, NoAnswer, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.net.authentication import (
     HANDSHAKE_KEY,
@@ -24,11 +23,12 @@ from backend.engine.net.authentication import (
     Authentication,
     AuthenticationFailed,
 )
+from backend.engine.net.request import Request, api_name, decode, error_answer, illegal_state
 from backend.engine.net.throttle import charge
 from backend.engine.ports import tasks
 from backend.engine.ports.network import Buffer, Connection, FrameTooLarge, NoRoom
 from backend.engine.ports.tls_connection import TlsFailed
-from backend.protocol import codec, frames, messages
+from backend.protocol import frames, messages
 from backend.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
@@ -37,28 +37,7 @@ from backend.protocol.messages import Message
 IN_FLIGHT_MAX: Final = 32
 # Their frames together: a request alone may be larger (socket.request.max.bytes), a second one then waits.
 IN_FLIGHT_BYTES_MAX: Final = 32 * 1024 * 1024
-# Only requests with records have a reason to reach socket.request.max.bytes. Decoding another one of this size can
-# take ten times as much for lists of numbers; other elements have a limit of their own (the decoder's).
-REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
-
 _log = logging.getLogger(__name__)
-
-
-class _Request:
-    """One request on its way."""
-
-    __slots__ = ("answer", "answered", "api", "frame_bytes", "header", "message", "spent_ms", "started_ms")
-
-    def __init__(self, api: Api, header: RequestHeader, message: Message, frame_bytes: int, started_ms: float) -> None:
-        self.api = api
-        self.header = header
-        self.message = message
-        self.frame_bytes = frame_bytes
-        self.started_ms = started_ms
-        # Time on the loop's thread until the handler returned; counted only while there are quotas.
-        self.spent_ms = 0.0
-        self.answered = False
-        self.answer: Message | None = None
 
 
 class ServerConnection:
@@ -85,8 +64,8 @@ class ServerConnection:
         self._apis = services.apis.served(listener_kind)
         self._on_gone = on_gone
         self._clock = services.ports.clock
-        self._waiting: deque[_Request] = deque()
-        self._running: deque[_Request] = deque()
+        self._waiting: deque[Request] = deque()
+        self._running: deque[Request] = deque()
         self._running_bytes = 0
         self._handlers = handlers
         self._reading_paused = False
@@ -115,7 +94,7 @@ class ServerConnection:
                 if authentication.expired and not self._may_follow_expiry(authentication, frame):
                     self._close_expired()
                     return
-            request = self._decoded(frame, now_ms)
+            request = decode(self._apis, self._listener_kind, frame, now_ms)
         except DecodeError as error:
             self._refuse_frame(str(error))
             return
@@ -154,8 +133,8 @@ class ServerConnection:
             chunks = authentication.on_frame(frame, self._serve_api_versions)
         except AuthenticationFailed as failed:
             if failed.illegal_state:
-                request = self._decoded(frame, self._last_active_ms)
-                failed.answer = _illegal_state(request)
+                request = decode(self._apis, self._listener_kind, frame, self._last_active_ms)
+                failed.answer = illegal_state(request)
             header = None if failed.answer is None else frames.decode_request_header(frame)[0]
             self._fail_login(failed, header)
             return
@@ -213,7 +192,7 @@ class ServerConnection:
         self._services.metrics.failed_authentications += 1
         self._tell_closed(reason)
 
-    def _authenticated_anew(self, request: _Request) -> Message | None:
+    def _authenticated_anew(self, request: Request) -> Message | None:
         """The answer to a request of a later authentication (KIP-368), None when none is under way."""
         authentication, message, key = self._authentication, request.message, request.api.key
         if authentication is None:
@@ -227,34 +206,12 @@ class ServerConnection:
             if authentication.done:
                 self._services.metrics.successful_authentications += 1
             return answer
-        raise AuthenticationFailed("another request came during the SASL authentication", _illegal_state(request))
+        raise AuthenticationFailed("another request came during the SASL authentication", illegal_state(request))
 
     def _context(self, header: RequestHeader) -> RequestContext:
         return RequestContext(header, self.id, self._client_host, self._listener_name, self._listener_kind, self._user)
 
     # Frames to requests
-
-    def _decoded(self, frame: bytearray, now_ms: float) -> _Request:
-        header, position = frames.decode_request_header(frame)
-        api = self._apis.get(header.api_key)
-        if api is None:
-            raise DecodeError(f"API key {header.api_key} is not served by {self._listener_kind} listeners")
-        if not api.min_version <= header.api_version <= api.max_version:
-            if header.api_key == api_versions.API_KEY:
-                # Answered in the format of version 0, which every client reads (KIP-511).
-                header = header._replace(api_version=0)
-                request = _Request(api, header, messages.ApiVersionsRequest(), len(frame), now_ms)
-                request.answer, request.answered = api_versions.unsupported_version(), True
-                return request
-            raise DecodeError(
-                f"API key {header.api_key} is served in versions {api.min_version} to {api.max_version},"
-                f" not {header.api_version}"
-            )
-        cls = frames.request_class(header.api_key)
-        if len(frame) > REQUEST_BYTES_MAX and not cls.HAS_RECORDS:
-            raise DecodeError(f"{cls.__name__} of {len(frame)} bytes is larger than {REQUEST_BYTES_MAX}")
-        message, _ = codec.decode(cls, header.api_version, frame, position)
-        return _Request(api, header, message, len(frame), now_ms)
 
     def _refuse_frame(self, reason: str) -> None:
         self._count_malformed(reason)
@@ -287,7 +244,7 @@ class ServerConnection:
             else:
                 self._connection.resume_reading()
 
-    def _may_overlap(self, request: _Request) -> bool:
+    def _may_overlap(self, request: Request) -> bool:
         return (
             request.api.pipelined
             and self._running[-1].api.pipelined
@@ -295,7 +252,7 @@ class ServerConnection:
             and self._running_bytes + request.frame_bytes <= IN_FLIGHT_BYTES_MAX
         )
 
-    def _start(self, request: _Request) -> None:
+    def _start(self, request: Request) -> None:
         self._running.append(request)
         self._running_bytes += request.frame_bytes
         if request.answered:
@@ -329,7 +286,7 @@ class ServerConnection:
             waiting = handler
         waiting.add_done_callback(partial(self._settled, request))
 
-    def _settled(self, request: _Request, outcome: tasks.Future[Message | None]) -> None:
+    def _settled(self, request: Request, outcome: tasks.Future[Message | None]) -> None:
         if outcome.cancelled():
             self._connection.close()
         elif (error := outcome.exception()) is not None:
@@ -337,7 +294,7 @@ class ServerConnection:
         else:
             self._answered(request, outcome.result())
 
-    def _failed(self, request: _Request, error: BaseException) -> None:
+    def _failed(self, request: Request, error: BaseException) -> None:
         """The one place where an exception becomes a response."""
         if isinstance(error, NoAnswer):
             self._connection.close()
@@ -358,7 +315,7 @@ class ServerConnection:
 
     # Answers
 
-    def _answered(self, request: _Request, answer: Message | None) -> None:
+    def _answered(self, request: Request, answer: Message | None) -> None:
         request.answer, request.answered = answer, True
         if self._running and self._running[0].answered:
             self._send_answered()
@@ -404,40 +361,11 @@ class ServerConnection:
         self._muted = None
         self._start_waiting()
 
-    def _measure(self, request: _Request) -> None:
+    def _measure(self, request: Request) -> None:
         now_ms = self._last_active_ms = self._clock.monotonic_ms()
-        meter = self._services.metrics.request(_api_name(request.api.key))
+        meter = self._services.metrics.request(api_name(request.api.key))
         took_ms = now_ms - request.started_ms
         meter.count += 1
         meter.total_time_ms += took_ms
         if took_ms > meter.max_time_ms:
             meter.max_time_ms = took_ms
-
-
-def _illegal_state(request: _Request) -> Message | None:
-    text = f"Unexpected Kafka request of type {_api_name(request.api.key)} during SASL authentication."
-    return error_answer(request.api, request.message, request.header.api_version, ErrorCode.ILLEGAL_SASL_STATE, text)
-
-
-_API_NAMES: Final[dict[int, str]] = {}
-
-
-def _api_name(api_key: int) -> str:
-    name = _API_NAMES.get(api_key)
-    if name is None:
-        name = _API_NAMES[api_key] = frames.request_class(api_key).__name__.removesuffix("Request")
-    return name
-
-
-def error_answer(api: Api, message: Any, api_version: int, code: int, text: str) -> Message | None:
-    """The response that tells an error as a whole; None when this API has no place for one."""
-    if api.on_error is not None:
-        return api.on_error(message, api_version, code, text)
-    made: Any = frames.response_class(api.key)()
-    if not hasattr(made, "error_code"):
-        return None
-    made.error_code = code
-    if hasattr(made, "error_message"):
-        made.error_message = text
-    answer: Message = made
-    return answer

@@ -10,7 +10,8 @@ from backend.engine.config import BrokerConfig
 from backend.engine.log.config import INT64_MAX, LogConfig
 from backend.engine.log.errors import CorruptLog, NoSpace
 from backend.engine.log.loader import LoadOptions, open_log
-from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
+from backend.engine.log.local_log import FlushWork, sync_files
+from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.disk import Buffer
 from backend.engine.raft.quorum import LogEnd

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from backend.engine.log.config import CleanerConfig, LogConfig
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_cleaner import LogCleaner
-from backend.engine.log.producer_state import ProducerEntry
+from backend.engine.log.producer_entry import ProducerEntry
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports
 from backend.engine.ports.disk import OsDisk

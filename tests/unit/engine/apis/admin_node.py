@@ -15,7 +15,7 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.image import EMPTY_IMAGE, BrokerRegistration, Endpoint, MetadataImage
 from backend.engine.controller.metadata_cache import MetadataCache
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.net.server_connection import error_answer
+from backend.engine.net.request import error_answer
 from backend.engine.ports import system_ports
 from backend.protocol.errors import KafkaError
 from backend.protocol.frames import RequestHeader

@@ -25,7 +25,7 @@ from backend.engine.controller.lifecycle import BrokerLifecycle
 from backend.engine.controller.loader import MetadataLoader
 from backend.engine.controller.metadata_cache import MetadataCache
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.net.server_connection import error_answer
+from backend.engine.net.request import error_answer
 from backend.engine.ports import Clock, Ports, system_ports
 from backend.engine.raft.metadata_log import open_metadata_log
 from backend.engine.raft.node import RaftNode

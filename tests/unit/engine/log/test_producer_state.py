@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from backend.engine.log.config import INT32_MAX
+from backend.engine.log.producer_entry import first_sequence_of, last_sequence_of
 from backend.engine.log.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot, java_map_order
-from backend.engine.log.producer_state import first_sequence_of, last_sequence_of
 from backend.engine.log.unified_log import AppendInfo, UnifiedLog
 from backend.protocol.control_records import end_txn_marker
 from backend.protocol.errors import ErrorCode, KafkaError

@@ -156,7 +156,7 @@ def test_a_failing_disk_takes_the_partition_offline(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
     append(log, 0)
     reasons: list[str] = []
-    log.on_offline = lambda _, reason: reasons.append(reason)
+    log.on_offline = reasons.append
     log.close_files()
     (tmp_path / "orders-0" / "00000000000000000000.log").unlink()
     for _ in range(2):

@@ -469,7 +469,7 @@ class Nodes:
     async def retain(self, *nodes: int) -> None:
         """One pass of local retention."""
         for node in nodes or tuple(self.nodes):
-            await self.nodes[node].logs.apply_retention()
+            await self.nodes[node].logs.housekeeping.apply_retention()
 
     async def reassign(self, topic: str, *replicas: int, index: int = 0) -> None:
         """Begins to move a partition."""

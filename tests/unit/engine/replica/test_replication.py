@@ -12,7 +12,7 @@ import pytest
 
 from backend.engine.apis.fetch_session import FetchSessions
 from backend.engine.controller.commands.topics import delete_topics
-from backend.engine.replica.replica_manager import REPLICAS_PER_TURN
+from backend.engine.replica.role_changes import REPLICAS_PER_TURN
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.tiering.phases import FollowerPhase

@@ -1,0 +1,248 @@
+"""One partition's log on the disk: rolling, retention, truncation, durability and the end (see `unified_log`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backend.engine.log.local_log import FlushWork, sync_files
+from backend.engine.log.log_state import LogState
+from backend.engine.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, dir_name_for_delete
+from backend.engine.log.recovery import rebuild_producer_state
+from backend.engine.log.retention import RetentionState, SegmentView, decide
+from backend.engine.log.segment import LogSegment
+
+
+class LogStorage(LogState):
+    """One partition's log as far as its files are concerned."""
+
+    # --- segments
+
+    def roll(self, expected_base: int | None = None) -> LogSegment:
+        """Seals the active segment and starts a new one at the log end (or at `expected_base`, past a gap).
+
+        An empty active segment at that offset is started afresh instead.
+        """
+        self._check_online()
+        base = max(expected_base or 0, self.log_end_offset)
+        try:
+            segment = self._local.roll(base)
+        except OSError as error:
+            raise self._not_written("roll a segment of", error) from error
+        with self._disk_errors("roll a segment of"):
+            self.producer_state.map_end_offset = base
+            self.producer_state.take_snapshot()
+        return segment
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the local `.log` files."""
+        return self._local.segments.size_bytes
+
+    @property
+    def only_local_segments(self) -> list[LogSegment]:
+        """Segments that start at or past the highest remote offset (KIP-405 metrics and size retention)."""
+        return [s for s in self.segments if s.base_offset >= self._highest_remote_offset]
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Deletes local segments by log start, size and time; how many. On a tiered topic only local start moves."""
+        self._check_online()
+        with self._disk_errors("apply retention to"):
+            decision = decide(self._segment_views(), self._retention_state(), self.config, now_ms=now_ms)
+            doomed = list(self.segments)[: decision.delete_count]
+            if decision.roll or len(doomed) == len(self.segments):
+                self.roll()
+            if doomed:
+                self._drop(doomed)
+                start = self.segments.first_base_offset
+                # Where copying is off (KIP-950) nobody else has what goes: the log itself starts later.
+                if self.remote_enabled and not self.config.remote_log_copy_disable:
+                    self.maybe_increment_local_log_start_offset(start)
+                else:
+                    self.maybe_increment_log_start_offset(start)
+        return len(doomed)
+
+    def _retention_state(self) -> RetentionState:
+        return RetentionState(
+            log_start_offset=self._log_start_offset,
+            local_log_start_offset=self.local_log_start_offset,
+            high_watermark=self._high_watermark,
+            highest_remote_offset=self._highest_remote_offset,
+            remote_enabled=self.remote_enabled,
+        )
+
+    def _segment_views(self) -> list[SegmentView]:
+        segments = list(self.segments)
+        ends = [segment.base_offset for segment in segments[1:]] + [self.log_end_offset]
+        return [
+            SegmentView(s.base_offset, end, s.size_bytes, s.largest_timestamp, is_last=s is segments[-1])
+            for s, end in zip(segments, ends, strict=True)
+        ]
+
+    def _drop(self, segments: Sequence[LogSegment]) -> None:
+        self._local.drop(segments)
+        for segment in segments:
+            # The snapshot at a segment's base belongs to it; the one of the first segment left is still needed.
+            self.producer_state.remove_snapshot(segment.base_offset)
+
+    def replace_segments(self, old: Sequence[LogSegment], new: LogSegment) -> None:
+        """Puts a segment that compaction made in the place of the sealed ones that it was made of."""
+        self._check_online()
+        with self._disk_errors("swap a cleaned segment into"):
+            self._local.replace(old, new)
+            for segment in old[1:]:
+                self.producer_state.remove_snapshot(segment.base_offset)
+
+    def take_deleted_paths(self) -> list[str]:
+        """Files renamed to `.deleted` since the last call; the caller removes them after `file.delete.delay.ms`."""
+        return self._local.take_deleted_paths()
+
+    # --- truncation
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drops all records at or past `offset`; False when there were none.
+
+        Below the first segment everything goes.
+        """
+        self._check_online()
+        if offset < 0:
+            raise ValueError(f"{self} cannot be truncated to {offset}")
+        with self._disk_errors("truncate"):
+            if offset >= self.log_end_offset:
+                # A leader that appended nothing may have left an epoch at the log end.
+                self.leader_epochs.truncate_from_end(offset)
+                return False
+            if offset < self.segments.first_base_offset:
+                self.truncate_fully_and_start_at(offset)
+                return True
+            end = self._local.truncate_to(offset)
+            self._note_cut(end)
+            self.recovery_point = min(self.recovery_point, end)
+            self.leader_epochs.truncate_from_end(end)
+            self._log_start_offset = min(self._log_start_offset, end)
+            self._local_log_start_offset = min(self._local_log_start_offset, end)
+            self.update_high_watermark(self._high_watermark)
+            rebuild_producer_state(self.producer_state, self.segments, end, self._log_start_offset)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Drops everything; the log goes on at `offset`, with an empty epoch cache and no producers.
+
+        `log_start_offset` is given when the records below `offset` are in the remote tier.
+        """
+        self._check_online()
+        with self._disk_errors("truncate"):
+            self._local.replace_all(offset)
+            self._note_cut(offset)
+            self.recovery_point = min(self.recovery_point, offset)
+            self.leader_epochs.clear()
+            self.producer_state.truncate_fully(offset)
+            self._log_start_offset = offset if log_start_offset is None else log_start_offset
+            self._local_log_start_offset = offset
+            self._high_watermark = offset
+
+    def _note_cut(self, end_offset: int) -> None:
+        self.truncations += 1
+        # What was copied from here on was another history's: other records may come, and they are not copied yet.
+        self._highest_remote_offset = min(self._highest_remote_offset, end_offset - 1)
+        if self.cleaner_checkpoint is not None:
+            self.cleaner_checkpoint = min(self.cleaner_checkpoint, end_offset)
+
+    # --- durability and end
+
+    def flush_work(self) -> FlushWork | None:
+        """What must be synced for the topic id and all records to be on the device; None when they are."""
+        if self.offline_reason is not None:
+            return None
+        if self.recovery_point >= self.log_end_offset:
+            return self.topic_id_work()
+        return self._flush_work(self.segments.from_offset(self.recovery_point), self.log_end_offset)
+
+    def sealed_flush_work(self) -> FlushWork | None:
+        """The same for the sealed segments only, as Kafka flushes after a roll."""
+        base = self.active_segment.base_offset
+        if self.offline_reason is not None or self.recovery_point >= base:
+            return None
+        return self._flush_work([s for s in self.segments.from_offset(self.recovery_point) if s.sealed], base)
+
+    @property
+    def _topic_id_path(self) -> str:
+        return f"{self.dir}/{PARTITION_METADATA_FILE}"
+
+    def topic_id_work(self) -> FlushWork | None:
+        """The same for the topic id only."""
+        if self.offline_reason is not None or not self.topic_id_dirty:
+            return None
+        return FlushWork((self._topic_id_path,), self.dir, self.recovery_point)
+
+    def _flush_work(self, segments: Sequence[LogSegment], up_to_offset: int) -> FlushWork:
+        paths = [self._topic_id_path] if self.topic_id_dirty else []
+        paths.extend(path for s in segments for path in (s.paths if s.sealed else (s.log_path, s.txn_index_path)))
+        paths.extend(self.producer_state.path(offset) for offset in self.producer_state.snapshots[-2:])
+        dirty, self.leader_epochs.dirty = self.leader_epochs.dirty, False
+        if dirty:
+            paths.append(f"{self.dir}/{LEADER_EPOCH_FILE}")
+        return FlushWork(tuple(paths), self.dir, up_to_offset, dirty)
+
+    def flushed(self, work: FlushWork) -> None:
+        """Moves the recovery point after `sync_files(work)` has succeeded."""
+        self.recovery_point = max(self.recovery_point, min(work.up_to_offset, self.log_end_offset))
+        if self._topic_id_path in work.paths:
+            self.topic_id_dirty = False
+
+    def flush(self) -> None:
+        """Everything appended reaches the device before this returns."""
+        self._check_online()
+        work = self.flush_work()
+        if work is not None:
+            with self._disk_errors("flush"):
+                sync_files(self._disk, work)
+            self.flushed(work)
+
+    def close(self) -> None:
+        """Clean end: indexes, producer snapshot and data reach the device. The log must not be used again."""
+        if self.offline_reason is None:
+            with self._disk_errors("close"):
+                self.active_segment.write_indexes()
+                self.producer_state.map_end_offset = self.log_end_offset
+                self.producer_state.take_snapshot()
+                self.flush()
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Closes descriptors without writing anything."""
+        self._local.close_files()
+
+    def rename_dir(self, log_dir: str) -> None:
+        """Gives the folder another name on the same file system; the log stays in use."""
+        with self._disk_errors("rename the folder of"):
+            self._local.rename_dir(log_dir)
+        path = f"{log_dir}/{LEADER_EPOCH_FILE}"
+        self.leader_epochs.save_with(lambda data: self._disk.write_atomic(path, data, sync=False))
+        self.producer_state.moved_to(log_dir)
+
+    def take_over(self, other: LogState) -> None:
+        """Becomes what `other` is: this log holds the same records up to the same log end, in another folder."""
+        self._log_start_offset = other._log_start_offset
+        self._local_log_start_offset = max(other._local_log_start_offset, self.segments.first_base_offset)
+        self._high_watermark, self._highest_remote_offset = other._high_watermark, other._highest_remote_offset
+        self.remote_system_enabled = other.remote_system_enabled
+        self.cleaner_checkpoint, self.topic_id_dirty = other.cleaner_checkpoint, True
+        self.producer_state.take_over(other.producer_state)
+        with self._disk_errors("write the leader epochs of"):
+            self.leader_epochs.clear()
+            self.leader_epochs.assign_all(other.leader_epochs.entries)
+
+    def rename_for_delete(self) -> str:
+        """Closes the log and renames its folder to `…-delete`; returns the new path, to be removed later."""
+        self.close_files()
+        parent = self.dir.rpartition("/")[0]
+        target = f"{parent}/{dir_name_for_delete(self.topic_id_partition.topic_partition, self._random.uuid())}"
+        self._disk.rename(self.dir, target)
+        self._local.dir = target
+        self.offline_reason = "its topic or replica is deleted"
+        return target
+
+    def delete(self) -> None:
+        """Removes the folder (blocking; on a worker thread)."""
+        self.close_files()
+        self._disk.remove_tree(self.dir)

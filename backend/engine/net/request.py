@@ -1,0 +1,87 @@
+"""A request of a client between its frame and its answer (`RequestChannel.Request`, `RequestContext.parseRequest`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from backend.engine.apis import api_versions
+from backend.engine.apis.context import Api, ListenerKind
+from backend.protocol import codec, frames, messages
+from backend.protocol.errors import DecodeError, ErrorCode
+from backend.protocol.frames import RequestHeader
+from backend.protocol.messages import Message
+
+# Only requests with records have a reason to reach socket.request.max.bytes. Decoding another one of this size can
+# take ten times as much for lists of numbers; other elements have a limit of their own (the decoder's).
+REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class Request:
+    """One request on its way."""
+
+    __slots__ = ("answer", "answered", "api", "frame_bytes", "header", "message", "spent_ms", "started_ms")
+
+    def __init__(self, api: Api, header: RequestHeader, message: Message, frame_bytes: int, started_ms: float) -> None:
+        self.api = api
+        self.header = header
+        self.message = message
+        self.frame_bytes = frame_bytes
+        self.started_ms = started_ms
+        # Time on the loop's thread until the handler returned; counted only while there are quotas.
+        self.spent_ms = 0.0
+        self.answered = False
+        self.answer: Message | None = None
+
+
+def decode(apis: Mapping[int, Api], listener_kind: ListenerKind, frame: bytearray, now_ms: float) -> Request:
+    """The request of a frame. DecodeError when there is none that this kind of listener serves."""
+    header, position = frames.decode_request_header(frame)
+    api = apis.get(header.api_key)
+    if api is None:
+        raise DecodeError(f"API key {header.api_key} is not served by {listener_kind} listeners")
+    if not api.min_version <= header.api_version <= api.max_version:
+        if header.api_key == api_versions.API_KEY:
+            # Answered in the format of version 0, which every client reads (KIP-511).
+            header = header._replace(api_version=0)
+            request = Request(api, header, messages.ApiVersionsRequest(), len(frame), now_ms)
+            request.answer, request.answered = api_versions.unsupported_version(), True
+            return request
+        raise DecodeError(
+            f"API key {header.api_key} is served in versions {api.min_version} to {api.max_version},"
+            f" not {header.api_version}"
+        )
+    cls = frames.request_class(header.api_key)
+    if len(frame) > REQUEST_BYTES_MAX and not cls.HAS_RECORDS:
+        raise DecodeError(f"{cls.__name__} of {len(frame)} bytes is larger than {REQUEST_BYTES_MAX}")
+    message, _ = codec.decode(cls, header.api_version, frame, position)
+    return Request(api, header, message, len(frame), now_ms)
+
+
+def illegal_state(request: Request) -> Message | None:
+    text = f"Unexpected Kafka request of type {api_name(request.api.key)} during SASL authentication."
+    return error_answer(request.api, request.message, request.header.api_version, ErrorCode.ILLEGAL_SASL_STATE, text)
+
+
+_API_NAMES: Final[dict[int, str]] = {}
+
+
+def api_name(api_key: int) -> str:
+    name = _API_NAMES.get(api_key)
+    if name is None:
+        name = _API_NAMES[api_key] = frames.request_class(api_key).__name__.removesuffix("Request")
+    return name
+
+
+def error_answer(api: Api, message: Any, api_version: int, code: int, text: str) -> Message | None:
+    """The response that tells an error as a whole; None when this API has no place for one."""
+    if api.on_error is not None:
+        return api.on_error(message, api_version, code, text)
+    made: Any = frames.response_class(api.key)()
+    if not hasattr(made, "error_code"):
+        return None
+    made.error_code = code
+    if hasattr(made, "error_message"):
+        made.error_message = text
+    answer: Message = made
+    return answer

@@ -1,0 +1,36 @@
+"""Log managers over folders of a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from backend.engine.log.config import LogConfig, LogManagerConfig
+from backend.engine.log.log_manager import LogManager
+from backend.engine.ports import system_ports
+from backend.tiering.ids import TopicIdPartition, TopicPartition
+
+CLUSTER = "cluster-of-the-tests"
+ID = bytes(range(1, 17))
+CONFIG = LogConfig(file_delete_delay_ms=0, index_interval_bytes=1)
+ORDERS = TopicPartition("orders", 0)
+
+
+def tip(topic: str = "orders", partition: int = 0, topic_id: bytes = ID) -> TopicIdPartition:
+    return TopicIdPartition(topic, topic_id, partition)
+
+
+async def start(folder: Path, *, dirs: int = 1, config: LogManagerConfig | None = None) -> LogManager:
+    paths = [str(folder / f"log{number}") for number in range(dirs)]
+    manager = LogManager(system_ports(), config or LogManagerConfig(default_log=CONFIG), paths)
+    manager.open_dirs(CLUSTER, 1)
+    await manager.load_all()
+    return manager
+
+
+def run(play: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await play()
+
+    asyncio.run(main())
