@@ -129,7 +129,7 @@ async def offset_delete(
         if image.partition(topic.name, one.partition_index) is not None
     ]
     try:
-        codes = await services.group_coordinator.delete_offsets(request.group_id, wanted)
+        codes = await services.group_coordinator.offsets.delete(request.group_id, wanted)
     except KafkaError as refused:
         return m.OffsetDeleteResponse(error_code=refused.code)
     return m.OffsetDeleteResponse(

@@ -53,7 +53,7 @@ async def offset_commit(
     if not rows:
         return response
     try:
-        codes = await services.group_coordinator.commit(
+        codes = await services.group_coordinator.offsets.commit(
             request.group_id,
             member_id=request.member_id,
             instance_id=request.group_instance_id,

@@ -42,9 +42,9 @@ def offset_fetch(services: Services, context: RequestContext, request: m.OffsetF
 def _single(services: Services, context: RequestContext, request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
     unstable: Collection[TopicPartition] = ()
     try:
-        offsets, error = services.group_coordinator.offsets(request.group_id), ErrorCode.NONE
+        offsets, error = services.group_coordinator.offsets.of(request.group_id), ErrorCode.NONE
         if request.require_stable:
-            unstable = services.group_coordinator.unstable_partitions(request.group_id)
+            unstable = services.group_coordinator.offsets.unstable_partitions(request.group_id)
     except KafkaError as refused:
         offsets, error = {}, refused.code
         if context.api_version >= FIRST_TOP_LEVEL_ERROR:
@@ -101,9 +101,9 @@ def _unstable(kind: type[Row], index: int) -> Row:
 def _group(services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups, stable: bool) -> _Group:
     unstable: Collection[TopicPartition] = ()
     try:
-        offsets = services.group_coordinator.offsets(asked.group_id, asked.member_id, asked.member_epoch)
+        offsets = services.group_coordinator.offsets.of(asked.group_id, asked.member_id, asked.member_epoch)
         if stable:
-            unstable = services.group_coordinator.unstable_partitions(asked.group_id)
+            unstable = services.group_coordinator.offsets.unstable_partitions(asked.group_id)
     except KafkaError as refused:
         return _Group(group_id=asked.group_id, error_code=refused.code)
     image, by_id = services.metadata.image, context.api_version >= FIRST_BY_ID

@@ -68,7 +68,7 @@ async def _commit(
         adds_partition=context.api_version >= ADDED_BY_COORDINATOR_SINCE,
     )
     try:
-        return await services.group_coordinator.commit_in_transaction(
+        return await services.group_coordinator.offsets.commit_in_transaction(
             request.group_id,
             commit,
             member_id=request.member_id,

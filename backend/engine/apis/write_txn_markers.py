@@ -61,7 +61,7 @@ async def _append(services: Services, marker: _Asked, partition: TopicPartition)
         hosted.log.producer_state.check_bumped_epoch(producer.producer_id, producer.epoch)
     timeout_ms = services.config.request_timeout_ms
     if partition.topic == OFFSETS_TOPIC:
-        await services.group_coordinator.end_transaction(
+        await services.group_coordinator.offsets.end_transaction(
             partition.partition,
             producer,
             commit=marker.transaction_result,

@@ -15,8 +15,7 @@ from typing import TypeVar, assert_never
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.image import MetadataImage
 from backend.engine.coordinator.consumer_group import JOIN_EPOCH, ConsumerGroup
-from backend.engine.coordinator.consumer_group_state import ConsumerHeartbeat, HeartbeatResult, check_fetch
-from backend.engine.coordinator.consumer_group_state import check_commit as check_consumer_commit
+from backend.engine.coordinator.consumer_group_state import ConsumerHeartbeat, HeartbeatResult
 from backend.engine.coordinator.consumer_groups import ConsumerGroups
 from backend.engine.coordinator.group import (
     Effect,
@@ -39,23 +38,20 @@ from backend.engine.coordinator.group import (
     SyncResult,
     Tick,
 )
+from backend.engine.coordinator.group_offsets import GroupOffsets
 from backend.engine.coordinator.group_records import (
     OFFSETS_TOPIC,
-    CommittedOffset,
     encode_group,
 )
 from backend.engine.coordinator.group_shard import GROUPS, NEVER, GroupEntry, GroupShard, GroupShards
-from backend.engine.coordinator.group_state import check_commit, check_transactional_commit, step
+from backend.engine.coordinator.group_state import step
 from backend.engine.coordinator.offset_store import OffsetStore
-from backend.engine.coordinator.subscriptions import Subscriptions, subscribed_topics
 from backend.engine.coordinator.topics_view import TopicsView
-from backend.engine.coordinator.transaction_state import Producer
 from backend.engine.coordinator.transaction_verifier import TransactionVerifier
-from backend.engine.coordinator.transactional_offsets import TransactionalCommit, TransactionalOffsets
+from backend.engine.coordinator.transactional_offsets import TransactionalOffsets
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.tiering.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -76,8 +72,9 @@ class GroupCoordinator:
             lost=self._lost,
             append_timeout_ms=lambda: config.offsets_commit_timeout_ms,
         )
-        self._offsets = OffsetStore(config, ports.clock, self._shards)
-        self._transactional_offsets = TransactionalOffsets(replica_manager, self._shards, verifier)
+        self._stored = OffsetStore(config, ports.clock, self._shards)
+        in_transactions = TransactionalOffsets(replica_manager, self._shards, verifier)
+        self.offsets = GroupOffsets(replica_manager, self._shards, self._stored, in_transactions, self.heartbeat)
         self._consumers = ConsumerGroups(
             config=lambda: self._replicas.config,
             ports=ports,
@@ -94,7 +91,7 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Begins the removal of offsets that nobody has used for long."""
-        self._shards.spawn(self._offsets.expire_repeatedly(), "offset expiry")
+        self._shards.spawn(self._stored.expire_repeatedly(), "offset expiry")
 
     async def shutdown(self) -> None:
         """Answers whoever waits and coordinates nothing any more."""
@@ -110,7 +107,7 @@ class GroupCoordinator:
         deleted = {topic.name for topic_id, topic in old.topics.items() if topic_id not in new.topics}
         if deleted and any(shard.groups for shard in self._shards):
             some = ", ".join(sorted(deleted)[:3])
-            self._shards.spawn(self._offsets.forget_topics(deleted), f"offsets of deleted topics {some}")
+            self._shards.spawn(self._stored.forget_topics(deleted), f"offsets of deleted topics {some}")
 
     def _loaded(self, shard: GroupShard) -> None:
         shard.begin(self._ports.clock.monotonic_ms(), self._replicas.config.group_consumer_session_timeout_ms)
@@ -187,7 +184,7 @@ class GroupCoordinator:
     def _join_classic(self, shard: GroupShard, entry: GroupEntry, event: Join, done: tasks.Future[JoinResult]) -> None:
         self._joins[event.token] = done
         self._apply(shard, entry, event)
-        self._drop_if_unused(shard, entry)
+        shard.drop_if_unused(entry)
 
     async def _join_consumers(
         self, shard: GroupShard, entry: GroupEntry, event: Join, done: tasks.Future[JoinResult]
@@ -273,7 +270,7 @@ class GroupCoordinator:
         try:
             return await self._consumers.heartbeat(shard, entry, event)
         finally:
-            self._drop_if_unused(shard, entry)
+            shard.drop_if_unused(entry)
 
     @property
     def consumer_topics(self) -> TopicsView:
@@ -283,116 +280,6 @@ class GroupCoordinator:
     def consumer_assignor(self, group: ConsumerGroup) -> str:
         """The assignor that a consumer group uses."""
         return self._consumers.assignor(group)
-
-    async def commit(
-        self,
-        group_id: str,
-        *,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        version: int,
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Stores offsets; one code for each. `version` is OffsetCommit's: old ones cannot tell a stale member epoch.
-
-        Raises KafkaError when the group refuses all of them, GROUP_ID_NOT_FOUND when a generation of none is named.
-        """
-        shard = self._shards.of(group_id)
-        entry = shard.groups.get(group_id)
-        if entry is None and generation >= 0:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-        entry = shard.entry(group_id)
-        if entry.consumer is None:
-            error = check_commit(entry.group, member_id, instance_id, generation)
-        else:
-            partitions = [(one.topic_id, partition.partition) for partition, one in offsets.items()]
-            error = check_consumer_commit(entry.consumer, member_id, generation, partitions, version)
-        if error is not ErrorCode.NONE:
-            self._drop_if_unused(shard, entry)
-            raise KafkaError(error, f"group {group_id!r} refuses the commit of member {member_id!r}")
-        if generation >= 0 and entry.consumer is None:
-            self.heartbeat(group_id, member_id=member_id, instance_id=instance_id, generation=generation)
-        size_max = self._replicas.config.offset_metadata_max_bytes
-        codes = {
-            partition: ErrorCode.OFFSET_METADATA_TOO_LARGE if len(one.metadata) > size_max else ErrorCode.NONE
-            for partition, one in offsets.items()
-        }
-        stored = {partition: one for partition, one in offsets.items() if codes[partition] is ErrorCode.NONE}
-        error = await self._offsets.store(shard, group_id, stored)
-        self._drop_if_unused(shard, entry)
-        return {partition: code if code is not ErrorCode.NONE else error for partition, code in codes.items()}
-
-    async def commit_in_transaction(
-        self,
-        group_id: str,
-        commit: TransactionalCommit,
-        *,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Stores offsets that count once the transaction is committed; one code for each.
-
-        Raises KafkaError when the group refuses all of them.
-        """
-        shard = self._shards.of(group_id)
-        entry = shard.groups.get(group_id)
-        if entry is None and generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id!r}")
-        entry = shard.entry(group_id)
-        if entry.consumer is None:
-            error = check_transactional_commit(entry.group, member_id, instance_id, generation)
-        else:
-            partitions = [(one.topic_id, partition.partition) for partition, one in offsets.items()]
-            error = check_consumer_commit(entry.consumer, member_id, generation, partitions, None)
-            if error is ErrorCode.STALE_MEMBER_EPOCH:
-                # Producers know the older code only.
-                error = ErrorCode.ILLEGAL_GENERATION
-        if error is not ErrorCode.NONE:
-            self._drop_if_unused(shard, entry)
-            raise KafkaError(error, f"group {group_id!r} refuses the commit of member {member_id!r}")
-        size_max = self._replicas.config.offset_metadata_max_bytes
-        codes = {
-            partition: ErrorCode.OFFSET_METADATA_TOO_LARGE if len(one.metadata) > size_max else ErrorCode.NONE
-            for partition, one in offsets.items()
-        }
-        stored = {partition: one for partition, one in offsets.items() if codes[partition] is ErrorCode.NONE}
-        error = await self._transactional_offsets.store(shard, group_id, commit, stored)
-        self._drop_if_unused(shard, entry)
-        return {partition: code if code is not ErrorCode.NONE else error for partition, code in codes.items()}
-
-    async def end_transaction(
-        self, index: int, producer: Producer, *, commit: bool, coordinator_epoch: int, timeout_ms: float
-    ) -> None:
-        """Writes a transaction's marker to a partition of `__consumer_offsets` and lets its offsets count, or drops
-        them. Raises KafkaError; NOT_LEADER_OR_FOLLOWER as long as this broker does not coordinate the partition.
-        """
-        shard = self._shards.at(index)
-        if shard is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{OFFSETS_TOPIC}-{index} is not coordinated here yet")
-        await self._transactional_offsets.end(
-            shard, producer, commit=commit, coordinator_epoch=coordinator_epoch, timeout_ms=timeout_ms
-        )
-
-    def unstable_partitions(self, group_id: str) -> frozenset[TopicPartition]:
-        """Partitions for which a transaction that is open has offsets of the group. Raises KafkaError."""
-        entry = self._shards.of(group_id).groups.get(group_id)
-        return frozenset() if entry is None else frozenset().union(*entry.pending.values())
-
-    def offsets(
-        self, group_id: str, member_id: str | None = None, member_epoch: int = -1
-    ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Committed offsets; empty for an unknown group. Raises KafkaError, also for a stale member."""
-        entry = self._shards.of(group_id).groups.get(group_id)
-        if entry is None:
-            return {}
-        if entry.consumer is not None:
-            error = check_fetch(entry.consumer, member_id, member_epoch)
-            if error is not ErrorCode.NONE:
-                raise KafkaError(error, f"group {group_id!r} refuses the fetch of member {member_id!r}")
-        return entry.offsets
 
     # Administration
 
@@ -420,28 +307,7 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not entry.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
-        return await self._offsets.remove_group(shard, entry)
-
-    async def delete_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Removes committed offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP and those of finding the group."""
-        shard = self._shards.of(group_id)
-        entry = shard.groups.get(group_id)
-        if entry is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-        if entry.group.members and entry.group.protocol_type != "consumer":
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
-        subscribed = subscribed_topics(entry.group)
-        if entry.consumer is not None:
-            subscribed = Subscriptions(entry.consumer.subscribed_topics(), when_unknown=True)
-        codes = {
-            one: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed.has(one.topic) else ErrorCode.NONE
-            for one in partitions
-        }
-        gone = [one for one, code in codes.items() if code is ErrorCode.NONE and one in entry.all_partitions]
-        error = await self._offsets.delete(shard, group_id, gone)
-        return {one: error if one in gone else code for one, code in codes.items()}
+        return await self._stored.remove_group(shard, entry)
 
     # The state machine
 
@@ -536,12 +402,7 @@ class GroupCoordinator:
                 self._shards.spawn(self._consumers.expire(shard, entry), f"expiry in group {entry.group.group_id}")
                 return
             self._apply(shard, entry, Tick(self._ports.clock.monotonic_ms()))
-            self._drop_if_unused(shard, entry)
-
-    def _drop_if_unused(self, shard: GroupShard, entry: GroupEntry) -> None:
-        """A group that never came to be (a refused join, a pending member that stayed away) leaves nothing behind."""
-        if entry.group.generation == 0 and entry.consumer is None and entry.is_unused:
-            shard.groups.pop(entry.group.group_id, None)
+            shard.drop_if_unused(entry)
 
 
 def _answer(waiting: tasks.Future[T] | None, result: T) -> None:

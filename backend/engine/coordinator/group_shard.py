@@ -141,6 +141,11 @@ class GroupShard(TopicShard):
             found = self.groups[group_id] = GroupEntry(Group(group_id))
         return found
 
+    def drop_if_unused(self, entry: GroupEntry) -> None:
+        """A group that never came to be (a refused join, a pending member that stayed away) leaves nothing behind."""
+        if entry.group.generation == 0 and entry.consumer is None and entry.is_unused:
+            self.groups.pop(entry.group.group_id, None)
+
     async def load(self) -> int:
         count = 0
         async for batch in batches_of(self.partition.log):
