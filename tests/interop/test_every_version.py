@@ -46,12 +46,6 @@ ABSENT: Final[dict[ListenerKind, dict[int, str]]] = {
     },
 }
 
-# Keys of which not every version of Kafka's is served: ours, and why.
-NARROWER: Final[dict[ListenerKind, dict[int, tuple[tuple[int, int], str]]]] = {
-    "broker": {66: ((0, 1), "transactional ids are not selected by a regular expression")},
-    "controller": {},
-}
-
 
 def _api_versions() -> Message:
     return m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -161,7 +155,5 @@ def test_a_listener_advertises_what_kafka_does_but_for_what_is_named_here(
     assert isinstance(message, m.ApiVersionsResponse)
     ours = {one.api_key: (one.min_version, one.max_version) for one in message.api_keys}
     theirs = {key: (low, high) for key, _, low, high in json.loads(FIXTURE.read_text())[kind]["api_keys"]}
-    expected = theirs | {key: versions for key, (versions, _) in NARROWER[kind].items()}
-    assert {key: expected.get(key) for key in ours} == ours
-    assert all(theirs[key] != versions for key, (versions, _) in NARROWER[kind].items())
+    assert {key: theirs.get(key) for key in ours} == ours
     assert theirs.keys() - ours.keys() == ABSENT[kind].keys()

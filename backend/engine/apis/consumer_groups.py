@@ -68,10 +68,11 @@ async def consumer_group_heartbeat(
             ]
         )
     leaves = request.member_epoch < 0
+    limits = services.group_coordinator.consumers.limits(request.group_id)
     return _Heartbeat(
         member_id=result.member_id,
         member_epoch=result.epoch,
-        heartbeat_interval_ms=0 if leaves else services.config.group_consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms=0 if leaves else limits.heartbeat_interval_ms,
         assignment=assignment,
     )
 
@@ -160,13 +161,13 @@ def _describe(services: Services, group_id: str, version: int) -> _Described:
         known = coordinator.describe(group_id) is not None
         text = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
-    topics = coordinator.consumer_topics
+    topics = coordinator.consumers.topics
     return _Described(
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=coordinator.consumer_assignor(group),
+        assignor_name=coordinator.consumers.assignor(group),
         members=[_member(group, member, topics, version) for member in group.members.values()],
     )
 

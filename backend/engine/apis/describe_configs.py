@@ -1,6 +1,7 @@
-"""DescribeConfigs (32), versions 1-4: settings of topics and of this broker, with where each value comes from.
+"""DescribeConfigs (32), versions 1-4: settings of topics, groups and of this broker, with where each value comes from.
 
-(KIP-133, KIP-226, KIP-569.) A broker's settings are told by that broker only; the cluster-wide default by any.
+(KIP-133, KIP-226, KIP-569, KIP-714, KIP-848.) A broker's settings are told by that broker only; the
+cluster-wide default by any.
 """
 
 from __future__ import annotations
@@ -24,12 +25,35 @@ from backend.engine.config import (
     resolve_broker,
     resolve_topic,
 )
-from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, MetadataImage
+from backend.engine.config.client_metrics import CLIENT_METRICS_SETTINGS, resolve_client_metrics
+from backend.engine.config.documentation import Kind, documentation_of
+from backend.engine.config.group import GROUP_SETTINGS, resolve_group
+from backend.engine.controller.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    MetadataImage,
+)
 from backend.engine.controller.topic_names import check_topic_name
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
 API_KEY: Final = 32
+
+_KINDS: Final[dict[int, Kind]] = {
+    TOPIC_RESOURCE: "topic",
+    BROKER_RESOURCE: "broker",
+    GROUP_RESOURCE: "group",
+    CLIENT_METRICS_RESOURCE: "client-metrics",
+}
+_TABLES: Final[dict[Kind, dict[str, Setting]]] = {
+    "topic": TOPIC_SETTINGS,
+    "broker": BROKER_SETTINGS,
+    "group": GROUP_SETTINGS,
+    "client-metrics": CLIENT_METRICS_SETTINGS,
+}
 
 _Result = m.DescribeConfigsResponse.Results
 _Config = _Result.Configs
@@ -55,7 +79,7 @@ def describe_configs(
             answer.error_code, answer.error_message = error.code, error.message
             continue
         answer.configs = [
-            _entry(resolved, read_only, request)
+            _entry(_KINDS[resource.resource_type], resolved, read_only, request)
             for resolved, read_only in found
             if not wanted or resolved.setting.name in wanted
         ]
@@ -69,6 +93,15 @@ def _settings(services: Services, image: MetadataImage, resource_type: int, name
         if name not in image.topic_ids:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return _topic_settings(services, image, name)
+    if resource_type == GROUP_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return _group_settings(services, image, name)
+    if resource_type == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        own = image.config(CLIENT_METRICS_RESOURCE, name)
+        return [(resolve_client_metrics(setting, own), False) for setting in CLIENT_METRICS_SETTINGS.values()]
     if resource_type != BROKER_RESOURCE:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
     if name == CLUSTER_DEFAULT:
@@ -95,6 +128,23 @@ def _topic_settings(services: Services, image: MetadataImage, name: str) -> list
             False,
         )
         for setting in TOPIC_SETTINGS.values()
+    ]
+
+
+def _group_settings(services: Services, image: MetadataImage, name: str) -> list[tuple[Resolved, bool]]:
+    """A group need not exist to have settings."""
+    return [
+        (
+            resolve_group(
+                setting,
+                group=image.config(GROUP_RESOURCE, name),
+                broker=image.config(BROKER_RESOURCE, str(services.node_id)),
+                cluster=image.config(BROKER_RESOURCE, CLUSTER_DEFAULT),
+                static=services.config.originals,
+            ),
+            False,
+        )
+        for setting in GROUP_SETTINGS.values()
     ]
 
 
@@ -130,9 +180,9 @@ def _unknown(name: str) -> Setting:
     return Setting(name, Type.PASSWORD, None)
 
 
-def _entry(resolved: Resolved, read_only: bool, request: m.DescribeConfigsRequest) -> _Config:
+def _entry(kind: Kind, resolved: Resolved, read_only: bool, request: m.DescribeConfigsRequest) -> _Config:
     setting = resolved.setting
-    known = setting.name in TOPIC_SETTINGS or setting.name in BROKER_SETTINGS
+    known = setting.name in _TABLES[kind]
     hidden = setting.sensitive
     return _Config(
         name=setting.name,
@@ -145,7 +195,7 @@ def _entry(resolved: Resolved, read_only: bool, request: m.DescribeConfigsReques
             for one in (resolved.synonyms if request.include_synonyms else ())
         ],
         config_type=setting.type if known else Type.UNKNOWN,
-        documentation=setting.doc if request.include_documentation else None,
+        documentation=documentation_of(kind, setting) if request.include_documentation else None,
     )
 
 

@@ -1,6 +1,6 @@
 """ListConfigResources (74), versions 0-1: what configs can be described (KIP-714, KIP-1142).
 
-Version 0 lists the resources of client metrics only, of which there are none here: no telemetry is collected.
+Version 0 lists subscriptions to clients' metrics only.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from typing import Final
 from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from backend.engine.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
 API_KEY: Final = 74
-CLIENT_METRICS_RESOURCE: Final = 16
-GROUP_RESOURCE: Final = 32
 # By version, in the order of Kafka's answers.
 _SUPPORTED: Final = (
     (CLIENT_METRICS_RESOURCE,),
@@ -38,6 +36,7 @@ def list_config_resources(
     brokers = [str(one.id) for one in image.alive_brokers() if one.endpoint(context.listener_name) is not None]
     names: dict[int, list[str]] = {
         GROUP_RESOURCE: sorted(name for kind, name in image.configs if kind == GROUP_RESOURCE),
+        CLIENT_METRICS_RESOURCE: sorted(name for kind, name in image.configs if kind == CLIENT_METRICS_RESOURCE),
         BROKER_LOGGER_RESOURCE: brokers,
         BROKER_RESOURCE: brokers,
         TOPIC_RESOURCE: sorted(image.topic_ids),

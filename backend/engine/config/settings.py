@@ -37,6 +37,8 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
 
 
 class Scope(IntEnum):
@@ -61,7 +63,7 @@ LONG_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. ``default`` is a Python value; ``synonyms`` are the broker settings behind a topic's default."""
+    """One setting. ``default`` is a Python value; ``synonyms`` are those behind a topic's or group's."""
 
     name: str
     type: Type
@@ -71,7 +73,7 @@ class Setting:
     maximum: float | None = None
     one_of: tuple[str, ...] = ()
     doc: str = ""
-    # (broker setting, factor that turns its value into ours), first one that is set wins; topic settings only.
+    # (broker setting, factor that turns its value into ours), first one that is set wins.
     synonyms: tuple[tuple[str, int], ...] = ()
 
     @property

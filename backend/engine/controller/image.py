@@ -20,6 +20,8 @@ NO_LEADER: Final = -1
 # Resource types of ConfigResource and ConfigRecord.
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
 # The resource name of the cluster-wide dynamic broker settings.
 CLUSTER_DEFAULT: Final = ""
 # LeaderRecoveryState of a partition: RECOVERING after an unclean election until the leader says otherwise.

@@ -9,10 +9,11 @@ state that a new coordinator might not know.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from backend.engine.config import BrokerConfig
+from backend.engine.config.group import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, number_of
 from backend.engine.controller.image import MetadataImage
 from backend.engine.coordinator import consumer_group_classic as classic
 from backend.engine.coordinator import consumer_group_state as state
@@ -52,21 +53,22 @@ _log = logging.getLogger(__name__)
 class ConsumerGroups:
     """Use: `on_metadata` for every image.
 
-    `answer` carries out effects of classic groups that change their protocol, `take_over` goes on with a group that has
-    become classic, `schedule` sets an entry's timer.
+    `settings_of` has what was set on a group itself. `answer` carries out effects of classic groups that change their
+    protocol, `take_over` goes on with a group that has become classic, `schedule` sets an entry's timer.
     """
 
     def __init__(
         self,
         *,
         config: Callable[[], BrokerConfig],
+        settings_of: Callable[[str], Mapping[str, str]],
         ports: Ports,
         shards: GroupShards,
         answer: Callable[[GroupShard, GroupEntry, Sequence[Effect]], None],
         take_over: Callable[[GroupShard, GroupEntry, Takeover], object],
         schedule: Callable[[GroupShard, GroupEntry], None],
     ) -> None:
-        self._config = config
+        self._config, self._settings_of = config, settings_of
         self._ports = ports
         self._shards = shards
         self._answer, self._take_over, self._schedule = answer, take_over, schedule
@@ -91,20 +93,20 @@ class ConsumerGroups:
             self._topics = view_of(self._image, self._version, self._names_version)
         return self._topics
 
-    @property
-    def _limits(self) -> ConsumerLimits:
-        config = self._config()
+    def limits(self, group_id: str) -> ConsumerLimits:
+        """The settings in force for a group: its own, else the broker's."""
+        config, own = self._config(), self._settings_of(group_id)
         return ConsumerLimits(
-            session_timeout_ms=config.group_consumer_session_timeout_ms,
-            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            session_timeout_ms=number_of(own, SESSION_TIMEOUT, config),
+            heartbeat_interval_ms=number_of(own, HEARTBEAT_INTERVAL, config),
             members_max=config.group_consumer_max_size,
             assignors=config.group_consumer_assignors,
-            assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+            assignment_interval_ms=number_of(own, ASSIGNMENT_INTERVAL, config),
         )
 
     def assignor(self, group: ConsumerGroup) -> str:
         """The assignor that a group uses."""
-        return preferred_assignor(group, self._limits)
+        return preferred_assignor(group, self.limits(group.group_id))
 
     # Members of the consumer protocol
 
@@ -113,7 +115,7 @@ class ConsumerGroups:
         if event.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return await self._leave(shard, entry, event)
         group, first = self._group_for(entry, event)
-        after, result = state.heartbeat(group, event, self.topics, self._limits)
+        after, result = state.heartbeat(group, event, self.topics, self.limits(group.group_id))
         effects = classic.refusals(entry.group) if entry.consumer is None else []
         records = first + changes(entry.consumer, after, self._ports.clock.time_ms())
 
@@ -141,7 +143,7 @@ class ConsumerGroups:
         if not group.members:
             return ConsumerGroup(group_id), tombstones
         policy = self._config().group_consumer_migration_policy
-        if policy not in ("upgrade", "bidirectional") or not classic.can_upgrade(group, self._limits):
+        if policy not in ("upgrade", "bidirectional") or not classic.can_upgrade(group, self.limits(group_id)):
             raise missing
         try:
             return classic.upgraded(group, self.topics, event.now_ms), tombstones
@@ -154,7 +156,7 @@ class ConsumerGroups:
         if group is None:
             text = f"Group {entry.group.group_id} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
-        member = state.leaving(group, event, self.topics, self._limits)
+        member = state.leaving(group, event, self.topics, self.limits(group.group_id))
         if event.epoch == LEAVE_STATIC_EPOCH:
             after = state.leave_for_a_while(group, member)
             await self._change(shard, entry, group, after)
@@ -168,7 +170,7 @@ class ConsumerGroups:
         """Joins a consumer group with members. Raises KafkaError."""
         group = self._consumer(entry)
         time_ms = self._ports.clock.time_ms()
-        joined = classic.join(group, event, self.topics, self._limits, time_ms)
+        joined = classic.join(group, event, self.topics, self.limits(group.group_id), time_ms)
         if joined.replaced is not None and self._turns_classic(group, [joined.replaced]):
             # The last member of the consumer protocol came back as a classic one.
             after = self._downgraded(joined.group)
@@ -234,7 +236,7 @@ class ConsumerGroups:
     # Changes
 
     async def _remove(self, shard: GroupShard, entry: GroupEntry, group: ConsumerGroup, gone: Collection[str]) -> None:
-        after = state.without(group, gone, self.topics, self._limits)
+        after = state.without(group, gone, self.topics, self.limits(group.group_id))
         if self._turns_classic(group, gone):
             # The generation is the epoch that the members know, so that they are told of a rebalance, not refused.
             left = self._downgraded(replace(after, epoch=group.epoch))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar, assert_never
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image import GROUP_RESOURCE, MetadataImage
 from backend.engine.coordinator.consumer_group import JOIN_EPOCH, ConsumerGroup
 from backend.engine.coordinator.consumer_group_state import ConsumerHeartbeat, HeartbeatResult
 from backend.engine.coordinator.consumer_groups import ConsumerGroups
@@ -46,7 +46,6 @@ from backend.engine.coordinator.group_records import (
 from backend.engine.coordinator.group_shard import GROUPS, NEVER, GroupEntry, GroupShard, GroupShards
 from backend.engine.coordinator.group_state import step
 from backend.engine.coordinator.offset_store import OffsetStore
-from backend.engine.coordinator.topics_view import TopicsView
 from backend.engine.coordinator.transaction_verifier import TransactionVerifier
 from backend.engine.coordinator.transactional_offsets import TransactionalOffsets
 from backend.engine.ports import Ports, tasks
@@ -75,8 +74,9 @@ class GroupCoordinator:
         self._stored = OffsetStore(config, ports.clock, self._shards)
         in_transactions = TransactionalOffsets(replica_manager, self._shards, verifier)
         self.offsets = GroupOffsets(replica_manager, self._shards, self._stored, in_transactions, self.heartbeat)
-        self._consumers = ConsumerGroups(
+        self.consumers = ConsumerGroups(
             config=lambda: self._replicas.config,
+            settings_of=lambda group_id: self._replicas.image.config(GROUP_RESOURCE, group_id),
             ports=ports,
             shards=self._shards,
             answer=self._carry_out,
@@ -101,7 +101,7 @@ class GroupCoordinator:
         """Takes over and gives up partitions of `__consumer_offsets` as this broker's leadership changes."""
         topic = new.topic(OFFSETS_TOPIC)
         self._shards.on_metadata(0 if topic is None else len(topic.partitions))
-        self._consumers.on_metadata(old, new)
+        self.consumers.on_metadata(old, new)
         if old.topics is new.topics:
             return
         deleted = {topic.name for topic_id, topic in old.topics.items() if topic_id not in new.topics}
@@ -110,7 +110,8 @@ class GroupCoordinator:
             self._shards.spawn(self._stored.forget_topics(deleted), f"offsets of deleted topics {some}")
 
     def _loaded(self, shard: GroupShard) -> None:
-        shard.begin(self._ports.clock.monotonic_ms(), self._replicas.config.group_consumer_session_timeout_ms)
+        now_ms = self._ports.clock.monotonic_ms()
+        shard.begin(now_ms, lambda group_id: self.consumers.limits(group_id).session_timeout_ms)
         for entry in shard.groups.values():
             self._schedule(shard, entry)
 
@@ -193,13 +194,13 @@ class GroupCoordinator:
         limits = self._limits
         try:
             if entry.consumer is not None and not entry.consumer.members:
-                await self._consumers.delete_empty(shard, entry)
+                await self.consumers.delete_empty(shard, entry)
             if entry.consumer is None:
                 self._join_classic(shard, entry, event, done)
                 return
             if not limits.session_timeout_ms_min <= event.session_timeout_ms <= limits.session_timeout_ms_max:
                 raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, f"{event.session_timeout_ms} ms is out of range")
-            _answer(done, await self._consumers.join(shard, entry, event))
+            _answer(done, await self.consumers.join(shard, entry, event))
         except KafkaError as refused:
             _log.debug("Group %s refuses the join of %s: %s", entry.group.group_id, event.member_id, refused)
             _answer(done, JoinResult(refused.code, event.member_id))
@@ -233,7 +234,7 @@ class GroupCoordinator:
         self, shard: GroupShard, entry: GroupEntry, event: Sync, done: tasks.Future[SyncResult]
     ) -> None:
         try:
-            _answer(done, await self._consumers.sync(shard, entry, event))
+            _answer(done, await self.consumers.sync(shard, entry, event))
         except KafkaError as refused:
             _answer(done, SyncResult(refused.code))
 
@@ -244,7 +245,7 @@ class GroupCoordinator:
         now_ms = self._ports.clock.monotonic_ms()
         event = Heartbeat(self._next_token(), now_ms, member_id, instance_id, generation)
         if entry.consumer is not None:
-            return self._consumers.classic_heartbeat(shard, entry, event)
+            return self.consumers.classic_heartbeat(shard, entry, event)
         effects = self._apply(shard, entry, event)
         return next(effect.error for effect in effects if isinstance(effect, Reply))
 
@@ -256,7 +257,7 @@ class GroupCoordinator:
             return tuple(ErrorCode.UNKNOWN_MEMBER_ID for _ in members)
         event = Leave(self._next_token(), self._ports.clock.monotonic_ms(), tuple(members))
         if entry.consumer is not None:
-            return await self._consumers.classic_leave(shard, entry, event)
+            return await self.consumers.classic_leave(shard, entry, event)
         effects = self._apply(shard, entry, event)
         return next(effect.errors for effect in effects if isinstance(effect, ReplyLeave))
 
@@ -268,18 +269,9 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
         entry = shard.entry(group_id)
         try:
-            return await self._consumers.heartbeat(shard, entry, event)
+            return await self.consumers.heartbeat(shard, entry, event)
         finally:
             shard.drop_if_unused(entry)
-
-    @property
-    def consumer_topics(self) -> TopicsView:
-        """Topics as the groups' assignments see them."""
-        return self._consumers.topics
-
-    def consumer_assignor(self, group: ConsumerGroup) -> str:
-        """The assignor that a consumer group uses."""
-        return self._consumers.assignor(group)
 
     # Administration
 
@@ -399,7 +391,7 @@ class GroupCoordinator:
         entry.timer = entry.timer_due_ms = None
         if self._shards.holds(shard):
             if entry.consumer is not None:
-                self._shards.spawn(self._consumers.expire(shard, entry), f"expiry in group {entry.group.group_id}")
+                self._shards.spawn(self.consumers.expire(shard, entry), f"expiry in group {entry.group.group_id}")
                 return
             self._apply(shard, entry, Tick(self._ports.clock.monotonic_ms()))
             shard.drop_if_unused(entry)

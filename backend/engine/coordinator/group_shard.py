@@ -5,6 +5,7 @@ A new leader epoch changes nothing: groups keep their state while this broker st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -169,11 +170,11 @@ class GroupShard(TopicShard):
             else:
                 self.replay(found, record.offset)
 
-    def begin(self, now_ms: float, consumer_session_ms: int) -> None:
+    def begin(self, now_ms: float, session_ms_of: Callable[[str], int]) -> None:
         """The log has been read; the sessions of its members begin now."""
         for entry in self.groups.values():
             if entry.consumer is not None:
-                entry.consumer = resumed(entry.consumer, now_ms, consumer_session_ms)
+                entry.consumer = resumed(entry.consumer, now_ms, session_ms_of(entry.consumer.group_id))
             members = {
                 name: replace(member, session_deadline_ms=now_ms + member.session_timeout_ms)
                 for name, member in entry.group.members.items()

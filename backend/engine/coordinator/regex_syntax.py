@@ -1,5 +1,6 @@
-"""Reading a regular expression over topic names in the syntax of RE2: text to a tree.
+"""Reading a regular expression over names in the syntax of RE2: text to a tree.
 
+Names are made of the characters of an alphabet, so a character class is a set of those.
 Left out, and refused, are classes by Unicode name and flags other than `i` and `s`; what RE2 refuses (look-around,
 back-references, possessive repeats) is refused too.
 """
@@ -19,31 +20,26 @@ REPEAT_MAX: Final = 1000
 
 _DIGITS: Final = frozenset(string.digits)
 WORD: Final = frozenset(string.ascii_letters + string.digits + "_")
-_ESCAPES: Final = {
-    "d": _DIGITS,
-    "w": WORD,
-    "s": frozenset[str](),
-    "D": LEGAL - _DIGITS,
-    "W": LEGAL - WORD,
-    "S": LEGAL,
-}
+_ASCII: Final = frozenset(map(chr, range(128)))
+_GRAPH: Final = frozenset(map(chr, range(0x21, 0x7F)))
+_ESCAPES: Final = {"d": _DIGITS, "w": WORD, "s": frozenset(" \t\n\f\r")}
 _POSIX: Final = {
     "alnum": WORD - {"_"},
     "alpha": frozenset(string.ascii_letters),
-    "ascii": LEGAL,
-    "blank": frozenset[str](),
-    "cntrl": frozenset[str](),
+    "ascii": _ASCII,
+    "blank": frozenset(" \t"),
+    "cntrl": _ASCII - _GRAPH - {" "},
     "digit": _DIGITS,
-    "graph": LEGAL,
+    "graph": _GRAPH,
     "lower": frozenset(string.ascii_lowercase),
-    "print": LEGAL,
-    "punct": frozenset("._-"),
-    "space": frozenset[str](),
+    "print": _GRAPH | {" "},
+    "punct": frozenset(string.punctuation),
+    "space": frozenset(" \t\n\v\f\r"),
     "upper": frozenset(string.ascii_uppercase),
     "word": WORD,
     "xdigit": frozenset(string.hexdigits),
 }
-_CONTROLS: Final = frozenset("afnrtv")
+_CONTROLS: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 class RegexError(ValueError):
@@ -90,9 +86,11 @@ Node = One | At | Sequence | Choice | Repeat
 class Parser:
     """Recursive descent over one expression."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: frozenset[str] = LEGAL) -> None:
         self.text, self.at, self.depth = text, 0, 0
+        self.alphabet = alphabet
         self.ignores_case = False
+        self.dot_is_all = False
 
     def parse(self) -> Node:
         node = self._choices()
@@ -115,12 +113,12 @@ class Parser:
         return self.text[self.at - 1]
 
     def _choices(self) -> Node:
-        ignores_case = self.ignores_case
+        flags = self.ignores_case, self.dot_is_all
         choices = [self._sequence()]
         while self._take("|"):
             choices.append(self._sequence())
         # Flags hold to the end of their group.
-        self.ignores_case = ignores_case
+        self.ignores_case, self.dot_is_all = flags
         return choices[0] if len(choices) == 1 else Choice(tuple(choices))
 
     def _sequence(self) -> Node:
@@ -166,7 +164,7 @@ class Parser:
             case "[":
                 return One(self._class())
             case ".":
-                return One(LEGAL)
+                return One(self.alphabet if self.dot_is_all else self.alphabet - {"\n"})
             case "^" | "$":
                 return At(character)
             case "*" | "+" | "?":
@@ -179,12 +177,12 @@ class Parser:
         found = frozenset(characters)
         if self.ignores_case:
             found |= {one.swapcase() for one in found}
-        return found & LEGAL
+        return found & self.alphabet
 
     def _escape(self) -> Node:
         character = self._next("an escape")
-        if character in _ESCAPES:
-            return One(_ESCAPES[character])
+        if character.lower() in _ESCAPES:
+            return One(self._escaped_class(character))
         if character in "bB":
             return At(character)
         if character in "Az":
@@ -196,6 +194,10 @@ class Parser:
             return Sequence(tuple(One(self._letters({one})) for one in quoted))
         return One(self._letters(self._literal(character)))
 
+    def _escaped_class(self, character: str) -> frozenset[str]:
+        found = _ESCAPES[character.lower()]
+        return found & self.alphabet if character.islower() else self.alphabet - found
+
     def _literal(self, character: str) -> set[str]:
         if character == "x":
             digits = self._next("an escape") + self._next("an escape")
@@ -203,8 +205,7 @@ class Parser:
                 raise RegexError("invalid escape sequence")
             return {chr(int(digits, 16))}
         if character in _CONTROLS:
-            # No topic name has one.
-            return set()
+            return {_CONTROLS[character]}
         if character.isalnum():
             raise RegexError("invalid escape sequence")
         return {character}
@@ -213,7 +214,7 @@ class Parser:
         self.depth += 1
         if self.depth > DEPTH_MAX:
             raise RegexError(f"it nests deeper than {DEPTH_MAX} groups")
-        before = self.ignores_case
+        before = self.ignores_case, self.dot_is_all
         if self._take("?") and self._flags() == ")":
             # (?i) holds for what follows in this group.
             self.depth -= 1
@@ -221,7 +222,7 @@ class Parser:
         node = self._choices()
         if not self._take(")"):
             raise RegexError("missing closing )")
-        self.ignores_case = before
+        self.ignores_case, self.dot_is_all = before
         self.depth -= 1
         return node
 
@@ -242,7 +243,9 @@ class Parser:
                 on = False
             elif flag == "i":
                 self.ignores_case = on
-            elif flag not in "smU":
+            elif flag == "s":
+                self.dot_is_all = on
+            elif flag not in "mU":
                 raise RegexError("invalid or unsupported Perl syntax")
 
     def _class(self) -> frozenset[str]:
@@ -253,7 +256,7 @@ class Parser:
             first = False
             found |= self._class_item()
         self.at += 1
-        return LEGAL - found if inverted else frozenset(found)
+        return self.alphabet - found if inverted else frozenset(found)
 
     def _class_item(self) -> frozenset[str]:
         if self._peek("[:"):
@@ -262,25 +265,22 @@ class Parser:
             if not end or name not in _POSIX:
                 raise RegexError("invalid character class range")
             self.at += len(name) + inverted + 4
-            return LEGAL - _POSIX[name] if inverted else _POSIX[name]
+            return self.alphabet - _POSIX[name] if inverted else _POSIX[name] & self.alphabet
         low = self._next("a character class")
         if low == "\\":
             low = self._next("a character class")
-            if low in _ESCAPES:
-                return _ESCAPES[low]
-            literal = self._literal(low)
-            if not literal:
-                return frozenset()
-            (low,) = literal
+            if low.lower() in _ESCAPES:
+                return self._escaped_class(low)
+            (low,) = self._literal(low)
         if not self._peek("-") or self.text.startswith("-]", self.at):
             return self._letters({low})
         self.at += 1
         high = self._next("a character class")
         if high == "\\":
-            high = next(iter(self._literal(self._next("a character class"))), "")
+            (high,) = self._literal(self._next("a character class"))
         if high < low:
             raise RegexError("invalid character class range")
-        return self._letters(one for one in LEGAL if low <= one <= high)
+        return self._letters(one for one in self.alphabet if low <= one <= high)
 
 
 def _is_number(text: str) -> bool:

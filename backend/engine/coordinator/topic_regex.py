@@ -1,9 +1,8 @@
-"""Regular expressions over topic names, in the syntax of RE2, matched without backtracking.
+"""Regular expressions over names of topics and transactions, in the syntax of RE2, matched without backtracking.
 
 A client chooses the expression, and Python's `re` may take exponential time for a chosen one. Here an expression
 becomes a program of steps (Thompson's construction) that all possible positions walk at once, so a name costs at most
-its length times the program's size. Topic names are made of 65 characters, so a character class is a set of those.
-What is understood says `regex_syntax`. KIP-848; Kafka uses RE2/J.
+its length times the program's size. What is understood says `regex_syntax`. KIP-848, KIP-1152; Kafka uses RE2/J.
 """
 
 from __future__ import annotations
@@ -13,7 +12,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from backend.engine.coordinator.regex_syntax import WORD, At, Choice, Node, One, Parser, RegexError, Repeat, Sequence
+from backend.engine.coordinator.regex_syntax import (
+    LEGAL,
+    WORD,
+    At,
+    Choice,
+    Node,
+    One,
+    Parser,
+    RegexError,
+    Repeat,
+    Sequence,
+)
 from backend.protocol.errors import ErrorCode, KafkaError
 
 # A name has at most 249 characters: 249 x 500 steps, and what was walked before is remembered.
@@ -79,11 +89,12 @@ class _Compiler:
 class TopicRegex:
     """An expression that whole names either match or not. RegexError when it cannot be used."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: frozenset[str] = LEGAL) -> None:
+        """`alphabet` has every character of the names."""
         if len(text) > PATTERN_CHARS_MAX:
             raise RegexError(f"it is longer than {PATTERN_CHARS_MAX} characters")
         compiler = _Compiler()
-        self._start = compiler.compile(Parser(text).parse(), 0)
+        self._start = compiler.compile(Parser(text, alphabet).parse(), 0)
         self._steps = tuple(compiler.steps)
         # (places, character before, character after) → places that want the character after.
         self._walked: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}

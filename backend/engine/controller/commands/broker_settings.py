@@ -20,6 +20,7 @@ from backend.engine.config.settings import LONG_MAX, Value
 from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
 
+ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
 CLEANER_THREADS: Final = "log.cleaner.threads"
 # Pools that grow and shrink step by step: a change to less than half or more than double is refused.
 POOL_SIZES: Final = frozenset(
@@ -111,6 +112,8 @@ def _check_local_retention(
 def _check_value(image: MetadataImage, config: BrokerConfig, broker: str, name: str, text: str) -> None:
     setting = BROKER_SETTINGS[name]
     value = _parsed(setting, text)
+    if name == ASSIGNMENT_INTERVAL and isinstance(value, int):
+        _check_assignment_interval(value, config)
     if name in POOL_SIZES and isinstance(value, int):
         current = resolve_broker(
             setting,
@@ -148,6 +151,15 @@ def _check_cleaner_threads(threads: int, current: int) -> None:
         raise _refused(f"Log cleaner threads cannot be reduced to less than half the current value {current}")
     if threads > current * 2:
         raise _refused(f"Log cleaner threads cannot be increased to more than double the current value {current}")
+
+
+def _check_assignment_interval(interval_ms: int, config: BrokerConfig) -> None:
+    """As `GroupCoordinatorConfig` of Kafka."""
+    bounds = "group.consumer.{}.assignment.interval.ms"
+    if interval_ms < config.group_consumer_min_assignment_interval_ms:
+        raise _refused(f"{ASSIGNMENT_INTERVAL} must be greater than or equal to {bounds.format('min')}")
+    if interval_ms > config.group_consumer_max_assignment_interval_ms:
+        raise _refused(f"{ASSIGNMENT_INTERVAL} must be less than or equal to {bounds.format('max')}")
 
 
 def _refused(message: str) -> KafkaError:

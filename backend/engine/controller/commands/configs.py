@@ -1,4 +1,6 @@
-"""Dynamic settings of topics and brokers: IncrementalAlterConfigs (KIP-339) and AlterConfigs → ConfigRecord.
+"""Dynamic settings of topics, brokers, groups and subscriptions to clients' metrics → ConfigRecord.
+
+IncrementalAlterConfigs (KIP-339) and AlterConfigs.
 
 Errors of a resource stand in its own answer: 40 for a topic's setting, 42 for a broker's, 3 for an unknown topic. That
 a request for one broker must go through that very broker is checked there (`apis.alter_configs`).
@@ -13,8 +15,16 @@ from typing import Final
 from backend.engine.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Type
 from backend.engine.controller.commands.broker_settings import check_broker_settings
 from backend.engine.controller.commands.outcome import Outcome, outcome
+from backend.engine.controller.commands.resource_settings import check_client_metrics, check_group
 from backend.engine.controller.commands.topic_settings import check_topic_settings, resolved_topic_settings
-from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, MetadataImage
+from backend.engine.controller.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    MetadataImage,
+)
 from backend.engine.controller.topic_names import check_topic_name
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -24,6 +34,8 @@ SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
+
+_APPENDABLE: Final = {TOPIC_RESOURCE: TOPIC_SETTINGS, BROKER_RESOURCE: BROKER_SETTINGS}
 
 # (operation, value) by name of the setting.
 Operations = Mapping[str, tuple[int, str | None]]
@@ -108,6 +120,12 @@ def check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
             raise _bad_request("Unable to parse broker name as a base 10 number.")
         if int(name) not in image.brokers:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+    elif resource_type == GROUP_RESOURCE:
+        if not name:
+            raise _bad_request("Default group resources are not allowed.")
+    elif resource_type == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise _bad_request("Subscription name can't be empty")
     else:
         raise _bad_request(f"Unknown resource type {resource_type}")
 
@@ -121,14 +139,19 @@ def alter_resource(
         setting: _value_after(image, config, resource_type, setting, current.get(setting), operation, value)
         for setting, (operation, value) in operations.items()
     }
-    if resource_type == TOPIC_RESOURCE:
+    if resource_type == BROKER_RESOURCE:
+        check_broker_settings(image, config, name, changes)
+    else:
         # What stays the same is no record; a broker's is one, so that setting a value again reloads it (KAFKA-14136).
         changes = {setting: value for setting, value in changes.items() if value != current.get(setting)}
         merged = {**current, **changes}
         after = {setting: value for setting, value in merged.items() if value is not None}
-        check_topic_settings(image, config, before=current, after=after)
-    else:
-        check_broker_settings(image, config, name, changes)
+        if resource_type == TOPIC_RESOURCE:
+            check_topic_settings(image, config, before=current, after=after)
+        elif resource_type == GROUP_RESOURCE:
+            check_group(config, after)
+        else:
+            check_client_metrics(after)
     return [
         m.ConfigRecord(resource_type=resource_type, resource_name=name, name=setting, value=value)
         for setting, value in changes.items()
@@ -149,7 +172,8 @@ def _value_after(
     if operation == SET:
         return value
     verb = "APPEND" if operation == APPEND else "SUBTRACT"
-    setting = (TOPIC_SETTINGS if resource_type == TOPIC_RESOURCE else BROKER_SETTINGS).get(name)
+    # Kafka keeps no types of the other resources' settings where this is decided.
+    setting = _APPENDABLE.get(resource_type, {}).get(name)
     if setting is None or setting.type is not Type.LIST:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
     if current is None:

@@ -215,6 +215,37 @@ def test_a_topics_settings_with_synonyms_and_documentation_only_when_asked() -> 
     assert describe(node, 77, "x").error_code == ErrorCode.INVALID_REQUEST
 
 
+def test_a_groups_settings_come_from_the_group_or_from_its_broker() -> None:
+    session = "consumer.session.timeout.ms"
+    image = with_config(image_with(registered(1)), 32, "g", **{session: "50000"})
+    node = AdminNode(image)
+    own, default = describe(node, 32, "g", session).configs[0], describe(node, 32, "other", session).configs[0]
+    behind = ("group.consumer.session.timeout.ms", "45000", 5)
+    assert (own.value, own.config_source, own.config_type, own.read_only) == ("50000", 8, 3, False)
+    assert [(one.name, one.value, one.source) for one in own.synonyms] == [(session, "50000", 8), behind]
+    assert (default.value, default.config_source) == ("45000", 5)
+    assert [(one.name, one.value, one.source) for one in default.synonyms] == [behind]
+    (told,) = describe(node, 32, "g", session, documentation=True).configs
+    assert told.documentation == "The timeout to detect client failures when using the consumer group protocol."
+    assert describe(node, 32, "").error_message == "Group name must not be empty"
+
+
+def test_a_subscription_to_clients_metrics_shows_what_was_set_and_the_defaults() -> None:
+    node = AdminNode(with_config(image_with(registered(1)), 16, "m", **{"interval.ms": "100"}))
+    rows = [(one.name, one.value, one.config_source, len(one.synonyms)) for one in describe(node, 16, "m").configs]
+    assert rows == [("interval.ms", "100", 7, 1), ("match", "", 5, 0), ("metrics", "", 5, 0)]
+    assert describe(node, 16, "").error_message == "Client metrics subscription name must not be empty"
+    listed = node.answer(m.ListConfigResourcesRequest(), 0).config_resources
+    assert [(one.resource_type, one.resource_name) for one in listed] == [(16, "m")]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(2, "orders"), (4, "1"), (16, "m"), (32, "g")])
+def test_every_setting_has_its_documentation(kind: int, name: str) -> None:
+    node = AdminNode(with_topic(image_with(registered(1))))
+    configs = describe(node, kind, name, documentation=True).configs
+    assert [one.name for one in configs if not one.documentation] == []
+
+
 def alter_flag(*brokers: str) -> m.IncrementalAlterConfigsRequest:
     resource = m.IncrementalAlterConfigsRequest.Resources
     change = resource.Configs(name=FLAG, config_operation=0, value="true")

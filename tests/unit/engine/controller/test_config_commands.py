@@ -19,6 +19,8 @@ from tests.unit.engine.controller.clusters import Play, broker_config
 Resource = m.IncrementalAlterConfigsRequest.Resources
 TOPIC = 2
 BROKER = 4
+CLIENT_METRICS = 16
+GROUP = 32
 FLAG = "follower.fetch.last.tiered.offset.enable"
 
 
@@ -71,6 +73,92 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
     assert (code, message) == (
         ErrorCode.INVALID_CONFIG, "Can't APPEND to key retention.ms because its type is not LIST.",
     )  # fmt: skip
+
+
+SESSION, HEARTBEAT, ASSIGNMENT = (
+    "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "consumer.assignment.interval.ms",
+)  # fmt: skip
+NO_INT = "Not a number of type INT"
+BETWEEN = "interval must be between 100 and 3600000 (1 hour)"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "refusal"),
+    [
+        (SESSION, "44999", f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms"),
+        (SESSION, "60001", f"{SESSION} must be less than or equal to group.consumer.max.session.timeout.ms"),
+        (SESSION, "abc", f"Invalid value abc for configuration {SESSION}: {NO_INT}"),
+        (SESSION, "0", f"Invalid value 0 for configuration {SESSION}: Value must be at least 1"),
+        (SESSION, "4294967296", f"Invalid value 4294967296 for configuration {SESSION}: {NO_INT}"),
+        (HEARTBEAT, "4999", f"{HEARTBEAT} must be greater than or equal to group.consumer.min.heartbeat.interval.ms"),
+        (HEARTBEAT, "15001", f"{HEARTBEAT} must be less than or equal to group.consumer.max.heartbeat.interval.ms"),
+        (ASSIGNMENT, "15001", f"{ASSIGNMENT} must be less than or equal to group.consumer.max.assignment.interval.ms"),
+        ("nope", "1", "Unknown group config name: nope"),
+    ],
+)
+def test_a_groups_settings_are_refused_in_kafkas_words(name: str, value: str, refusal: str) -> None:
+    assert alter(Play().start_brokers(1), GROUP, "g", (name, SET, value)) == (ErrorCode.INVALID_CONFIG, refusal)
+
+
+def test_a_group_has_settings_before_it_exists_and_loses_them_one_by_one() -> None:
+    play = Play().start_brokers(1)
+    assert alter(play, GROUP, "g", (SESSION, SET, "50000"), (HEARTBEAT, SET, "15000")) == (0, "")
+    assert dict(play.image.config(GROUP, "g")) == {SESSION: "50000", HEARTBEAT: "15000"}
+    assert alter(play, GROUP, "g", (SESSION, DELETE, None), ("nope", DELETE, None)) == (0, "")
+    assert alter(play, GROUP, "g", (HEARTBEAT, DELETE, None)) == (0, "")
+    assert (GROUP, "g") not in play.image.configs
+    refusal = f"Can't APPEND to key {SESSION} because its type is not LIST."
+    assert alter(play, GROUP, "g", (SESSION, APPEND, "1")) == (ErrorCode.INVALID_CONFIG, refusal)
+    empty = (ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    assert alter(play, GROUP, "", (SESSION, SET, "50000")) == empty
+
+
+def test_a_groups_session_is_longer_than_its_heartbeat() -> None:
+    settings = {"group_consumer_min_session_timeout_ms": "1", "group_consumer_max_heartbeat_interval_ms": "60000"}
+    play = Play(broker_config(**settings)).start_brokers(1)
+    refusal = f"{SESSION} must be greater than {HEARTBEAT}"
+    assert alter(play, GROUP, "g", (SESSION, SET, "5000")) == (ErrorCode.INVALID_CONFIG, refusal)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "refusal"),
+    [
+        (
+            "interval.ms",
+            "99",
+            42,
+            "Invalid value 99 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        ),
+        ("interval.ms", "x", 40, f"Invalid value x for configuration interval.ms: {NO_INT}"),
+        ("interval.ms", "100", 0, ""),
+        ("nope", "x", 42, "Unknown client metrics configuration: nope"),
+        ("match", "foo=bar", 40, "Illegal client matching pattern: foo=bar"),
+        ("match", "client_id", 40, "Illegal client matching pattern: client_id"),
+        ("match", "client_id=((", 40, "Illegal client matching pattern: client_id=(("),
+        ("match", "client_id=a=b", 40, "Illegal client matching pattern: client_id=a=b"),
+        ("match", "client_id=a.*,client_software_name=java", 0, ""),
+        ("match", "", 0, ""),
+        ("metrics", "*,a", 0, ""),
+        ("metrics", "", 0, ""),
+        ("metrics", "a,,b", 40, "Configuration 'metrics' values must not be empty."),
+    ],
+)
+def test_subscriptions_to_clients_metrics_as_kafka_takes_them(name: str, value: str, code: int, refusal: str) -> None:
+    assert alter(Play().start_brokers(1), CLIENT_METRICS, "m", (name, SET, value)) == (code, refusal)
+
+
+def test_a_subscription_needs_a_name_and_its_lists_are_set_whole() -> None:
+    play = Play().start_brokers(1)
+    empty = (ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    assert alter(play, CLIENT_METRICS, "", ("metrics", SET, "a")) == empty
+    refusal = "Can't APPEND to key metrics because its type is not LIST."
+    assert alter(play, CLIENT_METRICS, "m", ("metrics", APPEND, "a")) == (ErrorCode.INVALID_CONFIG, refusal)
+
+
+def test_the_default_assignment_interval_stays_within_the_brokers_bounds() -> None:
+    name = "group.consumer.assignment.interval.ms"
+    refusal = f"{name} must be less than or equal to group.consumer.max.assignment.interval.ms"
+    assert alter(Play().start_brokers(1), BROKER, "", (name, SET, "20000")) == (ErrorCode.INVALID_REQUEST, refusal)
 
 
 def test_validate_only_writes_nothing() -> None:

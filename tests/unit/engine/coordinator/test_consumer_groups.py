@@ -42,6 +42,22 @@ def test_members_share_and_the_one_that_stays_takes_over(tmp_path: Path) -> None
     run(tmp_path, play)
 
 
+def test_a_groups_own_settings_count_from_the_next_heartbeat_and_after_a_restart(tmp_path: Path) -> None:
+    async def play(nodes: GroupNodes) -> None:
+        nodes.create("orders", [1])
+        member = Member(nodes, "g", "m1", "orders")
+        assert await member.beat() == 0
+        nodes.config(32, "g", consumer_session_timeout_ms="60000", consumer_heartbeat_interval_ms="15000")
+        assert await member.beat() == 0
+        assert member.last.heartbeat_interval_ms == 15_000
+        await nodes.pass_ms(SESSION_MS + 1)
+        assert await member.beat() == 0
+        await nodes.pass_ms(60_001)
+        assert await member.beat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+    run(tmp_path, play)
+
+
 def test_a_partition_is_handed_over_only_once_it_has_been_given_up(tmp_path: Path) -> None:
     async def play(nodes: GroupNodes) -> None:
         nodes.create("orders", *[[1]] * 2)

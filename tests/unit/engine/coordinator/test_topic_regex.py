@@ -69,6 +69,25 @@ def test_what_re2_refuses_or_is_too_large_is_refused(pattern: str) -> None:
         TopicRegex(pattern)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        (".*", ["a b", "a\tb", "été", "a/b"]),
+        ("(?s:.*)", ["a b", "a\tb", "été", "a/b", "a\nb"]),
+        (r"a\sb", ["a b", "a\tb", "a\nb"]),
+        ("[^a]{3}", ["été"]),
+        ("(?i)ÉTÉ", ["été"]),
+        ("a[[:punct:]]b", ["a/b"]),
+        (r"a[\t-\n]b", ["a\tb", "a\nb"]),
+        (r"\W\w\W", ["été"]),
+    ],
+)
+def test_names_of_any_characters_match_with_their_alphabet(pattern: str, names: list[str]) -> None:
+    everything = ["a b", "a\tb", "été", "a/b", "a\nb"]
+    regex = TopicRegex(pattern, frozenset("".join(everything)))
+    assert [name for name in everything if regex.matches(name)] == names
+
+
 def test_the_client_is_told_which_expression_and_why() -> None:
     with pytest.raises(KafkaError) as refused:
         check_regex("(ab")

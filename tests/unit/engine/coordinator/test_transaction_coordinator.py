@@ -355,8 +355,15 @@ def test_administrators_see_transactions_and_producers(tmp_path: Path) -> None:
         assert [(topic.topic, topic.partitions) for topic in row.topics] == [(T, [0])]
 
         async def listed(**filters: Any) -> set[str]:
-            found = await nodes.node(1).ask(m.ListTransactionsRequest(**filters), 1)
+            found = await nodes.node(1).ask(m.ListTransactionsRequest(**filters), 2)
             return {one.transactional_id for one in found.transaction_states}
+
+        assert await listed(transactional_id_pattern="i.*") == {"idle"}
+        assert await listed(transactional_id_pattern="i") == set()
+        assert await listed(transactional_id_pattern="x|idle", state_filters=["Ongoing"]) == {"x"}
+        assert await listed(transactional_id_pattern="") == {"x", "idle"}
+        refused = await nodes.node(1).ask(m.ListTransactionsRequest(transactional_id_pattern="(x"), 2)
+        assert (refused.error_code, refused.transaction_states) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
 
         assert await listed() == {"x", "idle"}
         assert await listed(state_filters=["Ongoing"]) == {"x"}
