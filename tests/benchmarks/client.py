@@ -12,14 +12,23 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
+import socket
 import sys
 import threading
 import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
+from backend.protocol import frames
+from backend.protocol import messages as m
+from backend.protocol.batch import RecordData, build_batch
+
 STALL_S = 60.0
 LATENCY_RECORDS_PER_S = 1_000
+PRODUCE_VERSION = 9
+# Requests of one connection that have not been answered yet.
+WINDOW = 32
 
 
 def produce(bootstrap: str, topic: str, records: int, size: int, acks: str) -> dict[str, float]:
@@ -97,39 +106,82 @@ def consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
 
 
 def single(bootstrap: str, topic: str, records: int, connections: int) -> dict[str, float]:
-    """Sends records of 100 bytes, each in a request of its own, several on the way on each connection."""
-    left = records // connections * connections
-    failures: list[str] = []
+    """Sends records of 100 bytes, each in a request of its own, `WINDOW` on the way on each connection.
 
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        nonlocal left
-        left -= 1
-        if error is not None:
-            failures.append(error.str())
-
-    settings = {"bootstrap.servers": bootstrap, "acks": "1", "linger.ms": 0, "batch.num.messages": 1}
-    producers = [Producer(settings) for _ in range(connections)]
-    for producer in producers:
-        producer.list_topics(topic, timeout=30.0)
-    payload = os.urandom(100)
+    The requests are copies of one frame: a client that builds each costs more than the broker that serves it.
+    """
+    batch = build_batch([RecordData(time.time_ns() // 1_000_000, None, os.urandom(100))])
+    part = m.ProduceRequest.TopicData.PartitionData(index=0, records=batch)
+    request = m.ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=[m.ProduceRequest.TopicData(name=topic, partition_data=[part])]
+    )
+    frame = b"".join(bytes(chunk) for chunk in frames.encode_request(request, PRODUCE_VERSION, 1, "bench"))
+    pipes = [_Pipe(_leader_of(bootstrap, topic), frame, records // connections) for _ in range(connections)]
     started_s = time.perf_counter()
-    for number in range(records // connections):
-        for producer in producers:
-            while True:
-                try:
-                    producer.produce(topic, payload, on_delivery=delivered)
-                    break
-                except BufferError:
-                    producer.poll(0.01)
-        if number % 100 == 0:
-            for producer in producers:
-                producer.poll(0)
-    for producer in producers:
-        producer.flush(STALL_S)
+    with selectors.DefaultSelector() as selector:
+        for pipe in pipes:
+            selector.register(pipe.socket, selectors.EVENT_READ, pipe)
+            pipe.send(min(WINDOW, pipe.records))
+        while any(pipe.answered < pipe.records for pipe in pipes):
+            ready = selector.select(STALL_S)
+            if not ready:
+                raise SystemExit(f"nothing came for {STALL_S:.0f} s")
+            for key, _ in ready:
+                key.data.receive()
     seconds = time.perf_counter() - started_s
-    if failures or left:
-        raise SystemExit(f"{len(failures)} records failed, {left} were left: {failures[:1]}")
-    return {"seconds": seconds, "records_per_s": records / seconds}
+    return {"seconds": seconds, "records_per_s": sum(pipe.answered for pipe in pipes) / seconds}
+
+
+class _Pipe:
+    """One connection with copies of a frame on the way."""
+
+    def __init__(self, address: tuple[str, int], frame: bytes, records: int) -> None:
+        self.socket = socket.create_connection(address, timeout=STALL_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.records, self.sent, self.answered = records, 0, 0
+        self._frame, self._rest, self._answer_bytes = frame, b"", 0
+
+    def send(self, count: int) -> None:
+        self.socket.sendall(self._frame * count)
+        self.sent += count
+
+    def receive(self) -> None:
+        """Takes what has come and sends as many again."""
+        data = self._rest + self.socket.recv(65_536)
+        if data == self._rest:
+            raise SystemExit("the broker closed the connection")
+        at = count = 0
+        while len(data) - at >= 4 and len(data) - at - 4 >= (size := int.from_bytes(data[at : at + 4], "big")):
+            if not self.answered + count:
+                _check_answer(data[at + 4 : at + 4 + size])
+            elif size != self._answer_bytes:
+                raise SystemExit(f"an answer of {size} bytes after one of {self._answer_bytes}: a record was refused")
+            self._answer_bytes = size
+            at, count = at + 4 + size, count + 1
+        self._rest = data[at:]
+        self.answered += count
+        if self.sent < self.records and count:
+            self.send(min(count, self.records - self.sent))
+
+
+def _check_answer(frame: bytes) -> None:
+    answer = frames.decode_response(m.ProduceResponse, PRODUCE_VERSION, frame)[1]
+    row = answer.responses[0].partition_responses[0]
+    if row.error_code:
+        raise SystemExit(f"the first record was refused with error {row.error_code}: {row.error_message}")
+
+
+def _leader_of(bootstrap: str, topic: str) -> tuple[str, int]:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    deadline_s = time.monotonic() + STALL_S
+    while time.monotonic() < deadline_s:
+        found = producer.list_topics(topic, timeout=30.0)
+        partition = found.topics[topic].partitions.get(0)
+        if partition is not None and partition.leader in found.brokers:
+            leader = found.brokers[partition.leader]
+            return leader.host, leader.port
+        time.sleep(0.05)
+    raise SystemExit(f"{topic} had no leader for {STALL_S:.0f} s")
 
 
 def latency(bootstrap: str, topic: str, records: int, acks: str) -> dict[str, float]:

@@ -56,7 +56,7 @@ class Housekeeping:
         now_ms = self._ports.clock.time_ms()
         # On the same device a sync makes creations wait, so a burst of them is over first.
         creating, self._creating = self._creating, False
-        for count, log in enumerate(self._all_logs(), 1):
+        for count, log in enumerate([log for log in self._all_logs() if log.has_work], 1):
             paths = log.take_deleted_paths()
             self._doomed.extend((now_ms + log.config.file_delete_delay_ms, path, False) for path in paths)
             work = self._flush_due(log, now_ms) or (None if creating else log.topic_id_work())

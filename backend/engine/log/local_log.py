@@ -202,6 +202,11 @@ class LocalLog:
         self.segments.add(LogSegment.create(self.disk, self.dir, offset))
         self.end_offset = offset
 
+    @property
+    def has_deleted_paths(self) -> bool:
+        """Whether :meth:`take_deleted_paths` would return any."""
+        return bool(self._deleted_paths)
+
     def take_deleted_paths(self) -> list[str]:
         """Files renamed to `.deleted` since the last call."""
         taken, self._deleted_paths = self._deleted_paths, []

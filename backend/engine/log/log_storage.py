@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from backend.engine.log.config import INT64_MAX
 from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.log_state import LogState
 from backend.engine.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, dir_name_for_delete
@@ -148,6 +149,17 @@ class LogStorage(LogState):
             self.cleaner_checkpoint = min(self.cleaner_checkpoint, end_offset)
 
     # --- durability and end
+
+    @property
+    def has_work(self) -> bool:
+        """Whether housekeeping has anything to look at; asked of thousands of idle logs every second."""
+        local = self._local
+        return (
+            self.topic_id_dirty
+            or local.has_deleted_paths
+            or local.config.flush_ms < INT64_MAX
+            or self.recovery_point < local.segments.active.base_offset
+        )
 
     def flush_work(self) -> FlushWork | None:
         """What must be synced for the topic id and all records to be on the device; None when they are."""
