@@ -207,6 +207,8 @@ class BrokerConfig:
     quota_window_size_seconds: int = _int(1, least=1)
     controller_quota_window_num: int = _int(11, least=1)
     controller_quota_window_size_seconds: int = _int(1, least=1)
+    alter_log_dirs_replication_quota_window_num: int = _int(11, least=1)
+    alter_log_dirs_replication_quota_window_size_seconds: int = _int(1, least=1)
     replication_quota_window_num: int = _int(11, least=1)
     replication_quota_window_size_seconds: int = _int(1, least=1)
     # Tiering

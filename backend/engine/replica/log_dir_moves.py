@@ -2,18 +2,27 @@
 
 One task for each; it copies on the loop, a megabyte a turn, so that appends, reads and role changes go on. Once the
 copy has everything and what was copied is on the device, copy and log change places between two callbacks.
+
+All moves together are as fast as the dynamic setting `replica.alter.log.dirs.io.max.bytes.per.second` lets them be.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
+from backend.engine.common.rates import WindowedRate, Windows
+from backend.engine.config.settings import LONG_MAX
 from backend.engine.log.log_manager import LogManager
-from backend.engine.ports import tasks
+from backend.engine.ports import Clock, tasks
 from backend.engine.replica.partition import Partition
 from backend.protocol.errors import KafkaError
 from backend.tiering.ids import TopicIdPartition
+
+THROTTLE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+# How often moves that are too fast look whether they may go on.
+PAUSE_MS: Final = 100
 
 _log = logging.getLogger(__name__)
 
@@ -21,9 +30,21 @@ _log = logging.getLogger(__name__)
 class LogDirMoves:
     """`tell` lets the controller know which directory a replica lies in."""
 
-    def __init__(self, log_manager: LogManager, tell: Callable[[TopicIdPartition, bytes], None]) -> None:
+    def __init__(
+        self,
+        log_manager: LogManager,
+        tell: Callable[[TopicIdPartition, bytes], None],
+        *,
+        clock: Clock,
+        windows: Windows,
+        settings: Callable[[], Mapping[str, str]],
+    ) -> None:
+        """`settings` are the broker's dynamic ones."""
         self._logs = log_manager
         self._tell = tell
+        self._clock = clock
+        self._settings = settings
+        self._rate = WindowedRate(windows, simple=True)
         self._running: dict[Partition, tasks.Task[None]] = {}
 
     def move(self, partition: Partition, path: str) -> None:
@@ -71,11 +92,24 @@ class LogDirMoves:
             await tasks.cancel(task)
         self._running.clear()
 
+    async def _pace(self, size_bytes: int) -> None:
+        """Others have a turn; returns once the rate is within its bound, which may change meanwhile."""
+        self._rate.record(size_bytes, self._clock.monotonic_ms())
+        await tasks.sleep_ms(0)
+        while self._rate.rate(self._clock.monotonic_ms()) > self._bound:
+            await tasks.sleep_ms(PAUSE_MS)
+
+    @property
+    def _bound(self) -> float:
+        text = self._settings().get(THROTTLE)
+        # A text that is no number is refused by the controller.
+        return float(text) if text is not None and text.isdecimal() else float(LONG_MAX)
+
     async def _copy(self, partition: Partition) -> None:
         future = self._logs.futures[partition.topic_partition]
         try:
-            while future.copy_some(partition.log):
-                await tasks.sleep_ms(0)
+            while size := future.copy_some(partition.log):
+                await self._pace(size)
             await self._logs.flush_log(future.log)
             before = partition.log
             partition.log = self._logs.finish_move(before)

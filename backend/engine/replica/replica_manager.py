@@ -84,7 +84,16 @@ class ReplicaManager:
         windows = Windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
         self.leader_quota = ReplicationQuota("leader", node_id, windows)
         self.follower_quota = ReplicationQuota("follower", node_id, windows)
-        self.log_dir_moves = LogDirMoves(log_manager, self._directories.submit)
+        self.log_dir_moves = LogDirMoves(
+            log_manager,
+            self._directories.submit,
+            clock=ports.clock,
+            windows=Windows(
+                config.alter_log_dirs_replication_quota_window_num,
+                config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
+            ),
+            settings=lambda: self.image.broker_config(node_id),
+        )
         self._to_wake: dict[Partition, None] = {}
         self._shrinking: tasks.Task[None] | None = None
         self.isr_expands = 0

@@ -22,6 +22,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 
 ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
 CLEANER_THREADS: Final = "log.cleaner.threads"
+LISTENER_PREFIX: Final = "listener.name."
 # Pools that grow and shrink step by step: a change to less than half or more than double is refused.
 POOL_SIZES: Final = frozenset(
     {
@@ -58,7 +59,7 @@ def check_broker_settings(
     `broker` is an id, or empty for the cluster-wide default. Names this engine does not know are let through, as Kafka
     does for settings of plug-ins.
     """
-    read_only = [name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].scope is Scope.READ_ONLY]
+    read_only = [name for name in changes if _is_read_only(name)]
     if read_only:
         raise _refused(f"Cannot update these configs dynamically: [{', '.join(sorted(read_only))}]")
     if broker == CLUSTER_DEFAULT:
@@ -71,6 +72,13 @@ def check_broker_settings(
         elif text is not None and name in THROTTLES:
             _parsed(THROTTLES[name], text)
     _check_local_retention(image, config, broker, changes)
+
+
+def _is_read_only(name: str) -> bool:
+    """A listener's own value of a setting is as read-only as the setting."""
+    of_listener = name.startswith(LISTENER_PREFIX) and name.count(".") > 2
+    setting = BROKER_SETTINGS.get(name.split(".", 3)[3] if of_listener else name)
+    return setting is not None and setting.scope is Scope.READ_ONLY
 
 
 def _check_local_retention(

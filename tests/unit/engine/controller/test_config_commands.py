@@ -79,6 +79,7 @@ SESSION, HEARTBEAT, ASSIGNMENT = (
     "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "consumer.assignment.interval.ms",
 )  # fmt: skip
 NO_INT = "Not a number of type INT"
+OF_LISTENER = "listener.name.external.ssl.keystore.location"
 BETWEEN = "interval must be between 100 and 3600000 (1 hour)"
 
 
@@ -209,6 +210,7 @@ def test_tiered_settings_that_agree_are_taken(changes: list[tuple[str, int, str 
     ("name", "change", "code", "words"),
     [
         ("", ("log.dirs", SET, "/x"), ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically"),
+        ("1", (OF_LISTENER, SET, "/x"), ErrorCode.INVALID_REQUEST, f"these configs dynamically: [{OF_LISTENER}]"),
         ("1", (FLAG, SET, "maybe"), ErrorCode.INVALID_REQUEST, "either true or false"),
         ("", ("listeners", SET, "A://:1"), ErrorCode.INVALID_REQUEST, "default cluster level"),
         ("", ("remote.log.reader.threads", SET, "21"), ErrorCode.INVALID_REQUEST, "double the current value 10"),

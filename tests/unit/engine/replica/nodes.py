@@ -149,7 +149,11 @@ class Node:
         self.config = broker_config(
             **{"node_id": str(node_id), "replica_fetch_backoff_ms": "50", "replica_lag_time_max_ms": "2000", **settings}
         )
-        self.logs = LogManager(self.ports, LogManagerConfig.of(self.config), [str(nodes.folder / str(node_id))])
+        folders = [
+            str(nodes.folder / str(node_id)),
+            *(f"{nodes.folder}/{node_id}-{n}" for n in range(2, nodes.dirs + 1)),
+        ]
+        self.logs = LogManager(self.ports, LogManagerConfig.of(self.config), folders)
         self.replicas = ReplicaManager(
             node_id=node_id,
             config=self.config,
@@ -248,6 +252,9 @@ class Node:
 
 class Nodes:
     """Several nodes and the controller they share; also their controller channel."""
+
+    # Log directories of each.
+    dirs = 1
 
     def __init__(
         self,

@@ -1,0 +1,46 @@
+"""Moves to another log directory keep to the broker's throttle, which may change while they go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backend.protocol.batch import RecordData, build_batch
+from backend.tiering.ids import TopicPartition
+from tests.unit.engine.coordinator.group_nodes import GroupNodes, run_nodes
+
+ORDERS = TopicPartition("orders", 0)
+BROKER = 4
+HALF_MB = bytes(500_000)
+
+
+class TwoDirectories(GroupNodes):
+    """Each broker has two log directories."""
+
+    dirs = 2
+
+
+async def moved(nodes: TwoDirectories, after_ms: float) -> bool:
+    """Whether the move is over by then."""
+    await nodes.pass_ms(after_ms)
+    return ORDERS not in nodes[1].logs.futures
+
+
+def test_a_move_keeps_to_the_throttle_until_it_is_lifted(tmp_path: Path) -> None:
+    async def play(nodes: TwoDirectories) -> None:
+        nodes.create("orders", [1])
+        replicas = nodes[1].replicas
+        for _ in range(8):
+            batch = build_batch([RecordData(1_700_000_000_000, None, HALF_MB)])
+            await replicas.append(ORDERS, memoryview(bytearray(batch)))
+        nodes.config(BROKER, "1", replica_alter_log_dirs_io_max_bytes_per_second="1000000")
+        partition = replicas.partition("orders", 0)
+        [target] = [one.path for one in nodes[1].logs.dirs if not partition.log.dir.startswith(one.path + "/")]
+        replicas.log_dir_moves.move(partition, target)
+        # Four megabytes at one a second, a megabyte at a time.
+        assert not await moved(nodes, 2_000)
+        assert 1_000_000 <= nodes[1].logs.futures[ORDERS].log.size_bytes <= 3_000_000
+        nodes.config(BROKER, "1", replica_alter_log_dirs_io_max_bytes_per_second="1000000000")
+        assert await moved(nodes, 500)
+        assert replicas.partition("orders", 0).log.dir.startswith(target + "/")
+
+    run_nodes(TwoDirectories, tmp_path, play)
