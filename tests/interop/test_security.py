@@ -41,6 +41,7 @@ from backend.engine.broker import Broker, StartRefused
 from backend.engine.config import BrokerConfig
 from backend.engine.metrics import BrokerMetrics
 from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
 from spark import source
 from spark.kafka import BrokersAway
 from spark.source import RemoteLogMetadataReader
@@ -357,6 +358,51 @@ def test_a_listener_that_requires_a_certificate_lets_in_who_has_one(tmp_path: Pa
             cluster.wait_until("it is counted", partial(has_failed, secure, number + 1))
         # Who proves himself by SASL needs none.
         assert AdminClient(secure.confluent("SASL_SSL", "PLAIN")).list_topics(timeout=30).brokers
+
+
+def certified_by(authority: Authority, port: int) -> bool:
+    """Whether the listener shows a certificate of this authority."""
+    trusting = ssl.create_default_context(cadata=authority.pem)
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=30) as plain,
+            trusting.wrap_socket(plain, server_hostname="127.0.0.1"),
+        ):
+            return True
+    except ssl.SSLCertVerificationError:
+        return False
+
+
+def test_a_listeners_certificate_is_changed_while_the_broker_runs_and_stays_after_a_restart(tmp_path: Path) -> None:
+    old, new = Authority(), Authority("other")
+    layout = secure_layout(tmp_path, old)
+    ssl_port, sasl_port = (layout.listener_ports[name][1] for name in ("SSL", "SASL_SSL"))
+    prefix, identity = "listener.name.ssl.ssl.keystore.", new.identity("broker")
+    resource = m.IncrementalAlterConfigsRequest.Resources
+
+    def alter(**values: str | None) -> tuple[int, str | None]:
+        changes = [
+            resource.Configs(name=prefix + name.replace("_", "."), config_operation=int(value is None), value=value)
+            for name, value in values.items()
+        ]
+        request = m.IncrementalAlterConfigsRequest(
+            resources=[resource(resource_type=4, resource_name="1", configs=changes)]
+        )
+        answer = ask(layout.ports[1], request, 1, m.IncrementalAlterConfigsResponse).responses[0]
+        return answer.error_code, answer.error_message
+
+    with EngineCluster(tmp_path, made=layout) as cluster:
+        assert certified_by(old, ssl_port)
+        code, message = alter(key="nonsense", certificate_chain=identity.certificate_pem)
+        assert (code, "ssl.keystore.key holds no PEM text" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)
+        assert alter(key=identity.key_pem, certificate_chain=identity.certificate_pem) == (0, None)
+        wait_until("the new certificate is shown", lambda: certified_by(new, ssl_port))
+        assert certified_by(old, sasl_port)
+        cluster.stop_broker(1)
+        cluster.start_broker(1)
+        wait_until("it is shown again", lambda: certified_by(new, ssl_port))
+        assert alter(key=None, certificate_chain=None) == (0, None)
+        wait_until("the old one is back", lambda: certified_by(old, ssl_port))
 
 
 # Starts

@@ -5,7 +5,7 @@ The broker that is asked refuses what only another broker may change and sends t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -13,8 +13,12 @@ from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE, alter_log
 from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, caught_up, forward
 from backend.engine.apis.services import Services
+from backend.engine.config import ConfigError
+from backend.engine.config.listeners import broker_listeners
+from backend.engine.config.security import has_tls, is_store_setting, tls_settings, with_stores
 from backend.engine.controller.commands.configs import DELETE, SET, alter_configs, incremental_alter_configs
 from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
+from backend.engine.ports.tls import ServerTls, TlsSettingsError
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -43,6 +47,38 @@ def refusal(resource: _Incremental | _Whole, node_id: int) -> str | None:
 def _refusals(resources: Sequence[_Incremental | _Whole], node_id: int) -> _Settled:
     found = ((index, refusal(resource, node_id)) for index, resource in enumerate(resources))
     return {index: (ErrorCode.INVALID_REQUEST, text) for index, text in found if text is not None}
+
+
+def _unusable_stores(services: Services, after: Mapping[str, str]) -> str | None:
+    """Why this broker's listeners could not use such key and trust stores; only the broker itself has the files."""
+    for address in broker_listeners(services.config):
+        if not has_tls(address.security_protocol):
+            continue
+        try:
+            made = tls_settings(with_stores(services.config, after), address.name, address.security_protocol)
+            ServerTls(made)
+        except (ConfigError, TlsSettingsError) as error:
+            return str(error)
+    return None
+
+
+def _store_refusals(services: Services, resources: Sequence[_Incremental | _Whole], *, whole: bool) -> _Settled:
+    found: _Settled = {}
+    for index, resource in enumerate(resources):
+        if resource.resource_type != BROKER_RESOURCE or resource.resource_name != str(services.node_id):
+            continue
+        current = dict(services.metadata.image.config(BROKER_RESOURCE, resource.resource_name))
+        if not any(is_store_setting(name) for name in (*current, *(one.name for one in resource.configs))):
+            continue
+        after = {} if whole else current
+        for one in resource.configs:
+            if one.value is None:
+                after.pop(one.name, None)
+            else:
+                after[one.name] = one.value
+        if (reason := _unusable_stores(services, after)) is not None:
+            found[index] = (ErrorCode.INVALID_REQUEST, reason)
+    return found
 
 
 def _logger_changes(request: m.IncrementalAlterConfigsRequest, node_id: int) -> _Settled:
@@ -83,6 +119,7 @@ async def incremental_on_broker(
 ) -> m.IncrementalAlterConfigsResponse:
     """The controller's answers and this broker's refusals; then this broker knows the new values."""
     refused = _refusals(request.resources, services.node_id) | _logger_changes(request, services.node_id)
+    refused |= _store_refusals(services, request.resources, whole=False)
     passed_on = [one for index, one in enumerate(request.resources) if index not in refused]
     told = m.IncrementalAlterConfigsResponse()
     if passed_on:
@@ -112,6 +149,7 @@ async def whole_on_broker(
 ) -> m.AlterConfigsResponse:
     """The same for the older request."""
     refused = _refusals(request.resources, services.node_id)
+    refused |= _store_refusals(services, request.resources, whole=True)
     passed_on = [one for index, one in enumerate(request.resources) if index not in refused]
     told = m.AlterConfigsResponse()
     if passed_on:

@@ -22,8 +22,13 @@ from backend.engine.config.listeners import (
     inter_broker_listener_name,
     parse_listeners,
 )
-from backend.engine.config.security import controller_security, inter_broker_security, listener_security
-from backend.engine.controller.image import EMPTY_IMAGE, Endpoint, MetadataImage
+from backend.engine.config.security import (
+    controller_security,
+    inter_broker_security,
+    is_store_setting,
+    listener_security,
+)
+from backend.engine.controller.image import BROKER_RESOURCE, EMPTY_IMAGE, Endpoint, MetadataImage
 from backend.engine.controller.lifecycle import BrokerLifecycle
 from backend.engine.controller.loader import MetadataLoader
 from backend.engine.controller.producer_ids import ProducerIdManager
@@ -240,6 +245,14 @@ class BrokerPart:
         self._clients.append(made)
         return made
 
+    def _reload_stores(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Setting a value again, too, reads the files anew (KAFKA-14136)."""
+        before, now = (image.config(BROKER_RESOURCE, str(self._config.id)) for image in (old, new))
+        if before is now or not any(is_store_setting(name) for name in (*before, *now)):
+            return
+        for listener in self._listeners:
+            listener.reload(now)
+
     async def _on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
         services, replicas, groups = self._services, self._replicas, self._groups
         transactions = self._transactions
@@ -255,6 +268,7 @@ class BrokerPart:
             services.log_manager.cleaner.reconfigure(CleanerConfig.of(replicas.config))
             if self._remote is not None:
                 await self._remote.apply_settings()
+            self._reload_stores(old, new)
             return
         await tasks.shield(self._registered)
         own = new.broker(self._config.id)
@@ -270,6 +284,7 @@ class BrokerPart:
             await services.log_manager.load_all(replicas.topic_config)
             services.log_manager.start()
             replicas.start()
+            self._reload_stores(EMPTY_IMAGE, new)
             await _in_turns(replicas.on_metadata(EMPTY_IMAGE, new))
             groups.start()
             groups.on_metadata(EMPTY_IMAGE, new)

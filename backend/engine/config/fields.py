@@ -45,5 +45,5 @@ def list_field(default: tuple[str, ...] | None, *, dynamic: bool | Scope = False
     return _setting(Type.LIST, default, dynamic=dynamic, doc=doc, **more)
 
 
-def password_field(*, doc: str = "") -> Any:
-    return field(default=None, repr=False, metadata={"type": Type.PASSWORD, "scope": Scope.READ_ONLY, "doc": doc})
+def password_field(*, dynamic: Scope = Scope.READ_ONLY, doc: str = "") -> Any:
+    return field(default=None, repr=False, metadata={"type": Type.PASSWORD, "scope": dynamic, "doc": doc})

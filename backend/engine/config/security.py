@@ -5,6 +5,7 @@ A setting may stand under ``listener.name.<name>.`` for one listener, and ``sasl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,6 +30,23 @@ NOT_SERVED: Final = (
     "sasl.server.callback.handler.class",
     "sasl.login.callback.handler.class",
     "authorizer.class.name",
+)
+
+
+# What may be changed while a broker runs (`DynamicSecurityConfigs` of Kafka).
+STORE_SETTINGS: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
 )
 
 
@@ -81,6 +99,17 @@ def _value(config: BrokerConfig, prefix: str, name: str) -> Any:
         return BROKER_SETTINGS[name].parse(text)
     except ConfigError as error:
         raise ConfigError(str(error).replace(name, prefix + name, 1)) from error
+
+
+def is_store_setting(name: str) -> bool:
+    """Whether a setting is one of a key store or trust store, of the whole node or of a listener."""
+    return (name.split(".", 3)[-1] if name.startswith("listener.name.") else name) in STORE_SETTINGS
+
+
+def with_stores(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
+    """The broker's file with what was set dynamically about key stores and trust stores. ConfigError."""
+    stores = {name: text for name, text in dynamic.items() if is_store_setting(name)}
+    return BrokerConfig.parse({**config.originals, **stores})
 
 
 def tls_settings(config: BrokerConfig, listener_name: str, protocol: str) -> TlsSettings:

@@ -6,6 +6,7 @@ What protects the port (TLS, SASL) is made ready before it is bound.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from backend.engine.apis.context import ListenerKind
@@ -13,12 +14,18 @@ from backend.engine.apis.forwarding import image_of_kind
 from backend.engine.apis.services import Services
 from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listeners import ListenerAddress
-from backend.engine.config.security import has_sasl, has_tls, sasl_server_settings, tls_settings
+from backend.engine.config.security import (
+    has_sasl,
+    has_tls,
+    sasl_server_settings,
+    tls_settings,
+    with_stores,
+)
 from backend.engine.net.authentication import Authentication
 from backend.engine.net.server_connection import ServerConnection
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.network import Connection, FrameHandler, Server, Transport
-from backend.engine.ports.tls import TlsSettingsError, server_transport
+from backend.engine.ports.tls import ServerTls, TlsSettingsError
 from backend.protocol.messages import Message
 
 # Beside max.connections, and what the port leaves of the process's descriptors: an idle connection takes about 4 KB, so
@@ -50,6 +57,7 @@ class Listener:
         self._config = config
         self._services: Services | None = None
         self._server: Server | None = None
+        self._tls: ServerTls | None = None
         self._connections: dict[int, ServerConnection] = {}
         self._handlers: set[tasks.Task[Message | None]] = set()
         self._next_id = 0
@@ -81,9 +89,26 @@ class Listener:
         if not has_tls(address.security_protocol):
             return None
         try:
-            return server_transport(tls_settings(self._config, address.name, address.security_protocol))
+            self._tls = ServerTls(tls_settings(self._config, address.name, address.security_protocol))
         except TlsSettingsError as error:
             raise ConfigError(str(error)) from error
+        return self._tls
+
+    def reload(self, dynamic: Mapping[str, str]) -> None:
+        """Reads the key store and the trust store anew, for connections that come from now on.
+
+        `dynamic` are the broker's dynamic settings. Stores that cannot be used leave things as they are.
+        """
+        if self._tls is None:
+            return
+        address = self.address
+        try:
+            settings = tls_settings(with_stores(self._config, dynamic), address.name, address.security_protocol)
+            self._tls.reload(settings)
+        except (ConfigError, TlsSettingsError) as error:
+            _log.error("Listener %s goes on with the certificate that it has: %s", address.name, error)
+        else:
+            _log.info("Listener %s has read its key store and trust store", address.name)
 
     def _authentication(self, services: Services) -> Authentication | None:
         if self._sasl is None:

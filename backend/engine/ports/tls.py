@@ -63,8 +63,24 @@ class TlsSettings:
     check_hostname: bool = True
 
 
-def server_transport(settings: TlsSettings) -> Transport:
-    """What a listener puts between TCP and frames. TlsSettingsError when keys or certificates cannot be used."""
+class ServerTls:
+    """What a listener puts between TCP and frames: a `Transport` whose keys and certificates may be changed."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        """TlsSettingsError when keys or certificates cannot be used."""
+        self._context = _server_context(settings)
+
+    def reload(self, settings: TlsSettings) -> None:
+        """Connections that come from now on get these. TlsSettingsError: nothing has changed."""
+        self._context = _server_context(settings)
+
+    def __call__(
+        self, sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int, buffers: FrameBuffers
+    ) -> NewConnection:
+        return TlsConnection(self._context, None, sock, loop, frame_bytes_max, buffers)
+
+
+def _server_context(settings: TlsSettings) -> ssl.SSLContext:
     if not settings.key_store.given:
         raise TlsSettingsError(f"{settings.owner} has no certificate; set ssl.keystore.type=PEM and the key store")
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings)
@@ -73,17 +89,11 @@ def server_transport(settings: TlsSettings) -> Transport:
         raise TlsSettingsError(
             f"{settings.owner} asks clients for certificates but trusts nobody's; set ssl.truststore.location"
         )
-
-    def transport(
-        sock: socket.socket, loop: asyncio.AbstractEventLoop, frame_bytes_max: int, buffers: FrameBuffers
-    ) -> NewConnection:
-        return TlsConnection(context, None, sock, loop, frame_bytes_max, buffers)
-
-    return transport
+    return context
 
 
 class ClientTls:
-    """The client's end of TLS; made once, used for every connection. TlsSettingsError as `server_transport`."""
+    """The client's end of TLS; made once, used for every connection. TlsSettingsError as `ServerTls`."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._context = _context(ssl.PROTOCOL_TLS_CLIENT, settings)

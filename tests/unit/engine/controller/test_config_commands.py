@@ -79,7 +79,7 @@ SESSION, HEARTBEAT, ASSIGNMENT = (
     "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "consumer.assignment.interval.ms",
 )  # fmt: skip
 NO_INT = "Not a number of type INT"
-OF_LISTENER = "listener.name.external.ssl.keystore.location"
+OF_LISTENER = "listener.name.external.ssl.protocol"
 BETWEEN = "interval must be between 100 and 3600000 (1 hour)"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from backend.engine.ports.network import Connection
 from backend.engine.ports.socket_network import SocketNetwork, SocketServer
-from backend.engine.ports.tls import ClientTls, Store, TlsSettings, TlsSettingsError, server_transport
+from backend.engine.ports.tls import ClientTls, ServerTls, Store, TlsSettings, TlsSettingsError
 from backend.engine.ports.tls_connection import TlsFailed
 from tests.certificates import KEY_PASSWORD, STORE_PASSWORD, Authority, Identity
 
@@ -61,9 +61,7 @@ class Lab:
 
     def __init__(self, tls: TlsSettings) -> None:
         self.served: list[Side] = []
-        self._server: SocketServer = SocketNetwork().listen(
-            "127.0.0.1", 0, self._accept, transport=server_transport(tls)
-        )
+        self._server: SocketServer = SocketNetwork().listen("127.0.0.1", 0, self._accept, transport=ServerTls(tls))
         self._server.start()
 
     def _accept(self, connection: Connection) -> Side:
@@ -196,9 +194,9 @@ def test_a_key_file_with_a_password(tmp_path: Path) -> None:
     store = Store(setting="ssl.keystore", type="PEM", location=str(path))
     play(settings(store, key_password=KEY_PASSWORD))
     with pytest.raises(TlsSettingsError, match=r"^Listener SSL: .*ssl\.key\.password$"):
-        server_transport(settings(store, key_password="wrong"))
+        ServerTls(settings(store, key_password="wrong"))
     with pytest.raises(TlsSettingsError, match="cannot be used"):
-        server_transport(settings(store))
+        ServerTls(settings(store))
 
 
 def test_pem_text_that_lost_its_line_ends() -> None:
@@ -217,14 +215,14 @@ def test_pkcs12_stores_also_under_javas_default_name(tmp_path: Path, type: str) 
     store = Store(setting="ssl.keystore", type=type, location=location, password=STORE_PASSWORD)
     play(settings(store), settings(NO_KEY, Store(setting="t", type=type, location=location, password=STORE_PASSWORD)))
     with pytest.raises(TlsSettingsError, match="is not its password"):
-        server_transport(settings(Store(setting="ssl.keystore", type=type, location=location, password="no")))
+        ServerTls(settings(Store(setting="ssl.keystore", type=type, location=location, password="no")))
 
 
 def test_a_jks_store_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "broker.jks"
     path.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     with pytest.raises(TlsSettingsError) as raised:
-        server_transport(settings(Store(setting="ssl.keystore", location=str(path))))
+        ServerTls(settings(Store(setting="ssl.keystore", location=str(path))))
     assert "is a JKS store, which only Java reads; convert it with keytool" in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -248,7 +246,7 @@ def test_a_jks_store_is_refused_in_one_line(tmp_path: Path) -> None:
 )
 def test_settings_that_cannot_be_used_say_why(tls: TlsSettings, words: str) -> None:
     with pytest.raises(TlsSettingsError) as raised:
-        server_transport(tls)
+        ServerTls(tls)
     assert words in str(raised.value)
     assert str(raised.value).startswith("Listener SSL")
 
