@@ -20,6 +20,7 @@ from enum import Enum
 from itertools import accumulate, islice
 from typing import Final
 
+from backend.engine.remote.metadata_runs import Run
 from backend.engine.remote.segment_rows import SegmentRows
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
@@ -100,6 +101,13 @@ class EpochMap:
                 self.unreferenced.add(self.rows[at])
             self.rows[at] = row
         self.nested = True
+
+    def extend(self, starts: array[int], rows: Iterable[int], highest: int) -> None:
+        """What :meth:`finish` does for segments that each begin behind the one before and end no earlier."""
+        self.latest = None
+        self.starts.extend(starts)
+        self.rows.extend(rows)
+        self.highest = highest
 
     def hide(self, start: int, row: int) -> None:
         """Takes a segment out of the map when its deletion starts; it stays in the listing."""
@@ -184,6 +192,22 @@ class RemoteLogMetadataCache:
         else:
             self._forget(row)
         return Outcome.APPLIED
+
+    def apply_run(self, run: Run) -> int:
+        """Takes the events of a run's first segments as :meth:`apply` would one by one; how many segments that were.
+
+        Fewer than all when one is known already; none when they do not lie behind all others of their leader epoch.
+        """
+        known = self._epochs.get(run.epoch)
+        if known is not None:
+            overlaps = known.highest is not None and known.highest > run.lowest_end
+            if overlaps or (known.starts and known.starts[-1] >= run.starts[0]):
+                return 0
+        added = self._rows.add_plain(run.rows)
+        if added:
+            highest = run.highest if len(added) == len(run.starts) else self._rows.offsets(added[-1])[1]
+            self._map(run.epoch).extend(run.starts[: len(added)], added, highest)
+        return len(added)
 
     def _map(self, epoch: int) -> EpochMap:
         found = self._epochs.get(epoch)
