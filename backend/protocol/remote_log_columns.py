@@ -97,15 +97,17 @@ def framed(data: bytes, position: int) -> Framed | None:
     if not starts:
         return None
     padded = _padded(data)
-    headers = _rows(padded, np.array(starts, dtype=np.int64), _HEADER)
+    begins = np.array(starts, dtype=np.int64)
+    headers = _rows(padded, begins, _HEADER)
     attributes, counts = headers["attributes"].astype(np.int64), headers["count"].astype(np.int64)
     if (headers["magic"] != MAGIC).any() or (attributes & _UNUSUAL_ATTRIBUTES).any() or (counts < 1).any():
         return None
     sizes = headers["length"].astype(np.int64) + LOG_OVERHEAD_BYTES
-    found = _records(data, starts, sizes.tolist(), counts.tolist())
+    one_each = bool((counts == 1).all())
+    found = begins + HEADER_BYTES if one_each else _records(data, starts, sizes.tolist(), counts.tolist())
     if found is None:
         return None
-    at, batch = np.array(found, dtype=np.int64), np.repeat(np.arange(len(starts)), counts)
+    at, batch = found, np.repeat(np.arange(len(starts)), counts)
     # length, attributes, timestamp delta, offset delta, null key, length of the value, value, no headers
     size, at, ok = _varints(padded, at)
     end = at + size
@@ -115,6 +117,8 @@ def framed(data: bytes, position: int) -> Framed | None:
     ok &= is_short & (padded[at] == 1)
     value_size, at, is_short = _varints(padded, at + 1)
     ok &= is_short & (value_size >= 0) & (at + value_size + 1 == end)
+    if one_each:
+        ok &= end == begins + sizes
     if not ok.all() or (padded[end - 1] != 0).any():
         return None
     base_offsets = headers["base_offset"].astype(np.int64)
@@ -182,9 +186,9 @@ def _batches(data: bytes) -> list[int] | None:
     return starts
 
 
-def _records(data: bytes, starts: list[int], sizes: list[int], counts: list[int]) -> list[int] | None:
+def _records(data: bytes, starts: list[int], sizes: list[int], counts: list[int]) -> Ints | None:
     """Where records begin: the only thing that has to be found out one after the other."""
-    found = []
+    found: list[int] = []
     try:
         for start, size, count in zip(starts, sizes, counts, strict=True):
             at = start + HEADER_BYTES
@@ -201,7 +205,7 @@ def _records(data: bytes, starts: list[int], sizes: list[int], counts: list[int]
                 return None
     except IndexError:
         return None
-    return found
+    return np.array(found, dtype=np.int64)
 
 
 def _padded(data: bytes) -> NDArray[np.uint8]:

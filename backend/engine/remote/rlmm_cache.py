@@ -17,11 +17,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from heapq import merge
 from itertools import accumulate, islice
+from operator import attrgetter
 from typing import Final
 
 from backend.engine.remote.metadata_runs import Run
 from backend.engine.remote.segment_rows import SegmentRows
+from backend.engine.remote.segment_summary import SegmentSummary
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState, is_legal
@@ -32,6 +35,8 @@ DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 DELETE_FINISHED: Final = SegmentState.DELETE_SEGMENT_FINISHED
 
 _LEGAL: Final = {(old, new): is_legal(old, new) for old in (None, *SegmentState) for new in SegmentState}
+
+_start_offset: Final = attrgetter("start_offset")
 
 
 class Overlap(Enum):
@@ -122,13 +127,15 @@ class EpochMap:
 class RemoteLogMetadataCache:
     """Remote segments of one partition."""
 
-    __slots__ = ("_epochs", "_overlap", "_rows", "topic_id_partition")
+    __slots__ = ("_epochs", "_overlap", "_rows", "_summary", "topic_id_partition")
 
     def __init__(self, topic_id_partition: TopicIdPartition, overlap: Overlap = Overlap.KIP) -> None:
         self.topic_id_partition = topic_id_partition
         self._overlap = overlap
         self._rows = SegmentRows(topic_id_partition)
         self._epochs: dict[int, EpochMap] = {}
+        # None from a change on until somebody asks.
+        self._summary: SegmentSummary | None = None
 
     @classmethod
     def restore(
@@ -169,6 +176,7 @@ class RemoteLogMetadataCache:
     def apply(self, event: SegmentMetadata | SegmentUpdate) -> Outcome:
         """Takes one event of the metadata topic."""
         rows = self._rows
+        self._summary = None
         if isinstance(event, SegmentMetadata):
             if event.state is not STARTED:
                 return Outcome.ILLEGAL
@@ -203,6 +211,7 @@ class RemoteLogMetadataCache:
             overlaps = known.highest is not None and known.highest > run.lowest_end
             if overlaps or (known.starts and known.starts[-1] >= run.starts[0]):
                 return 0
+        self._summary = None
         added = self._rows.add_plain(run.rows)
         if added:
             highest = run.highest if len(added) == len(run.starts) else self._rows.offsets(added[-1])[1]
@@ -277,8 +286,26 @@ class RemoteLogMetadataCache:
         listed = [self._rows.get(row) for row in epoch_map.rows]
         if epoch_map.unreferenced:
             listed.extend(self._rows.get(row) for row in sorted(epoch_map.unreferenced))
-            listed.sort(key=lambda segment: segment.start_offset)
+            listed.sort(key=_start_offset)
         return listed
+
+    def oldest_of(self, epoch: int) -> Iterator[SegmentMetadata]:
+        """The same as `segments_of`, made one by one for who needs the first few. Nothing may change meanwhile."""
+        epoch_map = self._epochs.get(epoch)
+        if epoch_map is None:
+            return iter(())
+        shown = (self._rows.get(row) for row in epoch_map.rows)
+        if not epoch_map.unreferenced:
+            return shown
+        hidden = [self._rows.get(row) for row in sorted(epoch_map.unreferenced)]
+        hidden.sort(key=_start_offset)
+        return merge(shown, hidden, key=_start_offset)
+
+    def summary(self) -> SegmentSummary:
+        """What retention asks of all segments; costs something only after a change."""
+        if self._summary is None:
+            self._summary = self._rows.summary()
+        return self._summary
 
     def epochs(self) -> list[int]:
         """Leader epochs that any segment ever had here, ascending."""
