@@ -202,8 +202,10 @@ class SegmentRows:
         segment_id, start, end, max_ts, size, epoch, event_ts, broker, state, flags = _ROW.unpack_from(
             self._rows, row * ROW_BYTES
         )
-        more = self._epochs[row] if flags & _MORE_EPOCHS and self._epochs is not None else ((epoch, start),)
-        custom = self._custom[row] if flags & _CUSTOM and self._custom is not None else None
+        more, custom = ((epoch, start),), None
+        if flags > TXN_INDEX_EMPTY:
+            more = self._epochs[row] if flags & _MORE_EPOCHS and self._epochs is not None else more
+            custom = self._custom[row] if flags & _CUSTOM and self._custom is not None else None
         return _new_tuple(
             SegmentMetadata,
             (
