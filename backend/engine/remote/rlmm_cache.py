@@ -152,9 +152,13 @@ class RemoteLogMetadataCache:
         made._epochs = epochs
         return made
 
+    def empty(self) -> RemoteLogMetadataCache:
+        """One of the same partition that knows nothing."""
+        return RemoteLogMetadataCache(self.topic_id_partition, self._overlap)
+
     def copy(self) -> RemoteLogMetadataCache:
         """The cache as of now, for a thread that writes it down while this one goes on."""
-        made = RemoteLogMetadataCache(self.topic_id_partition, self._overlap)
+        made = self.empty()
         made._rows = self._rows.copy()
         made._epochs = {epoch: epoch_map.copy() for epoch, epoch_map in self._epochs.items()}
         return made

@@ -202,7 +202,8 @@ class SegmentRows:
         segment_id, start, end, max_ts, size, epoch, event_ts, broker, state, flags = _ROW.unpack_from(
             self._rows, row * ROW_BYTES
         )
-        more, custom = ((epoch, start),), None
+        more: Epochs = ((epoch, start),)
+        custom: bytes | None = None
         if flags > TXN_INDEX_EMPTY:
             more = self._epochs[row] if flags & _MORE_EPOCHS and self._epochs is not None else more
             custom = self._custom[row] if flags & _CUSTOM and self._custom is not None else None
