@@ -40,6 +40,7 @@ __all__ = [
     "decode",
     "encode",
     "metadata_partition",
+    "partition_of",
 ]
 
 # What stands in one piece in a usual value. Tag counts of structs are B and must be 0.
@@ -136,8 +137,10 @@ def encode(event: RemoteLogMetadata) -> bytes:
 
 
 @lru_cache(maxsize=_PARTITIONS_CACHED)
-def _partition(raw: bytes) -> TopicIdPartition | None:
-    """Of the name's bytes followed by topic id, partition and tag count; None when there are tags."""
+def partition_of(raw: bytes) -> TopicIdPartition | None:
+    """Of the name's bytes followed by topic id, partition and tag count; None when there are tags, UnicodeDecodeError
+    for a name that is not UTF-8.
+    """
     topic_id, partition, tags = _PARTITION.unpack_from(raw, len(raw) - _PARTITION.size)
     if tags:
         return None
@@ -153,7 +156,7 @@ def _read_partition(value: bytes) -> tuple[TopicIdPartition, int]:
     end = 3 + size + _PARTITION.size
     if not 0 < size <= _ONE_BYTE_MAX or end > len(value):
         raise _Unusual
-    found = _partition(value[4:end])
+    found = partition_of(value[4:end])
     if found is None:
         raise _Unusual
     return found, end

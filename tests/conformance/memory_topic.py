@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import cycle
 
+from backend.engine.net.metadata_topic_client import records_of
 from backend.engine.ports import tasks
+from backend.engine.remote.metadata_runs import read_usual
 from backend.engine.remote.metadata_topic import FetchedPartition, MetadataRecord, MetadataTopicSettings
+from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import OffsetRange
 
@@ -46,6 +50,8 @@ class MemoryMetadataTopic:
         self.before_produce: Callable[[bytes], Awaitable[None]] | None = None
         # A fetch that finds nothing waits at least so long: virtual hours would be spent on empty answers.
         self.idle_wait_ms = 0
+        # Records come in batches of these sizes, round and round, as a broker gives them; without, they come bare.
+        self.batch_sizes: Sequence[int] = ()
 
     def _maybe_fail(self) -> None:
         if self.down:
@@ -92,9 +98,23 @@ class MemoryMetadataTopic:
             elif position < held.end:
                 end = min(held.end, position + self.records_max)
                 values = self.log.partitions[partition][position - held.start : end - held.start]
-                records = [MetadataRecord(position + at, 0, value) for at, value in enumerate(values)]
-                fetched.append(FetchedPartition(partition, end, records))
+                fetched.append(self._fetched(partition, position, values))
         return fetched
+
+    def _fetched(self, partition: int, position: int, values: Sequence[bytes | None]) -> FetchedPartition:
+        if not self.batch_sizes:
+            records = [MetadataRecord(position + at, 0, value) for at, value in enumerate(values)]
+            return FetchedPartition(partition, position + len(values), records)
+        data, taken, sizes = bytearray(), 0, cycle(self.batch_sizes)
+        while taken < len(values):
+            batch = [RecordData(0, None, value) for value in values[taken : taken + next(sizes)]]
+            data += build_batch(batch, base_offset=position + taken)
+            taken += len(batch)
+        usual = read_usual(bytes(data), position)
+        if usual is None:
+            return FetchedPartition(partition, *records_of(memoryview(data), position))
+        next_offset, found, plan = usual
+        return FetchedPartition(partition, next_offset, found, plan=plan)
 
     async def close(self) -> None:
         self.closed = True

@@ -173,12 +173,36 @@ def test_an_open_transaction_bounds_what_readers_of_committed_records_see_and_wh
     expect(running, "the transaction aborted (marker at 11)", times=(kafkas_ms, marker_ms))
 
 
-def test_a_reader_of_committed_records_gets_the_same_from_the_remote_tier_as_from_the_local_log(running: Lab) -> None:
+def write_transactions(running: Lab, topic: str) -> None:
+    """Records at 0, 2 and 4 in transactions of their own, the second one aborted, markers behind each; 6 is plain."""
+    producer = Producer({"bootstrap.servers": running.cluster.bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+    for at in range(3):
+        producer.begin_transaction()
+        producer.produce(topic, values(2 * at)[0], partition=0, timestamp=START_MS + at)
+        producer.flush(60)
+        if at == 1:
+            producer.abort_transaction(60)
+        else:
+            producer.commit_transaction(60)
+        running.wait("the marker is there", lambda end=2 * at + 2: running.log(topic).log_end_offset == end)
+    running.produce(topic, *values(6))
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_reader_of_committed_records_gets_the_same_from_the_remote_tier_as_from_the_local_log(
+    running: Lab, transactional: bool
+) -> None:
     # Kafka's OffloadAndTxnConsumeFromLeader: an index cache that holds nothing, one batch a segment.
-    topic = "committed"
+    topic = f"committed-{transactional}"
     assert running.alter_brokers(1, remote_log_index_file_cache_total_size_bytes=1) == 0
     running.create(topic, [(1,)], batches=1, local_retention_bytes=1)
-    running.produce(topic, *values(0, 1, 2, 3, 4, 5, 6))
+    if transactional:
+        write_transactions(running, topic)
+        expected = values(0, 4, 6)
+    else:
+        expected = values(0, 1, 2, 3, 4, 5, 6)
+        running.produce(topic, *expected)
     running.wait_offsets(topic, (0, 6, 7, 5))
     manager = running.cluster.broker(1).services.remote_log_manager
     assert manager is not None
@@ -191,15 +215,20 @@ def test_a_reader_of_committed_records_gets_the_same_from_the_remote_tier_as_fro
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes | None] = []
 
-    def all_came() -> bool:
+    def last_came() -> bool:
         found.extend(message.value() for message in consumer.consume(7, 1.0))
-        return len(found) >= 7
+        return found[-1:] == expected[-1:]
 
-    running.wait("all records came", all_came)
+    running.wait("the last record came", last_came)
     consumer.close()
-    assert found == values(0, 1, 2, 3, 4, 5, 6)
+    assert found == expected
     counts = Counter(event.type for event in storage.history if event.topic_id_partition.topic == topic)
     assert 6 <= counts.pop(EventType.FETCH_SEGMENT) <= 12
-    assert counts.pop(EventType.FETCH_TRANSACTION_INDEX, 0) == 0, "metadata say that there is nothing in it"
+    txn_index_fetches = counts.pop(EventType.FETCH_TRANSACTION_INDEX, 0)
+    if transactional:
+        # Only the segment of the abort's marker has one; every fetch before it may ask.
+        assert 1 <= txn_index_fetches <= 12
+    else:
+        assert txn_index_fetches == 0, "metadata say that there is nothing in it"
     assert all(6 <= count <= 12 for count in counts.values()), counts
     running.alter_brokers(1, remote_log_index_file_cache_total_size_bytes=None)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from backend.engine.controller.commands.outcome import outcome
 from backend.engine.controller.driver import Controller
 from backend.engine.controller.removed_topics import RemovedPartition
 from backend.engine.ports import Clock, tasks
@@ -37,12 +38,15 @@ class PartitionMarker:
         self._scan = scan
         self._node_id = node_id
         self._clock = clock
+        # Snapshots that the controller had loaded when its image was last compared with the metadata topic.
+        self._compared = 0
 
     async def run(self) -> None:
         """Looks again and again until it is cancelled."""
         while True:
             pause_ms = CHECK_MS
             try:
+                await self._compare()
                 await self._mark(self._controller.removed_partitions_offline())
             except (KafkaError, OSError) as error:
                 _log.warning("Deleted partitions cannot be marked on %s yet: %s", METADATA_TOPIC, error)
@@ -52,6 +56,30 @@ class PartitionMarker:
                 _log.exception("Deleted partitions could not be marked on %s", METADATA_TOPIC)
                 pause_ms = RETRY_MS
             await tasks.sleep_ms(pause_ms)
+
+    async def _compare(self) -> None:
+        """Finds the deletions that a loaded snapshot hides: partitions of topics that are not there any more, with
+        segments and without a mark on the metadata topic. Reads that topic whole, once for each snapshot loaded.
+        """
+        controller = self._controller
+        loaded = controller.snapshots_loaded
+        topic = controller.image.topic(METADATA_TOPIC)
+        if loaded == self._compared or topic is None or not controller.is_active:
+            return
+        for target in topic.partitions:
+            held = await self._scan.held([target])
+            if target not in held:
+                raise KafkaError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"{METADATA_TOPIC}-{target} has no leader that answers"
+                )
+            told = await self._scan.told_partitions(target, held[target])
+            unmarked = [tip for tip, is_marked in told.items() if not is_marked]
+            # By a command, whose image has all that was ever committed, and after the reading: a topic is in the image
+            # before it has a segment.
+            image = await controller.submit("look for deleted topics", lambda image: outcome((), image))
+            for tip in controller.removed_topics.note_vanished(unmarked, image):
+                _log.warning("The topic of %s was deleted before a snapshot; its remote data will go", tip)
+        self._compared = loaded
 
     async def _mark(self, removed: Sequence[RemovedPartition]) -> None:
         topic = self._controller.image.topic(METADATA_TOPIC)

@@ -1,7 +1,8 @@
 """Partitions of deleted tiered topics, until the remote tier has been told (KIP-405, "Topic deletion lifecycle").
 
 Kept in every controller's memory: RemoveTopicRecords of the metadata log that it replays put them there. A deletion
-that a snapshot has swallowed before it was told is lost; its objects then stay.
+that a snapshot has swallowed before it was told shows only beside the remote tier's own records: see
+:meth:`RemovedTopics.note_vanished`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,18 @@ class RemovedTopics:
             for index, registration in topic.partitions.items():
                 tip = TopicIdPartition(topic.name, topic.id, index)
                 self._waiting[tip] = RemovedPartition(tip, tuple(registration.replicas), offset, replayed)
+
+    def note_vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> Sequence[TopicIdPartition]:
+        """Takes partitions that have remote data; those whose topic the image does not know were deleted before it.
+
+        The image is one that the active controller gives its commands: there is no topic with remote data that it
+        does not know yet. Who the
+        replicas were is forgotten, so all brokers are waited for.
+        """
+        vanished = [one for one in tips if one.topic_id not in image.topics and one not in self._waiting]
+        for tip in vanished:
+            self._waiting[tip] = RemovedPartition(tip, tuple(image.brokers), image.offset, replayed=False)
+        return vanished
 
     def offline(self, image: MetadataImage, applied: Callable[[int], int]) -> Sequence[RemovedPartition]:
         """Those of which no replica is online: every replica's broker is fenced, gone, or has applied the removal.

@@ -12,6 +12,7 @@ from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.internal_topic import ensure_topic
 from backend.engine.net.topic_producer import ProducerIds, TopicProducer
 from backend.engine.ports import Ports, tasks
+from backend.engine.remote.metadata_runs import read_usual
 from backend.engine.remote.metadata_topic import (
     METADATA_TOPIC,
     FetchedPartition,
@@ -217,18 +218,20 @@ def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) ->
             if told.error_code:
                 found.append(FetchedPartition(told.partition_index, position, error=error_code(told.error_code)))
                 continue
-            next_offset, records = _records(told.records, position)
+            if not told.records:
+                continue
+            buffer = cast(memoryview, told.records)
+            usual = read_usual(bytes(buffer), position)
+            next_offset, records, plan = (*records_of(buffer, position), None) if usual is None else usual
             if next_offset > position:
-                found.append(FetchedPartition(told.partition_index, next_offset, records))
+                found.append(FetchedPartition(told.partition_index, next_offset, records, plan=plan))
     return found
 
 
-def _records(raw: object, position: int) -> tuple[int, list[MetadataRecord]]:
+def records_of(buffer: memoryview, position: int) -> tuple[int, Sequence[MetadataRecord]]:
+    """Next offset and records of whatever batches the log of a metadata partition may hold, one by one. DecodeError."""
     records: list[MetadataRecord] = []
     next_offset = position
-    if not raw:
-        return next_offset, records
-    buffer = cast(memoryview, raw)
     for start, header in iter_batches(buffer):
         next_offset = max(next_offset, header.next_offset)
         if header.is_control:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import OffsetRange
+
+if TYPE_CHECKING:
+    from backend.engine.remote.metadata_runs import Plan
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
 
@@ -105,12 +108,14 @@ class FetchedPartition:
     """What a fetch brought for one partition of the topic.
 
     ``next_offset`` is where to read on (past control batches and gaps too); with an error it is the position asked for.
+    ``plan`` is how the records can be applied in bulk; None when they cannot.
     """
 
     partition: int
     next_offset: int
     records: Sequence[MetadataRecord] = field(default=())
     error: ErrorCode = ErrorCode.NONE
+    plan: Plan | None = None
 
 
 class MetadataTopic(Protocol):

@@ -8,15 +8,19 @@ the first object goes, so that nobody is promised an offset that is about to van
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.discovery import find_copied
 from backend.engine.remote.meters import RetentionShares
 from backend.engine.remote.rlm_delete import delete_segment
+from backend.engine.remote.rlmm import RemoteLogMetadataManager
+from backend.engine.remote.segment_summary import SegmentSummary, summarize
 from backend.engine.remote.tier import PartitionView, Tier
 from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.tiering.ids import TopicIdPartition
 from backend.tiering.lineage import EpochEntry, segment_lineage, without_empty_epochs
 from backend.tiering.segment_state import SegmentState
 
@@ -61,26 +65,33 @@ class Expired:
     size_bytes: int = 0
 
 
-def choose_expired(
-    view: RetentionView,
-    segments_of: Callable[[int], Sequence[SegmentMetadata]],
-    known: Sequence[SegmentMetadata],
-    copying: frozenset[bytes] = frozenset(),
-) -> Expired:
-    """Decides. `known` is every segment that is not deleted, `segments_of` lists those of an epoch by start offset."""
-    if not known or not view.epochs:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The segments that are not deleted. A run that lets nothing go looks at the summary alone; one that does takes
+    from `of_epoch` (by start offset) little more than what goes, unless `retention.bytes` is passed or leader epochs
+    are forgotten.
+    """
+
+    summary: SegmentSummary
+    segments: Callable[[], Iterable[SegmentMetadata]]
+    of_epoch: Callable[[int], Iterable[SegmentMetadata]]
+
+
+def choose_expired(view: RetentionView, known: Known, copying: frozenset[bytes] = frozenset()) -> Expired:
+    """Decides."""
+    summary = known.summary
+    if not summary.count or not view.epochs:
         return Expired((), None, view.only_local_bytes)
-    if _keeps_all(view, known):
-        return Expired((), None, view.only_local_bytes + _finished_bytes(known))
+    if _keeps_all(view, summary):
+        return Expired((), None, view.only_local_bytes + summary.finished_bytes)
     lineage = without_empty_epochs(view.epochs)
     chain = Chain(lineage, view.log_end)
-    counted = _counted(view, lineage, chain, segments_of, known)
-    size_bytes = view.only_local_bytes + sum(counted.values())
+    counted, size_bytes = _counted(view, lineage, chain, known)
     surplus_bytes = max(0, size_bytes - view.retention_bytes) if view.retention_bytes >= 0 else 0
     cutoff_ms = view.cutoff_ms
     chosen: dict[bytes, SegmentMetadata] = {}
     new_start: int | None = None
-    for segment in _in_order(lineage, segments_of):
+    for segment in _in_order(lineage, known):
         if segment.segment_id in copying:
             break
         if segment.segment_id in chosen or segment.state is DELETE_FINISHED:
@@ -102,7 +113,8 @@ def choose_expired(
             break
         chosen[segment.segment_id] = segment
         new_start = max(new_start or 0, segment.end_offset + 1)
-    for segment in _of_forgotten_epochs(view.epochs[0][0], known):
+    forgotten = _of_forgotten_epochs(view.epochs[0][0], known) if summary.oldest_epoch < view.epochs[0][0] else ()
+    for segment in forgotten:
         if segment.segment_id not in copying:
             chosen.setdefault(segment.segment_id, segment)
     return Expired(tuple(chosen.values()), new_start, size_bytes)
@@ -129,28 +141,20 @@ class Chain:
         return segment_lineage(epochs, segment.end_offset, self._lineage, self._log_end).within
 
 
-def _finished_bytes(known: Iterable[SegmentMetadata]) -> int:
-    return sum(one.segment_size_bytes for one in known if one.state is FINISHED)
-
-
-def _keeps_all(view: RetentionView, known: Sequence[SegmentMetadata]) -> bool:
-    """Whether no rule can apply to any segment: so it is in most runs, and 2,600 segments take 7 ms, not 13."""
-    if 0 <= view.retention_bytes < view.only_local_bytes + _finished_bytes(known):
+def _keeps_all(view: RetentionView, summary: SegmentSummary) -> bool:
+    """Whether no rule can apply to any segment: so it is in most runs."""
+    if 0 <= view.retention_bytes < view.only_local_bytes + summary.finished_bytes or summary.deleting:
         return False
-    earliest_epoch, log_start, cutoff_ms = view.epochs[0][0], view.log_start, view.cutoff_ms
-    return all(
-        one.state is not DELETE_STARTED
-        and one.end_offset >= log_start
-        and one.max_timestamp_ms >= cutoff_ms
-        and one.segment_leader_epochs[-1][0] >= earliest_epoch
-        for one in known
+    return (
+        summary.lowest_end_offset >= view.log_start
+        and summary.earliest_max_timestamp_ms >= view.cutoff_ms
+        and summary.oldest_epoch >= view.epochs[0][0]
     )
 
 
-def _in_order(
-    lineage: Sequence[EpochEntry], segments_of: Callable[[int], Sequence[SegmentMetadata]]
-) -> Sequence[SegmentMetadata]:
-    return [segment for epoch, _ in lineage for segment in segments_of(epoch)]
+def _in_order(lineage: Sequence[EpochEntry], known: Known) -> Iterator[SegmentMetadata]:
+    for epoch, _ in lineage:
+        yield from known.of_epoch(epoch)
 
 
 def _below_log_start(segment: SegmentMetadata, first_epoch: int, log_start: int) -> bool:
@@ -158,36 +162,54 @@ def _below_log_start(segment: SegmentMetadata, first_epoch: int, log_start: int)
     return newest <= first_epoch and segment.end_offset < log_start
 
 
-def _of_forgotten_epochs(earliest_epoch: int, known: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
+def _of_forgotten_epochs(earliest_epoch: int, known: Known) -> list[SegmentMetadata]:
     """Segments whose every epoch is older than anything the leader still has: no reader can ask for them."""
-    forgotten = [s for s in known if max(epoch for epoch, _ in s.segment_leader_epochs) < earliest_epoch]
+    forgotten = [s for s in known.segments() if max(epoch for epoch, _ in s.segment_leader_epochs) < earliest_epoch]
     return sorted(forgotten, key=lambda segment: segment.start_offset)
 
 
 def _counted(
-    view: RetentionView,
-    lineage: Sequence[EpochEntry],
-    chain: Chain,
-    segments_of: Callable[[int], Sequence[SegmentMetadata]],
-    known: Sequence[SegmentMetadata],
-) -> dict[bytes, int]:
-    """Bytes by segment that are held against `retention.bytes` beside what is only local.
+    view: RetentionView, lineage: Sequence[EpochEntry], chain: Chain, known: Known
+) -> tuple[dict[bytes, int], int]:
+    """Bytes by segment that are held against `retention.bytes`, and their sum with what is only local.
 
     Each record counts once, and those below log start not at all: they are gone already, and two copies of a segment
     are no reason to delete a third one. (Kafka counts both.) While all finished segments together stay within the
-    limit they will do; only past it the lineage of every one is looked at.
+    limit their sum will do; only past it the lineage of every one is looked at.
     """
-    if view.retention_bytes < 0 or view.only_local_bytes + _finished_bytes(known) <= view.retention_bytes:
-        return {one.segment_id: one.segment_size_bytes for one in known if one.state is FINISHED}
+    size_bytes = view.only_local_bytes + known.summary.finished_bytes
+    if view.retention_bytes < 0 or size_bytes <= view.retention_bytes:
+        return {}, size_bytes
     counted: dict[bytes, int] = {}
     reached = view.log_start
-    for segment in _in_order(lineage, segments_of):
+    for segment in _in_order(lineage, known):
         if segment.state is not FINISHED or segment.end_offset < reached:
             continue
         if chain.holds(segment):
             counted[segment.segment_id] = segment.segment_size_bytes
             reached = segment.end_offset + 1
-    return counted
+    return counted, view.only_local_bytes + sum(counted.values())
+
+
+@runtime_checkable
+class Summarizes(Protocol):
+    """A metadata manager that need not list all segments for it. The contract (KIP-405) has the lists only."""
+
+    def summary(self, partition: TopicIdPartition) -> SegmentSummary: ...
+
+    def oldest_of(self, partition: TopicIdPartition, epoch: int) -> Iterable[SegmentMetadata]: ...
+
+
+def known_segments(metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> Known:
+    """What a manager knows of a partition, as of now: use it before anything changes."""
+    if isinstance(metadata, Summarizes):
+        return Known(
+            metadata.summary(partition),
+            lambda: metadata.segments(partition),
+            lambda epoch: metadata.oldest_of(partition, epoch),
+        )
+    listed = list(metadata.segments(partition))
+    return Known(summarize(listed), lambda: listed, lambda epoch: metadata.segments_of(partition, epoch))
 
 
 def percent_of(size_bytes: int, limit_bytes: int) -> int:
@@ -209,9 +231,9 @@ class ExpirationTask:
         log, tier = self._view.log, self._tier
         if self.cancelled or not log.remote_enabled or not tier.is_ready(self.partition):
             return
-        known = list(tier.metadata.segments(self.partition))
-        self._update_gauges(known)
-        if not known:
+        known = known_segments(tier.metadata, self.partition)
+        self._update_gauges(known.summary)
+        if not known.summary.count:
             self._update_shares(log, log.size_bytes)
             return
         if log.highest_remote_offset < 0:
@@ -219,12 +241,7 @@ class ExpirationTask:
             self._find_highest_remote(log)
         clock, gauges = tier.ports.clock, tier.meters.gauges(self.partition)
         started_ms = clock.monotonic_ms()
-        expired = choose_expired(
-            retention_view(log, clock.time_ms()),
-            lambda epoch: tier.metadata.segments_of(self.partition, epoch),
-            known,
-            frozenset(tier.copying),
-        )
+        expired = choose_expired(retention_view(log, clock.time_ms()), known, frozenset(tier.copying))
         # Sizes are summed up in the decision, so its time is what they cost.
         gauges.remotelogsizecomputationtime = clock.monotonic_ms() - started_ms
         self._update_shares(log, expired.size_bytes)
@@ -252,10 +269,10 @@ class ExpirationTask:
                 done = len(segments) - gauges.remotedeletelagsegments
                 _log.info("Retention deleted %d of %d remote segments of %s", done, len(segments), self.partition)
 
-    def _update_gauges(self, known: Sequence[SegmentMetadata]) -> None:
+    def _update_gauges(self, summary: SegmentSummary) -> None:
         gauges = self._tier.meters.gauges(self.partition)
-        gauges.remotelogmetadatacount = len(known)
-        gauges.remotelogsizebytes = sum(s.segment_size_bytes for s in known if s.state in (FINISHED, DELETE_STARTED))
+        gauges.remotelogmetadatacount = summary.count
+        gauges.remotelogsizebytes = summary.finished_bytes + summary.deleting_bytes
 
     def _update_shares(self, log: UnifiedLog, size_bytes: int) -> None:
         self._tier.meters.shares[self.partition] = RetentionShares(

@@ -294,12 +294,12 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
                 retry_ms = min(2 * retry_ms, PUBLISH_RETRY_MAX_MS)
 
     def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        cache = None if self._consumer is None else self._consumer.cache(partition)
-        if cache is None and partition not in self._hosted:
+        cache = None if self._consumer is None else self._consumer.ready_cache(partition)
+        if cache is not None:
+            return cache
+        if partition not in self._hosted:
             raise RemoteResourceNotFound(f"{partition} has no remote log metadata here: this broker does not host it")
-        if cache is None or not self.is_ready(partition):
-            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"remote log metadata of {partition} is still being read")
-        return cache
+        raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"remote log metadata of {partition} is still being read")
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         return self._consumer is not None and self._consumer.is_ready(partition)

@@ -17,10 +17,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from heapq import merge
 from itertools import accumulate, islice
+from operator import attrgetter
 from typing import Final
 
+from backend.engine.remote.metadata_runs import Run
 from backend.engine.remote.segment_rows import SegmentRows
+from backend.engine.remote.segment_summary import SegmentSummary
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState, is_legal
@@ -31,6 +35,8 @@ DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 DELETE_FINISHED: Final = SegmentState.DELETE_SEGMENT_FINISHED
 
 _LEGAL: Final = {(old, new): is_legal(old, new) for old in (None, *SegmentState) for new in SegmentState}
+
+_start_offset: Final = attrgetter("start_offset")
 
 
 class Overlap(Enum):
@@ -101,6 +107,13 @@ class EpochMap:
             self.rows[at] = row
         self.nested = True
 
+    def extend(self, starts: array[int], rows: Iterable[int], highest: int) -> None:
+        """What :meth:`finish` does for segments that each begin behind the one before and end no earlier."""
+        self.latest = None
+        self.starts.extend(starts)
+        self.rows.extend(rows)
+        self.highest = highest
+
     def hide(self, start: int, row: int) -> None:
         """Takes a segment out of the map when its deletion starts; it stays in the listing."""
         self.latest = None
@@ -114,13 +127,15 @@ class EpochMap:
 class RemoteLogMetadataCache:
     """Remote segments of one partition."""
 
-    __slots__ = ("_epochs", "_overlap", "_rows", "topic_id_partition")
+    __slots__ = ("_epochs", "_overlap", "_rows", "_summary", "topic_id_partition")
 
     def __init__(self, topic_id_partition: TopicIdPartition, overlap: Overlap = Overlap.KIP) -> None:
         self.topic_id_partition = topic_id_partition
         self._overlap = overlap
         self._rows = SegmentRows(topic_id_partition)
         self._epochs: dict[int, EpochMap] = {}
+        # None from a change on until somebody asks.
+        self._summary: SegmentSummary | None = None
 
     @classmethod
     def restore(
@@ -137,9 +152,13 @@ class RemoteLogMetadataCache:
         made._epochs = epochs
         return made
 
+    def empty(self) -> RemoteLogMetadataCache:
+        """One of the same partition that knows nothing."""
+        return RemoteLogMetadataCache(self.topic_id_partition, self._overlap)
+
     def copy(self) -> RemoteLogMetadataCache:
         """The cache as of now, for a thread that writes it down while this one goes on."""
-        made = RemoteLogMetadataCache(self.topic_id_partition, self._overlap)
+        made = self.empty()
         made._rows = self._rows.copy()
         made._epochs = {epoch: epoch_map.copy() for epoch, epoch_map in self._epochs.items()}
         return made
@@ -161,6 +180,7 @@ class RemoteLogMetadataCache:
     def apply(self, event: SegmentMetadata | SegmentUpdate) -> Outcome:
         """Takes one event of the metadata topic."""
         rows = self._rows
+        self._summary = None
         if isinstance(event, SegmentMetadata):
             if event.state is not STARTED:
                 return Outcome.ILLEGAL
@@ -184,6 +204,23 @@ class RemoteLogMetadataCache:
         else:
             self._forget(row)
         return Outcome.APPLIED
+
+    def apply_run(self, run: Run) -> int:
+        """Takes the events of a run's first segments as :meth:`apply` would one by one; how many segments that were.
+
+        Fewer than all when one is known already; none when they do not lie behind all others of their leader epoch.
+        """
+        known = self._epochs.get(run.epoch)
+        if known is not None:
+            overlaps = known.highest is not None and known.highest > run.lowest_end
+            if overlaps or (known.starts and known.starts[-1] >= run.starts[0]):
+                return 0
+        self._summary = None
+        added = self._rows.add_plain(run.rows)
+        if added:
+            highest = run.highest if len(added) == len(run.starts) else self._rows.offsets(added[-1])[1]
+            self._map(run.epoch).extend(run.starts[: len(added)], added, highest)
+        return len(added)
 
     def _map(self, epoch: int) -> EpochMap:
         found = self._epochs.get(epoch)
@@ -253,8 +290,26 @@ class RemoteLogMetadataCache:
         listed = [self._rows.get(row) for row in epoch_map.rows]
         if epoch_map.unreferenced:
             listed.extend(self._rows.get(row) for row in sorted(epoch_map.unreferenced))
-            listed.sort(key=lambda segment: segment.start_offset)
+            listed.sort(key=_start_offset)
         return listed
+
+    def oldest_of(self, epoch: int) -> Iterator[SegmentMetadata]:
+        """The same as `segments_of`, made one by one for who needs the first few. Nothing may change meanwhile."""
+        epoch_map = self._epochs.get(epoch)
+        if epoch_map is None:
+            return iter(())
+        shown = (self._rows.get(row) for row in epoch_map.rows)
+        if not epoch_map.unreferenced:
+            return shown
+        hidden = [self._rows.get(row) for row in sorted(epoch_map.unreferenced)]
+        hidden.sort(key=_start_offset)
+        return merge(shown, hidden, key=_start_offset)
+
+    def summary(self) -> SegmentSummary:
+        """What retention asks of all segments; costs something only after a change."""
+        if self._summary is None:
+            self._summary = self._rows.summary()
+        return self._summary
 
     def epochs(self) -> list[int]:
         """Leader epochs that any segment ever had here, ascending."""

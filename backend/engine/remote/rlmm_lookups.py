@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
+from backend.engine.remote.segment_summary import SegmentSummary
 from backend.protocol.remote_log_metadata import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 
@@ -45,3 +46,10 @@ class CachedLookups(ABC):
     ) -> SegmentMetadata | None:
         """See `RemoteLogMetadataCache`; not part of the contract, so whoever uses it can do without."""
         return self._cache(partition).next_for_timestamp(epoch, timestamp_ms, offset, accept)
+
+    def oldest_of(self, partition: TopicIdPartition, epoch: int) -> Iterator[SegmentMetadata]:
+        """See `RemoteLogMetadataCache`; like the rest below, not part of the contract."""
+        return self._cache(partition).oldest_of(epoch)
+
+    def summary(self, partition: TopicIdPartition) -> SegmentSummary:
+        return self._cache(partition).summary()

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
+import numpy as np
+
+from backend.engine.remote.segment_summary import SegmentSummary
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
@@ -22,6 +25,14 @@ Epochs = tuple[tuple[int, int], ...]
 _ROW: Final = Struct("<16sqqqiiqiBB")
 ROW_BYTES: Final = _ROW.size
 assert ROW_BYTES == 62
+# The same for those who make many rows at once.
+ROW_DTYPE: Final = np.dtype(
+    [
+        ("id", "V16"), ("start", "<i8"), ("end", "<i8"), ("max_ms", "<i8"), ("size", "<i4"), ("epoch", "<i4"),
+        ("event_ms", "<i8"), ("broker", "<i4"), ("state", "u1"), ("flags", "u1"),
+    ]
+)  # fmt: skip
+assert ROW_DTYPE.itemsize == ROW_BYTES
 
 _UINT: Final = Struct("<I")
 _INT: Final = Struct("<i")
@@ -34,10 +45,11 @@ _SIZE_AT: Final = 40
 _EPOCH_AT: Final = 44
 _CHANGE: Final = Struct("<qiB")  # what an update replaces
 _CHANGE_AT: Final = 48
+_HASH_OF_ROW: Final = Struct("<I58x")
 _STATE_AT: Final = 60
 _FLAGS_AT: Final = 61
 
-_TXN_INDEX_EMPTY: Final = 1
+TXN_INDEX_EMPTY: Final = 1
 _MORE_EPOCHS: Final = 2  # the epochs are in the side table: several, or one that starts inside the segment
 _CUSTOM: Final = 4  # there is custom metadata in the side table
 
@@ -99,9 +111,9 @@ class SegmentRows:
 
     def _add(self, metadata: SegmentMetadata, slot: int) -> int:
         if (self._count + 1) * 3 > len(self._table) * 2:
-            self._grow_table()
+            self._grow_table(2 * len(self._table))
             slot = self._slot_of(metadata.segment_id)
-        flags = _TXN_INDEX_EMPTY if metadata.txn_index_empty else 0
+        flags = TXN_INDEX_EMPTY if metadata.txn_index_empty else 0
         epochs = metadata.segment_leader_epochs
         if len(epochs) > 1:
             epochs = tuple(sorted(dict(epochs).items()))
@@ -137,6 +149,35 @@ class SegmentRows:
         self._count += 1
         return row
 
+    def add_plain(self, packed: bytes) -> list[int]:
+        """Stores segments given as packed rows of one leader epoch each and without custom metadata; numbers of their
+        rows. Stops before the first one that is here already: there are fewer numbers then.
+        """
+        count = len(packed) // ROW_BYTES
+        if (self._count + count) * 3 > len(self._table) * 2:
+            self._grow_table(1 << (((self._count + count) * 3) // 2).bit_length())
+        table, rows, free, mask = self._table, self._rows, self._free, len(self._table) - 1
+        fresh, added = len(rows) // ROW_BYTES, []
+        for at, (hash_,) in zip(range(0, len(packed), ROW_BYTES), _HASH_OF_ROW.iter_unpack(packed), strict=True):
+            slot = hash_ & mask
+            while held := table[slot]:
+                held_at = (held - 1) * ROW_BYTES
+                if rows[held_at : held_at + 16] == packed[at : at + 16]:
+                    break
+                slot = (slot + 1) & mask
+            if held:
+                break
+            if free:
+                row = free.pop()
+                rows[row * ROW_BYTES : (row + 1) * ROW_BYTES] = packed[at : at + ROW_BYTES]
+            else:
+                row, fresh = fresh, fresh + 1
+                rows += packed[at : at + ROW_BYTES]
+            table[slot] = row + 1
+            added.append(row)
+        self._count += len(added)
+        return added
+
     def update(self, row: int, update: SegmentUpdate) -> None:
         """Replaces broker, event timestamp, custom metadata and state; the rest of a segment never changes."""
         at = row * ROW_BYTES
@@ -161,8 +202,11 @@ class SegmentRows:
         segment_id, start, end, max_ts, size, epoch, event_ts, broker, state, flags = _ROW.unpack_from(
             self._rows, row * ROW_BYTES
         )
-        more = self._epochs[row] if flags & _MORE_EPOCHS and self._epochs is not None else ((epoch, start),)
-        custom = self._custom[row] if flags & _CUSTOM and self._custom is not None else None
+        more: Epochs = ((epoch, start),)
+        custom: bytes | None = None
+        if flags > TXN_INDEX_EMPTY:
+            more = self._epochs[row] if flags & _MORE_EPOCHS and self._epochs is not None else more
+            custom = self._custom[row] if flags & _CUSTOM and self._custom is not None else None
         return _new_tuple(
             SegmentMetadata,
             (
@@ -177,7 +221,7 @@ class SegmentRows:
                 size,
                 custom,
                 _STATES[state],
-                flags & _TXN_INDEX_EMPTY != 0,
+                flags & TXN_INDEX_EMPTY != 0,
             ),
         )
 
@@ -202,7 +246,7 @@ class SegmentRows:
         return int(timestamp)
 
     def txn_index_empty(self, row: int) -> bool:
-        return bool(self._rows[row * ROW_BYTES + _FLAGS_AT] & _TXN_INDEX_EMPTY)
+        return bool(self._rows[row * ROW_BYTES + _FLAGS_AT] & TXN_INDEX_EMPTY)
 
     def epochs(self, row: int) -> Epochs:
         """(leader epoch, first offset) pairs of the segment, ascending."""
@@ -211,6 +255,30 @@ class SegmentRows:
             return self._epochs[row]
         (epoch,) = _INT.unpack_from(self._rows, at + _EPOCH_AT)
         return ((epoch, self.offsets(row)[0]),)
+
+    def summary(self) -> SegmentSummary:
+        """Sums and extremes over all segments, by whole columns: 0.1 ms for 2,600."""
+        rows = np.frombuffer(self._rows, dtype=ROW_DTYPE)
+        newest = rows["epoch"]
+        if self._epochs:
+            newest = newest.copy()
+            for row, epochs in self._epochs.items():
+                newest[row] = epochs[-1][0]
+        is_held = rows["state"] != _FREE
+        held = rows[is_held]
+        if not len(held):
+            return SegmentSummary()
+        is_deleting = held["state"] == SegmentState.DELETE_SEGMENT_STARTED
+        is_finished = held["state"] == SegmentState.COPY_SEGMENT_FINISHED
+        return SegmentSummary(
+            len(held),
+            int(held["size"][is_finished].sum(dtype=np.int64)),
+            int(held["size"][is_deleting].sum(dtype=np.int64)),
+            bool(is_deleting.any()),
+            int(held["end"].min()),
+            int(held["max_ms"].min()),
+            int(newest[is_held].min()),
+        )
 
     def spans(self, row: int) -> tuple[tuple[int, int, int], ...]:
         """(leader epoch, first offset, last offset) of each leader epoch of the segment, ascending."""
@@ -275,15 +343,20 @@ class SegmentRows:
                 table[gap], table[probe] = held, 0
                 gap = probe
 
-    def _grow_table(self) -> None:
-        old = self._table
-        slots = len(old) * 2
-        mask = slots - 1
-        table = array("I", bytes(4 * slots))
-        for held in old:
-            if held:
-                slot = self._home(held, mask)
-                while table[slot]:
-                    slot = (slot + 1) & mask
-                table[slot] = held
-        self._table = table
+    def _grow_table(self, slots: int) -> None:
+        """More slots, a power of two. Linear probing in order of home slots, for all at once: each comes into its home
+        or right behind the one before; what runs over the end goes to the first empty slots.
+        """
+        old = np.frombuffer(self._table, dtype=np.uint32)
+        held = old[old != 0]
+        hashes = np.frombuffer(self._rows, dtype=ROW_DTYPE)["id"][held.astype(np.int64) - 1]
+        home = np.ascontiguousarray(hashes).view(np.dtype("<u4")).reshape(-1, 4)[:, 0].astype(np.int64) & (slots - 1)
+        order = np.argsort(home, kind="stable")
+        ranks = np.arange(len(order))
+        placed = np.maximum.accumulate(home[order] - ranks) + ranks
+        table = np.zeros(slots, dtype=np.uint32)
+        inside = placed < slots
+        table[placed[inside]] = held[order[inside]]
+        over = held[order[~inside]]
+        table[np.flatnonzero(table == 0)[: len(over)]] = over
+        self._table = array("I", table.tobytes())

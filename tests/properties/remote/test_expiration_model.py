@@ -8,8 +8,9 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.remote.rlm_expire import Chain, RetentionView, choose_expired
+from backend.engine.remote.rlm_expire import Chain, Known, RetentionView, choose_expired
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
+from backend.engine.remote.segment_summary import summarize
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.lineage import segment_lineage, without_empty_epochs
@@ -105,11 +106,22 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
+def known(cache: RemoteLogMetadataCache) -> Known:
+    return Known(cache.summary(), cache.segments, cache.oldest_of)
+
+
+def listed(cache: RemoteLogMetadataCache) -> Known:
+    """The same for a manager that only has KIP-405's lists."""
+    return Known(summarize(cache.segments()), cache.segments, cache.segments_of)
+
+
 @settings(max_examples=effort(150, 20_000), deadline=None)
 @given(cases())
 def test_retention_deletes_only_what_it_does_not_keep(case: Case) -> None:
     cache, view = case.cache(), case.view
-    found = choose_expired(view, cache.segments_of, list(cache.segments()), case.copying)
+    found = choose_expired(view, known(cache), case.copying)
+    assert cache.summary() == summarize(cache.segments())
+    assert found == choose_expired(view, listed(cache), case.copying)
     deleted = {segment.segment_id for segment in found.segments}
     assert len(deleted) == len(found.segments)
     assert not deleted & case.copying
@@ -143,16 +155,17 @@ def _check_size(case: Case, deleted: set[bytes], new_start: int) -> None:
 @given(cases())
 def test_a_second_pass_over_what_the_first_left_deletes_nothing_by_size_again(case: Case) -> None:
     cache, view = case.cache(), case.view
-    first = choose_expired(view, cache.segments_of, list(cache.segments()), case.copying)
+    first = choose_expired(view, known(cache), case.copying)
     for segment in first.segments:
         for state in (DELETE_STARTED, DELETE_FINISHED):
             cache.apply(SegmentUpdate(TIP, segment.segment_id, 1, 0, None, state))
+    assert cache.summary() == summarize(cache.segments())
     log_start = max(view.log_start, first.log_start or 0)
     epochs = epochs_in(list(view.epochs), log_start, view.log_end)
     again = RetentionView(
         epochs, log_start, view.log_end, view.only_local_bytes, view.retention_bytes, view.retention_ms, NOW_MS
     )
-    second = choose_expired(again, cache.segments_of, list(cache.segments()), case.copying)
+    second = choose_expired(again, known(cache), case.copying)
     assert second.log_start is None or second.log_start > log_start
     assert not {one.segment_id for one in second.segments} & {one.segment_id for one in first.segments}
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.ports import tasks
 from backend.engine.remote.metadata_scan import MetadataScan
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopicSettings
 from backend.protocol import messages as m
-from backend.protocol.remote_log_metadata import PartitionDelete, decode, metadata_partition
-from backend.tiering.segment_state import PartitionDeleteState
+from backend.protocol.remote_log_metadata import (
+    PartitionDelete,
+    SegmentMetadata,
+    SegmentUpdate,
+    decode,
+    encode,
+    metadata_partition,
+)
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import PartitionDeleteState, SegmentState
 from tests.conformance.memory_topic import MemoryMetadataTopic, unavailable
 from tests.unit.engine.controller.controller_node import ControllerNode, HandlerChannel, cluster, run, until
 
@@ -84,6 +94,60 @@ def test_tiered_partitions_are_marked_once_over_failures_and_restarts(tmp_path: 
             await until(lambda: (later, 0) in marked(topic))
             await until(lambda: not waiting(node))
             assert marked(topic) == sorted([*both, (later, 0)])
+            await tasks.cancel(running)
+
+    run(play)
+
+
+def segments_of(name: str, topic_id: bytes, partition: int) -> list[bytes]:
+    """What a leader tells of three copies, the first with two leader epochs."""
+    tip, values = TopicIdPartition(name, topic_id, partition), []
+    for number in range(3):
+        key, start = bytes([number + 1]) * 16, 10 * number
+        epochs = ((0, 0), (1, 5)) if number == 0 else ((1, start),)
+        started = SegmentMetadata(tip, key, start, start + 9, 1, 0, 0, epochs, 1, None, SegmentState(0))
+        values += [encode(started), encode(SegmentUpdate(tip, key, 1, 0, None, SegmentState(1)))]
+    return values
+
+
+@pytest.mark.parametrize("batch_sizes", [(), (1, 4)], ids=["bare records", "batches"])
+def test_a_deletion_that_a_snapshot_has_swallowed_is_marked_at_the_next_start(
+    tmp_path: Path, batch_sizes: tuple[int, ...]
+) -> None:
+    async def play() -> None:
+        async with cluster(tmp_path, 1, remote_log_storage_system_enable="true") as (node, _):
+            topic = MemoryMetadataTopic()
+            topic.batch_sizes = batch_sizes
+            await topic.ensure_created(MetadataTopicSettings(partitions=PARTITIONS))
+            await create(node, METADATA_TOPIC, PARTITIONS)
+            ids = {}
+            for name in ("kept", "gone", "told"):
+                await create(node, name, 1, remote_storage_enable="true")
+                ids[name] = node.controller.image.topic_ids[name]
+                for value in segments_of(name, ids[name], 0):
+                    topic.log.append(metadata_partition(ids[name], 0, PARTITIONS), value)
+            told = TopicIdPartition("told", ids["told"], 0)
+            for state in PartitionDeleteState:
+                value = encode(PartitionDelete(told, 1, 0, state))
+                topic.log.append(metadata_partition(told.topic_id, 0, PARTITIONS), value)
+            before = sum(len(values) for values in topic.log.partitions)
+            # Nobody tells the remote tier of these before the node stops, and what its log knew of them is forgotten.
+            await delete(node, "gone")
+            await delete(node, "told")
+            await node.controller.snapshotter.take()
+            await node.stop()
+            await node.start()
+            assert node.controller.snapshots_loaded == 1
+            topic.failures.append(unavailable())
+            running = marker_of(node, topic)
+            await until(lambda: sum(len(values) for values in topic.log.partitions) > before)
+            await until(lambda: not waiting(node))
+            published = [decode(values[-1]) for values in topic.log.partitions if values]
+            marks = [one for one in published if getattr(one, "state", None) is PartitionDeleteState(0)]
+            assert [
+                (one.topic_id_partition.topic_id, one.state) for one in marks if isinstance(one, PartitionDelete)
+            ] == [(ids["gone"], PartitionDeleteState.DELETE_PARTITION_MARKED)]
+            assert sum(len(values) for values in topic.log.partitions) == before + 1
             await tasks.cancel(running)
 
     run(play)

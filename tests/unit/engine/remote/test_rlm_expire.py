@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ import pytest
 
 from backend.engine.log.errors import OffsetOutOfRange
 from backend.engine.remote.rlm_copy import CopyTask
-from backend.engine.remote.rlm_expire import ExpirationTask, Expired, RetentionView, choose_expired, percent_of
+from backend.engine.remote.rlm_expire import ExpirationTask, Expired, Known, RetentionView, choose_expired, percent_of
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.remote.rsm_object_store import EventType
@@ -60,10 +60,31 @@ def decide(
     }
     return choose_expired(
         RetentionView(**given),
-        cache.segments_of,
-        list(cache.segments()),
+        Known(cache.summary(), cache.segments, cache.oldest_of),
         frozenset(bytes([number]) * 16 for number in copying),
     )
+
+
+@pytest.mark.parametrize(("expired", "looked_at"), [(0, 0), (3, 4), (40, 41)])
+def test_a_run_looks_at_what_goes_and_at_one_more_segment(expired: int, looked_at: int) -> None:
+    cache = RemoteLogMetadataCache(TIP)
+    for number in range(2600):
+        start, key = number * 10, number.to_bytes(4, "little") * 4
+        cache.apply(SegmentMetadata(TIP, key, start, start + 9, 1, number, 0, ((0, start),), SIZE, None, STARTED))
+        cache.apply(SegmentUpdate(TIP, key, 1, 0, None, FINISHED))
+    taken = []
+
+    def of_epoch(epoch: int) -> Iterator[SegmentMetadata]:
+        for one in cache.oldest_of(epoch):
+            taken.append(one)
+            yield one
+
+    def segments() -> Iterator[SegmentMetadata]:
+        raise AssertionError("all segments are listed")
+
+    view = RetentionView(((0, 0),), 0, 30_000, 0, 3000 * SIZE, 10_000, now_ms=10_000 + expired)
+    found = choose_expired(view, Known(cache.summary(), segments, of_epoch))
+    assert (len(found.segments), len(taken)) == (expired, looked_at)
 
 
 def numbers(found: Expired) -> list[int]:
