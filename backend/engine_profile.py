@@ -18,6 +18,8 @@ EMBEDDED_SETTINGS: Final = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "500",
     "group.initial.rebalance.delay.ms": "500",
+    # Its metadata topic is its own: what it does not know was deleted, and came from nowhere else.
+    "ebbline.delete.vanished.topics": "true",
 }
 
 

@@ -54,7 +54,12 @@ class ControllerMarking:
         )
         self._topic = MetadataTopicClient(ports, image, channel, self._client, self._client, self._new_producer_id)
         marker = PartitionMarker(
-            controller, self._topic, MetadataScan(self._topic), node_id=config.id, clock=ports.clock
+            controller,
+            self._topic,
+            MetadataScan(self._topic),
+            node_id=config.id,
+            clock=ports.clock,
+            delete_vanished=config.ebbline_delete_vanished_topics,
         )
         self._running = tasks.spawn(marker.run(), name=f"partition marker of node {config.id}")
 

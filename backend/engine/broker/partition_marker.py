@@ -31,13 +31,21 @@ class PartitionMarker:
     """Runs on the node of the active controller."""
 
     def __init__(
-        self, controller: Controller, topic: MetadataTopic, scan: MetadataScan, *, node_id: int, clock: Clock
+        self,
+        controller: Controller,
+        topic: MetadataTopic,
+        scan: MetadataScan,
+        *,
+        node_id: int,
+        clock: Clock,
+        delete_vanished: bool,
     ) -> None:
         self._controller = controller
         self._topic = topic
         self._scan = scan
         self._node_id = node_id
         self._clock = clock
+        self._delete_vanished = delete_vanished
         # Snapshots that the controller had loaded when its image was last compared with the metadata topic.
         self._compared = 0
 
@@ -77,8 +85,17 @@ class PartitionMarker:
             # By a command, whose image has all that was ever committed, and after the reading: a topic is in the image
             # before it has a segment.
             image = await controller.submit("look for deleted topics", lambda image: outcome((), image))
-            for tip in controller.removed_topics.note_vanished(unmarked, image):
-                _log.warning("The topic of %s was deleted before a snapshot; its remote data will go", tip)
+            if self._delete_vanished:
+                for tip in controller.removed_topics.note_vanished(unmarked, image):
+                    _log.warning("The topic of %s was deleted before a snapshot; its remote data will go", tip)
+                continue
+            for tip in controller.removed_topics.vanished(unmarked, image):
+                _log.warning(
+                    "The cluster does not know the topic of %s, which has remote data: it was deleted before a"
+                    " snapshot, or its records come from another cluster. The data stays;"
+                    " ebbline.delete.vanished.topics=true has it deleted",
+                    tip,
+                )
         self._compared = loaded
 
     async def _mark(self, removed: Sequence[RemovedPartition]) -> None:

@@ -107,6 +107,7 @@ class RemotePart:
                 scan,
                 node_id=services.node_id,
                 clock=services.ports.clock,
+                delete_vanished=self._config().ebbline_delete_vanished_topics,
             )
             self._removing.append(tasks.spawn(marker.run(), name=f"partition marker of node {services.node_id}"))
 

@@ -251,6 +251,9 @@ class BrokerConfig:
     )
     # The product's own
     ebbline_cluster_id: str | None = _text(None, doc="cluster that a new data folder is made for")
+    ebbline_delete_vanished_topics: bool = _bool(
+        False, doc="delete remote data of topics that this cluster does not know and nobody marked as deleted"
+    )
     ebbline_events_topic_replication_factor: int = _short(3, least=1, doc="replicas of __ebbline_events")
     # Groups and producers
     group_initial_rebalance_delay_ms: int = _int(3000)

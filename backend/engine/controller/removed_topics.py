@@ -47,17 +47,20 @@ class RemovedTopics:
                 tip = TopicIdPartition(topic.name, topic.id, index)
                 self._waiting[tip] = RemovedPartition(tip, tuple(registration.replicas), offset, replayed)
 
-    def note_vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> Sequence[TopicIdPartition]:
-        """Takes partitions that have remote data; those whose topic the image does not know were deleted before it.
+    def vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> list[TopicIdPartition]:
+        """Of partitions that have remote data, those whose topic the image does not know and nobody waits for.
 
         The image is one that the active controller gives its commands: there is no topic with remote data that it
-        does not know yet. Who the
-        replicas were is forgotten, so all brokers are waited for.
+        does not know yet.
         """
-        vanished = [one for one in tips if one.topic_id not in image.topics and one not in self._waiting]
-        for tip in vanished:
+        return [one for one in tips if one.topic_id not in image.topics and one not in self._waiting]
+
+    def note_vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> Sequence[TopicIdPartition]:
+        """Takes those that have `vanished`. Who the replicas were is forgotten, so all brokers are waited for."""
+        found = self.vanished(tips, image)
+        for tip in found:
             self._waiting[tip] = RemovedPartition(tip, tuple(image.brokers), image.offset, replayed=False)
-        return vanished
+        return found
 
     def offline(self, image: MetadataImage, applied: Callable[[int], int]) -> Sequence[RemovedPartition]:
         """Those of which no replica is online: every replica's broker is fenced, gone, or has applied the removal.

@@ -65,8 +65,15 @@ def waiting(node: ControllerNode) -> int:
     return len(node.controller.removed_topics.offline(node.controller.image, lambda broker: 2**62))
 
 
-def marker_of(node: ControllerNode, topic: MemoryMetadataTopic) -> asyncio.Task[None]:
-    marker = PartitionMarker(node.controller, topic, MetadataScan(topic), node_id=1, clock=node.ports.clock)
+def marker_of(node: ControllerNode, topic: MemoryMetadataTopic, *, delete_vanished: bool = True) -> asyncio.Task[None]:
+    marker = PartitionMarker(
+        node.controller,
+        topic,
+        MetadataScan(topic),
+        node_id=1,
+        clock=node.ports.clock,
+        delete_vanished=delete_vanished,
+    )
     return tasks.start(marker.run(), name="marker")
 
 
@@ -148,6 +155,30 @@ def test_a_deletion_that_a_snapshot_has_swallowed_is_marked_at_the_next_start(
                 (one.topic_id_partition.topic_id, one.state) for one in marks if isinstance(one, PartitionDelete)
             ] == [(ids["gone"], PartitionDeleteState.DELETE_PARTITION_MARKED)]
             assert sum(len(values) for values in topic.log.partitions) == before + 1
+            await tasks.cancel(running)
+
+    run(play)
+
+
+def test_remote_data_of_topics_that_may_come_from_another_cluster_is_named_and_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        async with cluster(tmp_path, 1, remote_log_storage_system_enable="true") as (node, _):
+            topic = MemoryMetadataTopic()
+            await topic.ensure_created(MetadataTopicSettings(partitions=PARTITIONS))
+            await create(node, METADATA_TOPIC, PARTITIONS)
+            stranger = bytes(range(16))
+            for value in segments_of("stranger", stranger, 0):
+                topic.log.append(metadata_partition(stranger, 0, PARTITIONS), value)
+            before = sum(len(values) for values in topic.log.partitions)
+            await node.controller.snapshotter.take()
+            await node.stop()
+            await node.start()
+            running = marker_of(node, topic, delete_vanished=False)
+            await until(lambda: "does not know the topic of stranger-0" in caplog.text)
+            assert not waiting(node)
+            assert sum(len(values) for values in topic.log.partitions) == before
             await tasks.cancel(running)
 
     run(play)
