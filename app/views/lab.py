@@ -17,6 +17,7 @@ from app.components import markup
 from app.components.page import Page, card_head, live, open_page
 from app.person import READ_ONLY, Person
 from app.theme import CONFIG
+from app.views import lab_faults
 
 SIZES: Final = {"64 MB": 64_000_000, "300 MB": 300_000_000, "1 GB": 1_000_000_000, "2 GB": 2_000_000_000}
 SHARES: Final = {"50 %": 50, "70 %": 70, "85 %": 85, "95 %": 95}
@@ -39,6 +40,7 @@ def render() -> None:
         return
     _controls(page)
     live(page, "race", _race, page)
+    lab_faults.draw(page)
 
 
 def _controls(page: Page) -> None:

@@ -26,6 +26,8 @@ from backend.control.http.readiness import Readiness
 from backend.control.http.server import ApiServer, ApiServerError
 from backend.control.http.tokens import Tokens
 from backend.control.lab.bootstrap import BootstrapLab
+from backend.control.lab.faults import FaultLab
+from backend.control.lab.machine import Machine
 from backend.control.observer.cluster_rows import Watched
 from backend.control.observer.observer import Observer
 from backend.control.operations.kinds import Site
@@ -48,7 +50,8 @@ class ControlError(Exception):
 class ControlPlane:
     """One cluster's control plane. Make it, `start` it and `stop` it on the same event loop.
 
-    `registries` gives the metric sources of the brokers in this process; `more_checks` adds to `/readyz`.
+    `registries` gives the metric sources of the brokers in this process; `more_checks` adds to `/readyz`;
+    `machine` is how the lab breaks the brokers of this process.
     """
 
     def __init__(
@@ -57,11 +60,13 @@ class ControlPlane:
         *,
         registries: Callable[[], Iterable[Source]] | None = None,
         more_checks: Callable[[], Mapping[str, str | None]] | None = None,
+        machine: Machine | None = None,
     ) -> None:
         self.settings = settings
         self.started_ms = now_ms()
         self._registries = registries
         self._more_checks = more_checks
+        self._machine = machine
         self._tasks: list[asyncio.Task[None]] = []
         self._server: ApiServer | None = None
         self._built = False
@@ -122,6 +127,11 @@ class ControlPlane:
             settings.run_dir,
             embedded=settings.cluster_kind == "embedded",
         )
+        self.fault_lab = FaultLab(
+            self.gateway,
+            self._machine if settings.cluster_kind == "embedded" else None,
+            busy=lambda: self.bootstrap_lab.running,
+        )
         self.tokens = Tokens(self.database, settings.cluster_id)
         self.metrics = Metrics(
             self.observer, PipelineNumbers(self.database.engine, settings.cluster_id), self._registries
@@ -146,6 +156,7 @@ class ControlPlane:
         if self._server is not None:
             await self._server.stop()
         await self.bootstrap_lab.close()
+        await self.fault_lab.close()
         await self.operations.close()
         for task in self._tasks:
             task.cancel()

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from backend.control.lab.bootstrap_run import BootstrapRun
+from backend.control.lab.scenarios import FaultRun, Scenario
 from backend.store.queries.audit import AuditRow, OperationRow
 from backend.store.queries.config import ConfigRow
 from backend.store.queries.findings import Finding
@@ -214,6 +215,23 @@ class PlansAnswer(BaseModel):
 
 class AuditAnswer(BaseModel):
     items: list[AuditRow]
+
+
+class FaultBody(Strict):
+    """`broker` only for the scenarios that take one; none: the last that may be killed."""
+
+    scenario: Annotated[str, StringConstraints(min_length=1, max_length=60)]
+    broker: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+
+
+class FaultsAnswer(BaseModel):
+    """What can be broken and what is; `refusal`: why nothing can be broken here. `brokers` may be killed."""
+
+    scenarios: list[Scenario]
+    refusal: str | None
+    brokers: list[int]
+    takes_broker: list[str]
+    run: FaultRun | None
 
 
 class FindingAnswer(BaseModel):
