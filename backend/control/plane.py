@@ -30,6 +30,7 @@ from backend.control.lab.faults import FaultLab
 from backend.control.lab.machine import Machine
 from backend.control.observer.cluster_rows import Watched
 from backend.control.observer.observer import Observer
+from backend.control.observer.quorum_watch import QuorumWatch
 from backend.control.operations.kinds import Site
 from backend.control.operations.service import Operations
 from backend.control.settings import ControlSettings
@@ -94,6 +95,7 @@ class ControlPlane:
         self._tasks = [
             asyncio.create_task(keep_running("observer", self.observer.run), name="control-observer"),
             asyncio.create_task(keep_running("heartbeat", self._beat), name="control-heartbeat"),
+            asyncio.create_task(keep_running("quorum watch", self._watch_quorum), name="control-quorum"),
             asyncio.create_task(keep_running("recovery", self._recover), name="control-recovery"),
         ]
         _log.info("The control API listens on %s:%d", self.settings.api_host, self.port)
@@ -127,9 +129,11 @@ class ControlPlane:
             settings.run_dir,
             embedded=settings.cluster_kind == "embedded",
         )
+        attached = settings.cluster_kind != "embedded"
+        self.quorum = QuorumWatch(self.gateway, None if attached else self._registries)
         self.fault_lab = FaultLab(
             self.gateway,
-            self._machine if settings.cluster_kind == "embedded" else None,
+            None if attached else self._machine,
             busy=lambda: self.bootstrap_lab.running,
         )
         self.tokens = Tokens(self.database, settings.cluster_id)
@@ -174,6 +178,11 @@ class ControlPlane:
             await self._say("running", None if away is None else f"The cluster does not answer. {away}")
             await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1000)
 
+    async def _watch_quorum(self) -> None:
+        while True:
+            await self.quorum.look(now_ms())
+            await asyncio.sleep(max(HEARTBEAT_INTERVAL_MS, self.settings.sample_interval_ms) / 1000)
+
     async def _say(self, state: str, message: str | None) -> None:
         try:
             await self.database.write(
@@ -187,6 +196,7 @@ class ControlPlane:
                     interval_ms=HEARTBEAT_INTERVAL_MS,
                     state=state,
                     message=message,
+                    detail={"quorum": self.quorum.facts},
                 )
             )
         except DatabaseAway as error:

@@ -65,6 +65,22 @@ def test_every_scenario_says_what_it_does_what_to_watch_and_how_it_heals(tiered:
         assert all(one[name].endswith(".") for name in ("does", "watch", "heals")), one
 
 
+def test_the_quorum_is_told_with_the_lag_of_every_node(tiered: ControlSite) -> None:
+    quorum = tiered.wait_until("somebody looked", lambda: tiered.get("/v1/quorum")["quorum"])
+    assert (quorum["leader_id"], quorum["cause"]) == (1, None)
+    roles = sorted((one["node_id"], one["role"]) for one in quorum["replicas"])
+    assert roles == [(1, "voter"), (2, "observer"), (3, "observer")]
+    assert all(one["lag_records"] is not None for one in quorum["replicas"])
+    snapshot = quorum["snapshot"]
+    assert (snapshot["generated_ms"] is None) == (snapshot["cause"] == "The leader has written no snapshot yet.")
+    tiered.wait_until("it is in the heartbeat", lambda: _told_quorum(tiered) is not None)
+
+
+def _told_quorum(site: ControlSite) -> object:
+    backend = next(one for one in site.get("/v1/cluster")["processes"] if one["process"] == "backend")
+    return (backend["detail"] or {}).get("quorum")
+
+
 def test_what_cannot_be_broken_is_refused_and_a_viewer_breaks_nothing(tiered: ControlSite) -> None:
     assert tiered.operator.post(f"{FAULTS}/heal").status_code == 409
     assert tiered.person("vera", "viewer").post(FAULTS, json={"scenario": "store-away"}).status_code == 403

@@ -36,6 +36,15 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         "GET",
+        "/v1/quorum",
+        "quorum",
+        "The metadata quorum: leader, epoch, lag of voters and observers, the last snapshot",
+        Access.VIEWER,
+        reads.quorum,
+        schemas.QuorumAnswer,
+    ),
+    Endpoint(
+        "GET",
         "/v1/partitions",
         "partitions",
         "Partitions with their leaders' offsets",

@@ -217,6 +217,44 @@ class AuditAnswer(BaseModel):
     items: list[AuditRow]
 
 
+class QuorumReplica(BaseModel):
+    """`lag_records` null: not known. Times in ms since the epoch, null: never."""
+
+    node_id: int
+    role: Literal["voter", "observer"]
+    log_end_offset: int | None
+    lag_records: int | None
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
+
+
+class QuorumSnapshot(BaseModel):
+    """The leader's last snapshot; `cause` says why it is not known."""
+
+    generated_ms: int | None
+    bytes: int | None
+    cause: str | None
+
+
+class QuorumSeen(BaseModel):
+    """The last look; `cause` not null: it failed, and what else is here is of `seen_ms`, or missing."""
+
+    seen_ms: int | None = None
+    leader_id: int | None = None
+    leader_epoch: int | None = None
+    high_watermark: int | None = None
+    replicas: list[QuorumReplica] = []
+    snapshot: QuorumSnapshot | None = None
+    cause: str | None = None
+
+
+class QuorumAnswer(BaseModel):
+    """`quorum` null: nobody has looked yet."""
+
+    now_ms: int
+    quorum: QuorumSeen | None
+
+
 class FaultBody(Strict):
     """`broker` only for the scenarios that take one; none: the last that may be killed."""
 
