@@ -21,7 +21,7 @@ from app.components.page import Page, body_key, card_head, live, open_page, tabl
 from app.components.partition_filter import gap, parse_name, remote_bytes
 from app.state import DatabaseAway, View
 from app.theme import CONFIG
-from app.views import partition_absent
+from app.views import partition_absent, partition_report
 from app.views.partition_log import events_card, segments_card
 from app.views.partition_reading import Reading, read, row_of
 from backend.store.queries.partitions import PartitionRow
@@ -87,6 +87,7 @@ def _present(page: Page, topic: str, number: int) -> None:
         live(page, "ledger", _ledger, page, topic, number)
     with st.container(key="card-events"):
         live(page, "events", _events, page, topic, number)
+    partition_report.button(page, topic, number)
     _command_line(page, topic, number)
 
 

@@ -22,7 +22,11 @@ def segments_card(page: Page, view: View, judged: Sequence[Judged], clause: str)
     words = f"{fmt.count(len(judged))} segment{'' if len(judged) == 1 else 's'}: {clause}" if judged else ""
     if len(judged) >= queries.SEGMENTS_MAX:
         words = f"the newest {fmt.count(queries.SEGMENTS_MAX)} segments"
-    card_head("ledger", "Ledger", words)
+
+    def files() -> object:
+        return partition_ledger.frame(judged, lambda at_ms: page.clock(at_ms, view.now_ms))
+
+    card_head("ledger", "Ledger", words, files=files if judged else None)
     if not judged:
         st.html(
             markup.empty(

@@ -28,17 +28,27 @@ TABLE_ROWS: Final = 8
 def draw(page: Page, question: Question) -> None:
     reading = read(page, question)
     found = segment_ledger.select(reading.judged, question.state, question.words)
-    card_head("ledger", "Ledger", _ledger_clause(reading, question, found))
+    clause = _ledger_clause(reading, question, found)
     if not found:
+        card_head("ledger", "Ledger", clause)
         _nothing(page, reading, question)
         return
+
+    def clock(at_ms: int | None) -> str:
+        return page.clock(at_ms, view.now_ms)
+
     by_name = {_name(one.segment): one for one in found}
     order = standing_order("ledger_order", list(by_name), (question, page.cluster_id))
     ordered = [by_name[name] for name in order]
     view = reading.view
+
+    def files() -> object:
+        return segment_ledger.frame(ordered, reading.hung, page.colours, clock).drop(columns=segment_ledger.PICTURE)
+
+    card_head("ledger", "Ledger", clause, files=files)
     with st.container(key=ledger_key(view, "ledger")):
         st.dataframe(
-            segment_ledger.shown(ordered, reading.hung, page.colours, lambda at_ms: page.clock(at_ms, view.now_ms)),
+            segment_ledger.shown(ordered, reading.hung, page.colours, clock),
             column_config=segment_ledger.columns(len(ordered)),
             hide_index=True,
             height=37 + 35 * min(TABLE_ROWS, len(ordered)),
