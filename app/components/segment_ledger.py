@@ -28,12 +28,11 @@ _BY_STATE: Final = {
     DELETING: SegmentState.DELETE_SEGMENT_STARTED,
     DELETED: SegmentState.DELETE_SEGMENT_FINISHED,
 }
+PICTURE: Final = "copy, kept, delete"
 # The table fits a picture to the height of a row: one that is wider than 6 : 1 would lose its ends.
 WIDTH_PX, HEIGHT_PX = 150, 26
 _PIECE_PX: Final = (4, 26)  # the shortest and the longest copy or deletion
 _PARTITION_DELETE: Final = 2
-
-PICTURE: Final = "copy, kept, delete"
 
 
 def select(judged: Sequence[Judged], state: str | None, words: str = "") -> list[Judged]:
