@@ -21,7 +21,7 @@ from app.components.page import Page, body_key, card_head, live, open_page, tabl
 from app.components.partition_filter import gap, parse_name, remote_bytes
 from app.state import DatabaseAway, View
 from app.theme import CONFIG
-from app.views import partition_absent, partition_report
+from app.views import partition_absent, partition_report, then_and_now
 from app.views.partition_log import events_card, segments_card
 from app.views.partition_reading import Reading, read, row_of
 from backend.store.queries.partitions import PartitionRow
@@ -87,8 +87,18 @@ def _present(page: Page, topic: str, number: int) -> None:
         live(page, "ledger", _ledger, page, topic, number)
     with st.container(key="card-events"):
         live(page, "events", _events, page, topic, number)
+    _compare(page, topic, number)
     partition_report.button(page, topic, number)
     _command_line(page, topic, number)
+
+
+def _compare(page: Page, topic: str, number: int) -> None:
+    try:
+        row = row_of(page.view(), topic, number)
+    except DatabaseAway:
+        return
+    if row is not None:
+        then_and_now.card(page, topic, number, row.topic_id)
 
 
 def _reading(page: Page, topic: str, number: int) -> Reading | None:

@@ -11,8 +11,10 @@ from app.components.page import Page, card_head, ledger_key, live, open_page, sa
 from app.components.partition_filter import parse_name
 from app.state import View
 from app.theme import CONFIG
-from app.views import remote_ledger, remote_topic
+from app.views import remote_ledger, remote_topic, then_and_now
 from app.views.remote_reading import Question, Reading, read
+from backend.store.queries import partition_detail as detail_queries
+from backend.store.queries import partitions as partition_queries
 from backend.store.queries import remote_log as queries
 from backend.store.queries.remote_log import Scope
 from backend.tiering.segment_state import SegmentState
@@ -32,6 +34,8 @@ def render() -> None:
         return
     with st.container(key="card-cycle"):
         live(page, "cycle", _cycle, page, question)
+    if question.scope.topic is not None and question.scope.partition is not None:
+        _compare(page, question.scope.topic, question.scope.partition)
     with st.container(key="grid-remote"):
         with st.container(key="left-remote"):
             with st.container(key="card-open"):
@@ -179,6 +183,16 @@ def _cycle(page: Page, question: Question) -> None:
         _say_past(page, reading, question.at_ms)
     with st.container(key=ledger_key(reading.view, "cycle")):
         st.html(segment_cycle.cycle_html(found, taken))
+
+
+def _compare(page: Page, topic: str, number: int) -> None:
+    """Of the partition that is there, else of the one that the ledger knows last."""
+    version = page.view().version
+    row = state.read_cached(partition_queries.partition, page.cluster_id, topic, number, version=version)
+    ledgers = state.read_cached(detail_queries.ledgers, page.cluster_id, topic, number, version=version)
+    topic_id = row.topic_id if row is not None else ledgers[0].topic_id if ledgers else None
+    if topic_id is not None:
+        then_and_now.card(page, topic, number, topic_id, first_elsewhere=True)
 
 
 def _oldest_delete_ms(reading: Reading) -> int | None:
