@@ -18,10 +18,10 @@ STATES: Final = {
 }
 RUNNING: Final = ("breaking", "broken", "healing")
 CSS: Final = """
-.eb-scenario { display: grid; grid-template-columns: 92px minmax(0, 1fr); gap: 6px 12px; font-size: 13px;
-  line-height: 19px; margin: 4px 0 8px; }
-.eb-scenario dt { color: var(--eb-muted); }
-.eb-scenario dd { margin: 0; color: var(--eb-text); }
+:root dl.eb-scenario { padding: 0; display: grid; grid-template-columns: 60px minmax(0, 1fr); gap: 6px 12px;
+  font-size: 13px; line-height: 19px; margin: 4px 0 8px; }
+:root .eb-scenario dt { padding: 0; margin: 0; font-weight: 400; color: var(--eb-muted); }
+:root .eb-scenario dd { margin: 0; padding: 0; color: var(--eb-text); }
 .eb-told { font-size: 12.5px; }
 .st-key-fault-buttons, .st-key-fault-links { gap: 10px; flex-wrap: wrap; align-items: end; }
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app import links, state
+from app import links, runbooks, state
 from app.components import (
     attention,
     broker_grid,
@@ -192,6 +192,8 @@ def _problem(number: int, problem: attention.Problem) -> None:
             st.page_link(links.page("partition"), label=f"{problem.link} →", query_params={"tp": problem.partition})
         elif problem.page:
             st.page_link(links.page("partitions"), label=f"{problem.link} →")
+        if problem.slug in runbooks.slugs():
+            st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": problem.slug})
 
 
 def _keeping_up(page: Page) -> None:

@@ -34,7 +34,8 @@ def render() -> None:
         return
     with st.container(key="card-cycle"):
         live(page, "cycle", _cycle, page, question)
-    if question.scope.topic is not None and question.scope.partition is not None:
+    # Only with an instant: the ledger is what one comes for.
+    if question.at_ms is not None and question.scope.topic is not None and question.scope.partition is not None:
         _compare(page, question.scope.topic, question.scope.partition)
     with st.container(key="grid-remote"):
         with st.container(key="left-remote"):
