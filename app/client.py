@@ -22,6 +22,7 @@ PLAN_TIMEOUT_S: Final = 20.0
 # A part of a page is drawn with the answer.
 LOOK_TIMEOUT_S: Final = 3.0
 LAB_BOOTSTRAP: Final = "/v1/lab/bootstrap"
+LAB_FAULTS: Final = "/v1/lab/faults"
 EXECUTE_WAIT_MS: Final = 8_000
 EXECUTE_TIMEOUT_S: Final = 30.0
 SENTENCE_CHARS_MAX: Final = 500
@@ -103,6 +104,18 @@ class ControlApi:
         """Ends the race that is going on. Raises ApiError."""
         return _run(self._post(f"{LAB_BOOTSTRAP}/cancel", {}, PLAN_TIMEOUT_S))
 
+    def faults(self) -> Json:
+        """What the lab can break, and what is broken. Raises ApiError."""
+        return _faults(self._call("GET", LAB_FAULTS, None, LOOK_TIMEOUT_S))
+
+    def break_it(self, scenario: str, broker: int | None) -> Json:
+        """Begins a scenario of the lab; as :meth:`faults` then. Raises ApiError."""
+        return _faults(self._post(LAB_FAULTS, {"scenario": scenario, "broker": broker}, PLAN_TIMEOUT_S))
+
+    def heal(self) -> Json:
+        """Mends what the lab has broken; as :meth:`faults` then. Raises ApiError."""
+        return _faults(self._post(f"{LAB_FAULTS}/heal", {}, PLAN_TIMEOUT_S))
+
     def steer(self, plan_id: int, verb: str, body: Json) -> OperationRow:
         """Pauses, resumes, stops or limits a plan that is being carried out; the plan then. Raises ApiError."""
         return _plan(self._post(f"/v1/plans/{plan_id}/{verb}", dict(body), PLAN_TIMEOUT_S))
@@ -174,6 +187,19 @@ def _run(body: Json) -> Json | None:
     if run is not None and not isinstance(run, dict):
         raise _not_understood()
     return run
+
+
+def _faults(body: Json) -> Json:
+    try:
+        scenarios: list[Json] = body["scenarios"]
+        known = {"slug", "name", "does", "watch", "watch_page", "heals", "heals_after_s", "runbook"}
+        if {"refusal", "brokers", "takes_broker", "run"} <= body.keys() and all(
+            known <= one.keys() for one in scenarios
+        ):
+            return body
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _not_understood() from error
+    raise _not_understood()
 
 
 def _not_understood() -> ApiAway:

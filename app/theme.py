@@ -117,4 +117,12 @@ def layout(colours: Palette, *, height: int, **more: Any) -> dict[str, Any]:
     }
 
 
-CONFIG: Final = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
+# The bar comes with the pointer and holds one thing: the picture as a PNG, made in the browser.
+CONFIG: Final = {
+    "displayModeBar": "hover",
+    "displaylogo": False,
+    "modeBarButtons": [["toImage"]],
+    "toImageButtonOptions": {"format": "png", "scale": 2, "filename": "ebbline"},
+    "scrollZoom": False,
+    "doubleClick": False,
+}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from backend.breakable_cluster import BreakableCluster
 from backend.data_folder import DataFolder
 from backend.engine.broker.node import StartRefused
 from backend.engine.cluster import Cluster, ClusterLayout
@@ -77,15 +78,16 @@ async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
         loop.add_signal_handler(number, stop.set)
 
     layout = cluster_layout(settings, environment)
-    cluster = Cluster(layout)
+    machine = BreakableCluster(layout, failed=stop.set)
+    cluster = machine.cluster
+    # With a process per broker, and attached to another cluster, this process only watches.
+    watches = settings.process_per_broker or settings.attach is not None
     plane: ControlPlane | None = None
     demo: DemoWorkload | None = None
     try:
-        # With a process per broker, and attached to another cluster, this process only watches.
-        watches = settings.process_per_broker or settings.attach is not None
         if not watches and not await _started(cluster, stop):
             return
-        plane = await _control_plane(lambda: _broker_metrics(settings, layout, cluster))
+        plane = await _control_plane(lambda: _broker_metrics(settings, layout, cluster), None if watches else machine)
         if settings.demo and settings.attach is None:
             demo = _demo(settings)
         _log.info(
@@ -106,7 +108,9 @@ async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
             os._exit(EXIT_FAILED)
 
 
-async def _control_plane(registries: Callable[[], Iterable[BrokerScrape | BrokerCollector]]) -> ControlPlane:
+async def _control_plane(
+    registries: Callable[[], Iterable[BrokerScrape | BrokerCollector]], machine: BreakableCluster | None
+) -> ControlPlane:
     """The control plane at work, on a database of this program's schema. Raises ControlPlaneFailed.
 
     It is imported only now, on a thread: that takes longer than the start of the brokers, which serve meanwhile.
@@ -124,7 +128,7 @@ async def _control_plane(registries: Callable[[], Iterable[BrokerScrape | Broker
             migrate.upgrade(settings.database_url)
         except StoreError as error:
             raise ControlPlaneFailed(str(error)) from error
-        return ControlPlane(settings, registries=registries), ControlError
+        return ControlPlane(settings, registries=registries, machine=machine), ControlError
 
     plane, refusal = await asyncio.to_thread(prepared)
     try:
@@ -193,16 +197,16 @@ def _broker_metrics(
         return []
     if settings.process_per_broker:
         return [BrokerScrape(port) for port in layout.metrics_ports.values()]
-    return [BrokerCollector(broker.services.metrics) for broker in cluster.brokers.values()]
+    return [BrokerCollector(broker.services.metrics) for broker in cluster.brokers.values() if broker.started]
 
 
 async def _until_stopped(stop: asyncio.Event, cluster: Cluster) -> None:
     """Waits for a signal. Raises NodeFailed when a node cannot go on."""
-    failures = [broker.failed for broker in cluster.brokers.values()]
-    for failure in failures:
-        failure.add_done_callback(lambda _: stop.set())
+    for broker in cluster.brokers.values():
+        broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
-    for failure in failures:
+    # Asked of those that run now: the lab kills nodes and starts them anew.
+    for failure in [broker.failed for broker in cluster.brokers.values()]:
         if failure.done():
             raise NodeFailed(f"A node cannot go on: {failure.result()}")
 

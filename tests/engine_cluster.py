@@ -16,8 +16,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
+from backend.breakable_cluster import BreakableCluster
 from backend.engine.broker import Broker
-from backend.engine.cluster import Cluster, ClusterLayout
+from backend.engine.cluster import ClusterLayout
 from tests.ports import free_ports
 from tests.waiting import wait_until
 
@@ -94,7 +95,8 @@ class EngineCluster:
             folder, brokers=brokers, tiering=tiering, settings=settings, racks=racks, voters=voters
         )
         self.loop = asyncio.new_event_loop()
-        self.cluster = Cluster(self.layout)
+        self.breakable = BreakableCluster(self.layout)
+        self.cluster = self.breakable.cluster
         self._thread = threading.Thread(target=self.loop.run_forever, name="engine-cluster", daemon=True)
 
     def __enter__(self) -> Self:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
 from app import state
+from app.components import export, health_words, markup, style
 from app.components import format as fmt
-from app.components import health_words, markup, style
 from app.person import Person, current_person
 from app.state import DatabaseAway, View
 from app.theme import Palette, palette
@@ -303,18 +304,55 @@ def _database_away(cause: str) -> None:
 # --- cards ---
 
 
-def card_head(name: str, title: str, clause: str = "", *, html: str = "", rows: Any = None) -> None:
-    """The first line of a card, at its right the table twin when ``rows`` (a data frame) is given."""
+def card_head(name: str, title: str, clause: str = "", *, html: str = "", rows: Any = None, files: Any = None) -> None:
+    """The first line of a card, at its right the table twin when ``rows`` (a data frame) is given.
+
+    ``files``: a function that gives the rows of a card that is a table already, to take away as a file.
+    """
     with st.container(horizontal=True, key=f"cardhead-{name}"):
         st.html(markup.card_title(title, clause, html=html))
         if rows is not None:
             table_twin(name, title, rows)
+        elif files is not None:
+            export_menu(name, title, files)
 
 
 def table_twin(name: str, title: str, rows: Any) -> None:
     """The same facts as rows, for those who cannot use the picture."""
     with st.popover("View as table", key=f"table-{name}"):
         st.dataframe(rows, hide_index=True, width="content", key=f"twin-{name}", alt=f"{title}, as a table")
+        downloads(name, title, rows)
+
+
+def export_menu(name: str, title: str, rows: Any) -> None:
+    """The files of a card that is a table already."""
+    with st.popover("Export", key=f"table-{name}"):
+        downloads(name, title, rows)
+
+
+def downloads(name: str, title: str, rows: Any) -> None:
+    """CSV and Parquet of these rows, made when somebody asks for them."""
+    subject = (st.query_params.get("tp") or st.query_params.get("q") or "").strip()
+    words = f"{subject} {title}".strip()
+    with st.container(horizontal=True, key=f"downloads-{name}"):
+        for kind, make, mime in (
+            ("CSV", export.csv, "text/csv"),
+            ("Parquet", export.parquet, "application/vnd.apache.parquet"),
+        ):
+            download(f"{kind.lower()}-{name}", kind, partial(make, rows), export.file_name(words, kind.lower()), mime)
+
+
+def download(key: str, label: str, make: Callable[[], bytes], file_name: str, mime: str) -> None:
+    """A button whose file is made when it is pressed; it changes nothing on the page."""
+    st.download_button(
+        label,
+        make,
+        file_name=file_name,
+        mime=mime,
+        key=f"download-{key}",
+        on_click="ignore",
+        icon=":material/download:",
+    )
 
 
 def body_key(view: View, name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 import streamlit as st
 
-_SHEET: Final = """
+SHEET: Final = """
 .st-key-filters > :first-child { flex: 0 1 260px; }
 .st-key-filters [data-baseweb="input"] { background: var(--eb-card); }
 .st-key-filters > :last-child { margin-left: auto; }
@@ -116,4 +116,4 @@ _SHEET: Final = """
 
 def apply() -> None:
     """Adds the style to the page; colours are the variables of `style.sheet`."""
-    st.html(f"<style>{_SHEET}</style>")
+    st.html(f"<style>{SHEET}</style>")

@@ -28,6 +28,7 @@ _BY_STATE: Final = {
     DELETING: SegmentState.DELETE_SEGMENT_STARTED,
     DELETED: SegmentState.DELETE_SEGMENT_FINISHED,
 }
+PICTURE: Final = "copy, kept, delete"
 # The table fits a picture to the height of a row: one that is wider than 6 : 1 would lose its ends.
 WIDTH_PX, HEIGHT_PX = 150, 26
 _PIECE_PX: Final = (4, 26)  # the shortest and the longest copy or deletion
@@ -65,9 +66,7 @@ def frame(
             "partition": [f"{row.topic}-{row.partition}" for row in rows],
             "offsets": [fmt.offset_range(row.start_offset, row.next_offset) for row in rows],
             "state": [STATE_WORDS[row.state] for row in rows],
-            "copy, kept, delete": [
-                picture(row, longest, slowest, colours, hung=row.segment_id in hung) for row in rows
-            ],
+            PICTURE: [picture(row, longest, slowest, colours, hung=row.segment_id in hung) for row in rows],
             "size": [row.segment_size_bytes for row in rows],
             "copy": [_words(row.copy_started_ms, row.copy_finished_ms) for row in rows],
             "lineage": [_lineage(one) for one in found],
@@ -92,7 +91,7 @@ def columns(count: int) -> dict[str, Any]:
         "partition": st.column_config.TextColumn("partition", width=104),
         "offsets": st.column_config.TextColumn("offsets", help="First offset, and the one after the last", width=176),
         "state": st.column_config.TextColumn("state", width=104),
-        "copy, kept, delete": st.column_config.ImageColumn(
+        PICTURE: st.column_config.ImageColumn(
             "copy → kept → delete", help="Copy and deletion by how long they took; hollow red: hung", width=168
         ),
         "size": st.column_config.NumberColumn(

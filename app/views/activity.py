@@ -15,6 +15,7 @@ from app.components.page import Page, body_key, card_head, live, open_page, say_
 from app.person import READ_ONLY
 from app.state import View
 from app.theme import CONFIG
+from app.views import runbook
 from backend.store.queries import activity as queries
 from backend.store.queries import audit
 from backend.store.queries.audit import ROWS_MAX, AuditRow, OperationRow
@@ -46,6 +47,7 @@ def render() -> None:
         with place.container(horizontal=True, key="outcome"):
             live(page, "outcome", plan_dialog.outcome, page)
             st.button("Dismiss", on_click=plan_dialog.dismiss, key="dismiss", type="tertiary")
+    runbook.draw()
     with st.container(key="card-timeline"):
         live(page, "timeline", _timeline, page)
     with st.container(key="grid-activity"):

@@ -220,7 +220,9 @@ def _replicas(page: Page, question: Question) -> None:
     ordered = [by_name[name] for name in order]
     with st.container(key="grid-followers"):
         with st.container(key="card-replicas"):
-            card_head("replicas", "Replicas", _clause(question, found), html=follower_table.pills_html(counts))
+            files = (lambda: follower_table.frame(ordered, clock, now_ms)) if ordered else None
+            pills = follower_table.pills_html(counts)
+            card_head("replicas", "Replicas", _clause(question, found), html=pills, files=files)
             if not ordered:
                 st.html(markup.empty("Nothing to list: every follower has been in sync for a while."))
             else:

@@ -6,17 +6,21 @@ A race lives in the backend, not in the database: this page asks the control API
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import streamlit as st
 
 from app import state
-from app.client import ApiError, ControlApi
+from app.client import ApiError, ControlApi, Json
 from app.components import bootstrap_race as pictures
-from app.components import markup
-from app.components.page import Page, card_head, live, open_page
+from app.components import export, markup
+from app.components import format as fmt
+from app.components.export import Section
+from app.components.page import Page, card_head, download, live, open_page
 from app.person import READ_ONLY, Person
-from app.theme import CONFIG
+from app.theme import CONFIG, LIGHT
+from app.views import lab_faults
 
 SIZES: Final = {"64 MB": 64_000_000, "300 MB": 300_000_000, "1 GB": 1_000_000_000, "2 GB": 2_000_000_000}
 SHARES: Final = {"50 %": 50, "70 %": 70, "85 %": 85, "95 %": 95}
@@ -39,6 +43,7 @@ def render() -> None:
         return
     _controls(page)
     live(page, "race", _race, page)
+    lab_faults.draw(page)
 
 
 def _controls(page: Page) -> None:
@@ -112,6 +117,10 @@ def _race(page: Page) -> None:
         return
     words = f"<strong>{markup.text(pictures.progress_words(run))}</strong>"
     st.html(f"<div>{words} {markup.text(pictures.comparison(run) or '')}</div>")
+    if run["races"]:
+        download(
+            "race", "Report of this race (HTML)", partial(_report, run), export.file_name("race", "html"), "text/html"
+        )
     for column, flag in zip(st.columns(2), (False, True), strict=True):
         with column, st.container(key=f"card-race-{'on' if flag else 'off'}"):
             card_head(f"race-{flag}", pictures.NAMES[flag], f"topic {run['topic']}")
@@ -125,3 +134,22 @@ def _race(page: Page) -> None:
         with st.container(key="card-race-phases"):
             card_head("race-phases", "What happened", "as the new replica's broker told it")
             st.html(pictures.phase_table(run))
+
+
+def _report(run: Json) -> bytes:
+    """The race as one HTML file."""
+    facts = [
+        ("Topic", str(run["topic"])),
+        ("Local log of the leader", fmt.size(run["size_bytes"])),
+        ("In the remote tier too", f"{run['tiered_percent']} %"),
+        ("Began", fmt.clock(run["started_ms"], 0) + " UTC"),
+        ("Ended", pictures.progress_words(run)),
+        ("Comparison", pictures.comparison(run) or "? not both replicas are there"),
+    ]
+    sections = [
+        Section(pictures.NAMES[flag], html=pictures.pills_html(run, flag) + pictures.lanes_html(run, flag))
+        for flag in (False, True)
+    ]
+    sections.append(Section("Offsets behind the leader", "as they were looked at", rows=pictures.lag_rows(run)))
+    sections.append(Section("What happened", "as the new replica's broker told it", html=pictures.phase_table(run)))
+    return export.report("Bootstrap race", facts, sections, LIGHT, pictures.CSS)

@@ -7,8 +7,18 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app import links, state
-from app.components import attention, broker_grid, health_words, limits, markup, range_list, throughput, totals
+from app import links, runbooks, state
+from app.components import (
+    attention,
+    broker_grid,
+    health_words,
+    limits,
+    markup,
+    quorum_panel,
+    range_list,
+    throughput,
+    totals,
+)
 from app.components import format as fmt
 from app.components.page import Page, body_key, card_head, live, open_page
 from app.components.sparkline import sparkline
@@ -65,6 +75,8 @@ def render() -> None:
             live(page, "brokers", _brokers, page)
         with st.container(key="card-behind"):
             live(page, "behind", _behind, page)
+    with st.container(key="card-quorum"):
+        live(page, "quorum", _quorum, page)
 
 
 def _fact(view: View) -> str:
@@ -180,6 +192,8 @@ def _problem(number: int, problem: attention.Problem) -> None:
             st.page_link(links.page("partition"), label=f"{problem.link} →", query_params={"tp": problem.partition})
         elif problem.page:
             st.page_link(links.page("partitions"), label=f"{problem.link} →")
+        if problem.slug in runbooks.slugs():
+            st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": problem.slug})
 
 
 def _keeping_up(page: Page) -> None:
@@ -220,6 +234,22 @@ def _brokers(page: Page) -> None:
         st.html(markup.empty("No broker has been seen yet."))
         return
     st.html(broker_grid.grid_html(found))
+
+
+def _quorum(page: Page) -> None:
+    view = page.view()
+    backend = view.processes.get("backend")
+    quorum = ((backend.detail if backend is not None else None) or {}).get("quorum")
+    if not quorum or quorum.get("seen_ms") is None:
+        card_head("quorum", "Metadata quorum")
+        st.html(markup.empty(f"? {(quorum or {}).get('cause') or quorum_panel.NOT_LOOKED}"))
+        return
+    age = fmt.duration(max(0, view.now_ms - quorum["seen_ms"]) / 1000)
+    card_head("quorum", "Metadata quorum", f"DescribeQuorum, {age} ago", rows=quorum_panel.rows(quorum))
+    with st.container(key=body_key(view, "quorum")):
+        st.html(quorum_panel.pills_html(quorum, view.now_ms) + quorum_panel.table_html(quorum))
+        if words := quorum_panel.note(quorum):
+            st.html(f'<div class="eb-note">? {markup.text(words)}</div>')
 
 
 def _behind(page: Page) -> None:

@@ -2,62 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import streamlit as st
 
-from app import links, state
+from app import links
 from app.components import (
     attention,
     epoch_chain,
     limits,
-    lineage_verdicts,
     markup,
     offset_history,
-    partition_ledger,
     partition_summary,
     range_style,
     replica_phases,
     replica_ranges,
 )
 from app.components import format as fmt
-from app.components.lineage_verdicts import Judged, LeaderChain
 from app.components.page import Page, body_key, card_head, live, open_page, table_twin
-from app.components.partition_filter import gap, near_topics, parse_name, remote_bytes
+from app.components.partition_filter import gap, parse_name, remote_bytes
 from app.state import DatabaseAway, View
 from app.theme import CONFIG
-from backend.store.queries import config as config_queries
-from backend.store.queries import overview as overview_queries
-from backend.store.queries import partition_detail as detail_queries
-from backend.store.queries import partitions as queries
-from backend.store.queries.partitions import PartitionPoint, PartitionRow, ReplicaRow, SegmentRow
-from backend.tiering.segment_state import SegmentState
-
-EVENTS_SHOWN = 12
-# How far back depth is told by history; older local data is dated by its remote segments.
-DEPTH_MS_MIN = 6 * 3_600_000
-_LIVE_STATES = (
-    SegmentState.COPY_SEGMENT_STARTED,
-    SegmentState.COPY_SEGMENT_FINISHED,
-    SegmentState.DELETE_SEGMENT_STARTED,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Everything the page shows of a partition that is there, read once per data version."""
-
-    view: View
-    row: PartitionRow
-    replicas: list[ReplicaRow]
-    segments: list[SegmentRow]
-    judged: list[Judged]
-    chain: LeaderChain | None
-    points: list[PartitionPoint]
-    limit_bytes: int | None
-    earlier: int  # segments of earlier topics of this name
-    p99_ms: int | None  # of how long its copies took
+from app.views import partition_absent, partition_report, then_and_now
+from app.views.partition_log import events_card, segments_card
+from app.views.partition_reading import Reading, read, row_of
+from backend.store.queries.partitions import PartitionRow
 
 
 def render() -> None:
@@ -72,18 +39,18 @@ def render() -> None:
         return
     range_style.apply()
     if key is None:
-        _no_name(name)
+        partition_absent.no_name(name)
         return
     topic, number = key
     if _exists(page, topic, number):
         _present(page, topic, number)
     else:
-        _absent(page, topic, number)
+        partition_absent.absent(page, topic, number)
 
 
 def _fact(view: View, key: tuple[str, int] | None) -> str:
     try:
-        row = None if key is None else _row(view, *key)
+        row = None if key is None else row_of(view, *key)
     except DatabaseAway:
         return ""
     if row is None:
@@ -93,51 +60,11 @@ def _fact(view: View, key: tuple[str, int] | None) -> str:
     return f"led by broker {row.leader} · epoch {row.leader_epoch}"
 
 
-def _row(view: View, topic: str, number: int) -> PartitionRow | None:
-    return state.read_cached(queries.partition, view.cluster.cluster_id, topic, number, version=view.version)
-
-
 def _exists(page: Page, topic: str, number: int) -> bool:
     try:
-        return _row(page.view(), topic, number) is not None
+        return row_of(page.view(), topic, number) is not None
     except DatabaseAway:
         return True  # the alert says it; the parts appear when the database is back
-
-
-def read(page: Page, topic: str, number: int) -> Reading | None:
-    """One consistent set of facts; None when the partition is gone. Raises DatabaseAway."""
-    view = page.view()
-    row = _row(view, topic, number)
-    if row is None:
-        return None
-    cluster_id, version = page.cluster_id, view.version
-    replicas = state.read_cached(queries.replicas, cluster_id, topic, number, version=version)
-    every = state.read_cached(
-        queries.segments, cluster_id, topic, number, topic_id=row.topic_id, states=_LIVE_STATES, version=version
-    )
-    chain = lineage_verdicts.leader_chain(replicas)
-    step_ms = max(1000, page.range_ms // 600)
-    since_ms = (view.now_ms - max(page.range_ms, DEPTH_MS_MIN)) // step_ms * step_ms
-    topics = state.read_cached(config_queries.topics, cluster_id, version=version)
-    known = next((one for one in topics if one.topic == topic), None)
-    p99 = state.read_cached(overview_queries.copy_p99_ms, cluster_id, ((topic, number),), version=version)
-    ledgers = state.read_cached(detail_queries.ledgers, cluster_id, topic, number, version=version)
-    return Reading(
-        view=view,
-        row=row,
-        replicas=replicas,
-        segments=every,
-        judged=lineage_verdicts.judge(every, chain),
-        chain=chain,
-        points=state.read_cached(queries.offset_history, cluster_id, topic, number, since_ms, version=version),
-        limit_bytes=None if known is None else limits.pending_limit_bytes(known),
-        earlier=sum(_kept(ledger) for ledger in ledgers if ledger.topic_id != row.topic_id),
-        p99_ms=p99.get((topic, number)),
-    )
-
-
-def _kept(ledger: detail_queries.LedgerRow) -> int:
-    return ledger.copy_started_segments + ledger.copy_finished_segments + ledger.delete_started_segments
 
 
 # --- a partition that is there ---
@@ -160,7 +87,18 @@ def _present(page: Page, topic: str, number: int) -> None:
         live(page, "ledger", _ledger, page, topic, number)
     with st.container(key="card-events"):
         live(page, "events", _events, page, topic, number)
+    _compare(page, topic, number)
+    partition_report.button(page, topic, number)
     _command_line(page, topic, number)
+
+
+def _compare(page: Page, topic: str, number: int) -> None:
+    try:
+        row = row_of(page.view(), topic, number)
+    except DatabaseAway:
+        return
+    if row is not None:
+        then_and_now.card(page, topic, number, row.topic_id)
 
 
 def _reading(page: Page, topic: str, number: int) -> Reading | None:
@@ -317,35 +255,11 @@ def _ledger(page: Page, topic: str, number: int) -> None:
     reading = _reading(page, topic, number)
     if reading is None:
         return
-    _segments_card(page, reading.view, reading.judged, "the remote segments, newest first")
+    segments_card(page, reading.view, reading.judged, "the remote segments, newest first")
     if reading.earlier:
         st.html(
             f'<div class="eb-note">{fmt.count(reading.earlier)} segments of an earlier topic of this name are still '
             "in the remote tier; they are not listed here.</div>"
-        )
-
-
-def _segments_card(page: Page, view: View, judged: Sequence[Judged], clause: str) -> None:
-    words = f"{fmt.count(len(judged))} segment{'' if len(judged) == 1 else 's'}: {clause}" if judged else ""
-    if len(judged) >= queries.SEGMENTS_MAX:
-        words = f"the newest {fmt.count(queries.SEGMENTS_MAX)} segments"
-    card_head("ledger", "Ledger", words)
-    if not judged:
-        st.html(
-            markup.empty(
-                "No remote segment is known: nothing has been copied, or the pipeline has not read its events yet."
-            )
-        )
-        return
-    with st.container(key=body_key(view, "ledger")):
-        st.dataframe(
-            partition_ledger.shown(judged, lambda at_ms: page.clock(at_ms, view.now_ms)),
-            column_config=partition_ledger.columns(len(judged)),
-            hide_index=True,
-            height=37 + 35 * min(8, len(judged)),
-            key="segments",
-            placeholder="",
-            alt=f"{len(judged)} remote segments with offsets, state, size and epochs",
         )
 
 
@@ -383,41 +297,7 @@ def _history(page: Page, topic: str, number: int) -> None:
 def _events(page: Page, topic: str, number: int) -> None:
     reading = _reading(page, topic, number)
     if reading is not None:
-        _events_card(page, reading.view, topic, number, reading.row.topic_id)
-
-
-def _events_card(page: Page, view: View, topic: str, number: int, topic_id: str | None) -> None:
-    cluster_id, version = page.cluster_id, view.version
-    engine = state.read_cached(detail_queries.engine_events, cluster_id, topic, number, version=version)
-    remote: list[detail_queries.SegmentEventRow] = []
-    if topic_id is not None:
-        remote = state.read_cached(detail_queries.segment_events, cluster_id, topic_id, number, version=version)
-    found = partition_ledger.merged(engine, remote)
-
-    def clock(at_ms: int | None) -> str:
-        return page.clock(at_ms, view.now_ms)
-
-    clause = f"the newest {min(EVENTS_SHOWN, len(found))} of {fmt.count(len(found))}" if found else ""
-    card_head("events", "Last events", clause, rows=partition_ledger.event_rows(found, clock) if found else None)
-    if not found:
-        st.html(
-            markup.empty(
-                "No event of this partition is stored.",
-                "Events come from the embedded brokers and, of remote segments, from the pipeline.",
-            )
-        )
-        return
-    body = [
-        (
-            markup.Cell(clock(one.at_ms), css="eb-nowrap eb-quiet"),
-            f"{one.broker_id}",
-            markup.Cell(html=(markup.mark("warning") + " " if one.bad else "") + markup.text(one.what[:400])),
-        )
-        for one in found[:EVENTS_SHOWN]
-    ]
-    with st.container(key=body_key(view, "events")):
-        columns = [("Time", "left"), ("Broker", "left"), ("What", "left")]
-        st.html(markup.table(columns, body, caption="Last events of the partition"))
+        events_card(page, reading.view, topic, number, reading.row.topic_id)
 
 
 def _command_line(page: Page, topic: str, number: int) -> None:
@@ -436,72 +316,3 @@ def _command_line(page: Page, topic: str, number: int) -> None:
             f"kafka-log-dirs.sh --bootstrap-server {servers} --describe --topic-list {topic}",
         ]
         st.code("\n".join(lines), language="bash", wrap_lines=True)
-
-
-# --- a partition that is not there ---
-
-
-def _no_name(name: str) -> None:
-    with st.container(key="card-absent"):
-        if name:
-            st.html(
-                markup.empty(f"“{name[:120]}” is no partition's name.", "A name is topic-number, for example orders-7.")
-            )
-        else:
-            st.html(markup.empty("The link names no partition.", "Choose one in the list."))
-        st.page_link(links.page("partitions"), label="All partitions →")
-
-
-def _absent(page: Page, topic: str, number: int) -> None:
-    live(page, "absent", _absent_part, page, topic, number)
-
-
-def _absent_part(page: Page, topic: str, number: int) -> None:
-    view = page.view()
-    if _row(view, topic, number) is not None:
-        st.rerun()
-    left = state.read_cached(detail_queries.remains, page.cluster_id, topic, number, version=view.version)
-    name = f"{topic}-{number}"
-    with st.container(key="card-absent"):
-        if left.known:
-            st.html(markup.alert("warning", f"{name} does not exist any more.", _last_seen(page, view, left)))
-        else:
-            instead = _instead(page, view, topic) if left.partition_count is None else _has(topic, left.partition_count)
-            st.html(markup.empty(f"There is no partition {name} in {view.cluster.name}.", instead))
-        st.page_link(links.page("partitions"), label="All partitions →")
-    if not left.known:
-        return
-    topic_id = left.ledgers[0].topic_id if left.ledgers else None
-    segments: list[SegmentRow] = []
-    if topic_id is not None:
-        segments = state.read_cached(
-            queries.segments, page.cluster_id, topic, number, topic_id=topic_id, version=view.version
-        )
-    with st.container(key="card-ledger"):
-        judged = lineage_verdicts.judge(segments, None)
-        _segments_card(page, view, judged, "left in the remote tier, newest first")
-    with st.container(key="card-events"):
-        _events_card(page, view, topic, number, topic_id)
-
-
-def _last_seen(page: Page, view: View, left: detail_queries.Remains) -> str:
-    seen = ""
-    if left.last_sampled_ms is not None:
-        seen = f"Last seen {page.clock(left.last_sampled_ms, view.now_ms)}. "
-    kept = sum(_kept(ledger) for ledger in left.ledgers)
-    if not left.ledgers:
-        return f"{seen}The ledger knows nothing of it."
-    if not kept:
-        return f"{seen}Its remote segments are deleted."
-    return f"{seen}{fmt.count(kept)} of its segments are still in the remote tier, by the ledger."
-
-
-def _has(topic: str, count: int) -> str:
-    numbers = "partition 0" if count == 1 else f"partitions 0 to {count - 1}"
-    return f"Topic {topic} has {numbers}."
-
-
-def _instead(page: Page, view: View, topic: str) -> str:
-    topics = state.read_cached(config_queries.topics, page.cluster_id, version=view.version)
-    near = [name for name in near_topics(topic, [one.topic for one in topics]) if name != topic]
-    return f"Topics of a like name: {', '.join(near)}." if near else "Choose one in the list."

@@ -192,7 +192,8 @@ def _table(page: Page, chosen: Filter) -> None:
     selected = _selected(order, reading)
     with st.container(key="grid-partitions"):
         with st.container(key="card-table"):
-            card_head("table", "Partitions", _clause(reading, chosen, found, len(found)))
+            clause = _clause(reading, chosen, found, len(found))
+            card_head("table", "Partitions", clause, files=lambda: partition_table.frame(ordered))
             with st.container(key=body_key(reading.view, "table")):
                 st.dataframe(
                     partition_table.shown(ordered),

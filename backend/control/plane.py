@@ -26,8 +26,11 @@ from backend.control.http.readiness import Readiness
 from backend.control.http.server import ApiServer, ApiServerError
 from backend.control.http.tokens import Tokens
 from backend.control.lab.bootstrap import BootstrapLab
+from backend.control.lab.faults import FaultLab
+from backend.control.lab.machine import Machine
 from backend.control.observer.cluster_rows import Watched
 from backend.control.observer.observer import Observer
+from backend.control.observer.quorum_watch import QuorumWatch
 from backend.control.operations.kinds import Site
 from backend.control.operations.service import Operations
 from backend.control.settings import ControlSettings
@@ -48,7 +51,8 @@ class ControlError(Exception):
 class ControlPlane:
     """One cluster's control plane. Make it, `start` it and `stop` it on the same event loop.
 
-    `registries` gives the metric sources of the brokers in this process; `more_checks` adds to `/readyz`.
+    `registries` gives the metric sources of the brokers in this process; `more_checks` adds to `/readyz`;
+    `machine` is how the lab breaks the brokers of this process.
     """
 
     def __init__(
@@ -57,11 +61,13 @@ class ControlPlane:
         *,
         registries: Callable[[], Iterable[Source]] | None = None,
         more_checks: Callable[[], Mapping[str, str | None]] | None = None,
+        machine: Machine | None = None,
     ) -> None:
         self.settings = settings
         self.started_ms = now_ms()
         self._registries = registries
         self._more_checks = more_checks
+        self._machine = machine
         self._tasks: list[asyncio.Task[None]] = []
         self._server: ApiServer | None = None
         self._built = False
@@ -89,6 +95,7 @@ class ControlPlane:
         self._tasks = [
             asyncio.create_task(keep_running("observer", self.observer.run), name="control-observer"),
             asyncio.create_task(keep_running("heartbeat", self._beat), name="control-heartbeat"),
+            asyncio.create_task(keep_running("quorum watch", self._watch_quorum), name="control-quorum"),
             asyncio.create_task(keep_running("recovery", self._recover), name="control-recovery"),
         ]
         _log.info("The control API listens on %s:%d", self.settings.api_host, self.port)
@@ -122,6 +129,13 @@ class ControlPlane:
             settings.run_dir,
             embedded=settings.cluster_kind == "embedded",
         )
+        attached = settings.cluster_kind != "embedded"
+        self.quorum = QuorumWatch(self.gateway, None if attached else self._registries)
+        self.fault_lab = FaultLab(
+            self.gateway,
+            None if attached else self._machine,
+            busy=lambda: self.bootstrap_lab.running,
+        )
         self.tokens = Tokens(self.database, settings.cluster_id)
         self.metrics = Metrics(
             self.observer, PipelineNumbers(self.database.engine, settings.cluster_id), self._registries
@@ -146,6 +160,7 @@ class ControlPlane:
         if self._server is not None:
             await self._server.stop()
         await self.bootstrap_lab.close()
+        await self.fault_lab.close()
         await self.operations.close()
         for task in self._tasks:
             task.cancel()
@@ -163,6 +178,11 @@ class ControlPlane:
             await self._say("running", None if away is None else f"The cluster does not answer. {away}")
             await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1000)
 
+    async def _watch_quorum(self) -> None:
+        while True:
+            await self.quorum.look(now_ms())
+            await asyncio.sleep(max(HEARTBEAT_INTERVAL_MS, self.settings.sample_interval_ms) / 1000)
+
     async def _say(self, state: str, message: str | None) -> None:
         try:
             await self.database.write(
@@ -176,6 +196,7 @@ class ControlPlane:
                     interval_ms=HEARTBEAT_INTERVAL_MS,
                     state=state,
                     message=message,
+                    detail={"quorum": self.quorum.facts},
                 )
             )
         except DatabaseAway as error:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.common.log_context import configure_logging
 from backend.engine.config import BrokerConfig, ConfigError, parse_properties
-from backend.engine.ports import tasks
+from backend.engine.ports import Ports, system_ports, tasks
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.program import run_until_signalled
 
@@ -83,12 +83,15 @@ class ClusterLayout:
 
 
 class Cluster:
-    """Starts, stops and kills the nodes of a layout on the running loop."""
+    """Starts, stops and kills the nodes of a layout on the running loop. Each start takes ports of its own."""
 
-    def __init__(self, layout: ClusterLayout) -> None:
+    def __init__(
+        self, layout: ClusterLayout, *, make_ports: Callable[[int], Ports] = lambda _node_id: system_ports()
+    ) -> None:
         if not 1 <= len(layout.ports) <= NODES_MAX:
             raise ValueError(f"A cluster has 1 to {NODES_MAX} nodes, not {len(layout.ports)}")
         self.layout = layout
+        self._make_ports = make_ports
         self.brokers: dict[int, Broker] = {}
 
     async def start(self) -> None:
@@ -109,7 +112,8 @@ class Cluster:
         """Starts a node that is not running."""
         if node_id in self.brokers:
             raise ValueError(f"Broker {node_id} is running already")
-        broker = self.brokers[node_id] = Broker(BrokerConfig.parse(self.layout.properties(node_id)))
+        config = BrokerConfig.parse(self.layout.properties(node_id))
+        broker = self.brokers[node_id] = Broker(config, make_ports=lambda: self._make_ports(node_id))
         try:
             await broker.start()
         except BaseException:

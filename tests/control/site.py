@@ -71,7 +71,7 @@ class ControlSite:
             api_port=0,
             sample_interval_ms=300,
         )
-        self.plane = ControlPlane(settings, registries=self._registries)
+        self.plane = ControlPlane(settings, registries=self._registries, machine=self.cluster.breakable)
         self.cluster.call(self.plane.start())
         self.operator = self.client(self.token("operator"))
         self.wait_until("the API is ready", lambda: self.operator.get("/readyz").status_code == 200)

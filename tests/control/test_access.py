@@ -14,7 +14,7 @@ from tests.control.site import ControlSite
 
 ROLES = ("nobody", "stranger", "app", "viewer", "operator")
 # How the lab says that it does nothing.
-NOTHING_DONE = {"start bootstrap race": (422,), "cancel bootstrap race": (409,)}
+NOTHING_DONE = {"start bootstrap race": (422,), "cancel bootstrap race": (409,), "break": (422,), "heal": (409,)}
 WRITES = [e for e in ENDPOINTS if e.method != "GET"]
 
 
@@ -41,6 +41,7 @@ def call(client: httpx.Client, endpoint: Endpoint) -> httpx.Response:
         "acknowledge finding": {},
         "mute finding": {"minutes": 5},
         "start bootstrap race": {"size_bytes": 1},
+        "break": {"scenario": "no such scenario"},
     }
     headers = dict.fromkeys(endpoint.header_names, "a-key")
     return client.request(endpoint.method, path, json=bodies.get(endpoint.name), headers=headers)

@@ -153,3 +153,11 @@ def test_names_from_outside_cannot_become_markup(trouble: Database) -> None:
     )
     assert evil not in html_of(open_page("activity", q=evil))
     assert evil not in html_of(open_page("activity"))
+
+
+def test_a_link_shows_its_runbook_and_one_that_is_not_there_says_so(healthy: Database) -> None:
+    shown = open_page("activity", runbook="copy-hung")
+    assert any("a copy does not end" in one.value for one in shown.markdown)
+    missing = open_page("activity", runbook="../../README")
+    assert missing.toast[0].value == "There is no runbook '../../README'."
+    assert not any("ebbline" in one.value for one in missing.markdown)

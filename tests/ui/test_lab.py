@@ -108,6 +108,34 @@ def test_a_refusal_of_the_api_is_told_in_its_own_words(site: ControlSite) -> Non
     assert "second broker" not in shown
 
 
+def test_each_scenario_says_what_to_watch_and_a_broken_one_can_be_healed(site: ControlSite) -> None:
+    page = lab_page(scenario="stuck-copy")
+    shown = text_of(page)
+    assert "Open copies grow older than the p99" in shown
+    assert "At the latest the lab mends it after 10 m" in shown
+    assert page.button(key="fault-heal").disabled
+    page.button(key="fault-break").click().run()
+    site.wait_until("it is broken", lambda: site.get("/v1/lab/faults")["run"]["state"] == "broken")
+    page.run()
+    shown = text_of(page)
+    assert "Broken. Stuck copy, by" in shown
+    assert "Uploads of every broker are held back." in shown
+    assert page.button(key="fault-break").help == "Something is broken already: heal it first."
+    page.button(key="fault-heal").click().run()
+    site.wait_until("it is healed", lambda: site.get("/v1/lab/faults")["run"]["state"] == "healed")
+    assert "Healed. Stuck copy, by" in text_of(page.run())
+
+
+def test_a_scenario_that_cannot_be_begun_says_why_and_a_viewer_sees_why_not(site: ControlSite) -> None:
+    page = lab_page(scenario="broker-kill")
+    page.button(key="fault-break").click().run()
+    assert "needs brokers to spare: start `ebbline up` with --brokers 3." in text_of(page)
+    watching = lab_page(user=viewer(), scenario="earthquake")
+    assert watching.button(key="fault-break").disabled
+    assert watching.button(key="fault-break").help == "Read-only: ask for the operator role."
+    assert watching.toast[0].value == "There is no scenario 'earthquake'; this is the first."
+
+
 def test_progress_is_told_while_the_topic_is_built(site: ControlSite) -> None:
     site.plane.bootstrap_lab.run = run(RunState.RUNNING, Step.TIERED, log=None)
     shown = text_of(lab_page())

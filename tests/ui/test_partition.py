@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.components.page import Page
+from app.person import OPERATOR, Person
+from app.theme import LIGHT
+from app.views import partition_report
 from backend.store import tables as t
 from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of
 from tests.ui.seed import CLUSTER_ID, uuid_text
@@ -279,3 +283,22 @@ def test_partition_deleted_with_its_remote_data_says_so(trouble: Database) -> No
         table.update().where(_of(table)).values(copy_finished_segments=0, delete_finished_segments=44),
     )
     assert "Its remote segments are deleted." in _text(open_page("partition", tp="orders-7"))
+
+
+def test_a_partition_is_compared_at_two_instants_of_the_link(healthy: Database) -> None:
+    shown = text_of(open_page("partition", tp="orders-7", at="10m", vs="1s"))
+    assert "Then and now" in shown
+    assert "Remote segments" in shown
+    assert "Last remote offset, incl." in shown
+
+
+def test_the_report_of_a_partition_holds_what_its_page_shows(healthy: Database) -> None:
+    page = open_page("partition", tp="orders-7")
+    assert any("Report of this partition" in str(one.proto.label) for one in page.get("download_button"))
+    facts = Page(LIGHT, CLUSTER_ID, "1h", None, Person("ann", OPERATOR))
+    text = partition_report.document(facts, "orders", 7, "http://127.0.0.1/partition?tp=orders-7").decode()
+    for words in ("Partition orders-7", "Offsets by tier and replica", "Leader-epoch chain", "Ledger", "Last events"):
+        assert words in text
+    assert "<script" not in text
+    gone = partition_report.document(facts, "no-such-topic", 0, "").decode()
+    assert "The partition does not exist any more." in gone

@@ -1,4 +1,4 @@
-"""Elections that people ask for: ElectLeaders (KIP-183, KIP-460), the preferred kind only."""
+"""Elections that people ask for: ElectLeaders (KIP-183, KIP-460)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.tiering.ids import TopicPartition
 
 PREFERRED: Final = 0
+UNCLEAN: Final = 1
 TIMEOUT_S: Final = 10.0
 
 
@@ -21,12 +22,26 @@ async def elect_preferred(gateway: Gateway, partitions: Iterable[TopicPartition]
 
     Raises KafkaError when Kafka refuses the whole, GatewayError when it does not answer.
     """
+    return await _elect(gateway, partitions, PREFERRED)
+
+
+async def elect_unclean(gateway: Gateway, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+    """Lets a replica that is not in sync lead a partition without a leader: what only the old leader had is lost.
+
+    Answers and raises as :func:`elect_preferred`.
+    """
+    return await _elect(gateway, partitions, UNCLEAN)
+
+
+async def _elect(
+    gateway: Gateway, partitions: Iterable[TopicPartition], election_type: int
+) -> dict[TopicPartition, KafkaError]:
     by_topic: dict[str, list[int]] = defaultdict(list)
     for tp in partitions:
         by_topic[tp.topic].append(tp.partition)
     wanted = m.ElectLeadersRequest.TopicPartitions
     request = m.ElectLeadersRequest(
-        election_type=PREFERRED,
+        election_type=election_type,
         topic_partitions=[wanted(topic=topic, partitions=found) for topic, found in by_topic.items()],
         timeout_ms=round(TIMEOUT_S * 1000),
     )

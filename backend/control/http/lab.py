@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from backend.control.http.call import Answer, Call
-from backend.control.http.schemas import BootstrapAnswer, BootstrapBody
+from backend.control.http.schemas import BootstrapAnswer, BootstrapBody, FaultBody, FaultsAnswer
+from backend.control.lab.fault_scripts import TAKES_BROKER
+from backend.control.lab.scenarios import SCENARIOS
 from backend.control.operations.audit import AuditEntry, AuditResult, record
 from backend.control.operations.errors import OperationError
 from backend.control.words import in_bytes
@@ -38,6 +40,44 @@ async def cancel_bootstrap(call: Call) -> Answer:
     return Answer(BootstrapAnswer(run=run), 202)
 
 
-async def _audit(call: Call, action: str, result: AuditResult, detail: str | None) -> None:
-    entry = AuditEntry(call.actor, action, "bootstrap race", result, detail=detail)
+async def get_faults(call: Call) -> FaultsAnswer:
+    """What can be broken, and what is."""
+    lab = call.control.fault_lab
+    return FaultsAnswer(
+        scenarios=list(SCENARIOS),
+        refusal=lab.refusal,
+        brokers=lab.killable,
+        takes_broker=sorted(TAKES_BROKER),
+        run=lab.run,
+    )
+
+
+async def break_it(call: Call) -> Answer:
+    """Begins a scenario; 202, its progress is told by `get_faults`."""
+    body: FaultBody = call.body
+    asked = body.scenario if body.broker is None else f"{body.scenario} on broker {body.broker}"
+    try:
+        call.control.fault_lab.break_it(body.scenario, body.broker, call.actor.name)
+    except OperationError as error:
+        await _audit(call, "break", AuditResult.REFUSED, f"{asked}: {error}", "lab scenario")
+        raise
+    await _audit(call, "break", AuditResult.ACCEPTED, asked, "lab scenario")
+    return Answer(await get_faults(call), 202)
+
+
+async def heal(call: Call) -> Answer:
+    """Mends what the lab broke."""
+    try:
+        run = call.control.fault_lab.heal()
+    except OperationError as error:
+        await _audit(call, "heal", AuditResult.REFUSED, str(error), "lab scenario")
+        raise
+    await _audit(call, "heal", AuditResult.ACCEPTED, run.slug, "lab scenario")
+    return Answer(await get_faults(call), 202)
+
+
+async def _audit(
+    call: Call, action: str, result: AuditResult, detail: str | None, what: str = "bootstrap race"
+) -> None:
+    entry = AuditEntry(call.actor, action, what, result, detail=detail)
     await call.control.database.write(lambda c: record(c, call.control.settings.cluster_id, entry))

@@ -17,6 +17,8 @@ from backend.control.http.schemas import (
     PartitionsAnswer,
     PartitionsQuery,
     ProcessAnswer,
+    QuorumAnswer,
+    QuorumSeen,
 )
 from backend.store.queries import audit, config, health, overview, partitions
 
@@ -60,6 +62,12 @@ async def cluster(call: Call) -> ClusterAnswer:
             for p in processes.values()
         ],
     )
+
+
+async def quorum(call: Call) -> QuorumAnswer:
+    """The metadata quorum as the backend saw it last."""
+    facts = call.control.quorum.facts
+    return QuorumAnswer(now_ms=now_ms(), quorum=None if facts is None else QuorumSeen.model_validate(facts))
 
 
 async def brokers(call: Call) -> BrokersAnswer:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from backend.control.lab.bootstrap_run import BootstrapRun
+from backend.control.lab.scenarios import FaultRun, Scenario
 from backend.store.queries.audit import AuditRow, OperationRow
 from backend.store.queries.config import ConfigRow
 from backend.store.queries.findings import Finding
@@ -214,6 +215,61 @@ class PlansAnswer(BaseModel):
 
 class AuditAnswer(BaseModel):
     items: list[AuditRow]
+
+
+class QuorumReplica(BaseModel):
+    """`lag_records` null: not known. Times in ms since the epoch, null: never."""
+
+    node_id: int
+    role: Literal["voter", "observer"]
+    log_end_offset: int | None
+    lag_records: int | None
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
+
+
+class QuorumSnapshot(BaseModel):
+    """The leader's last snapshot; `cause` says why it is not known."""
+
+    generated_ms: int | None
+    bytes: int | None
+    cause: str | None
+
+
+class QuorumSeen(BaseModel):
+    """The last look; `cause` not null: it failed, and what else is here is of `seen_ms`, or missing."""
+
+    seen_ms: int | None = None
+    leader_id: int | None = None
+    leader_epoch: int | None = None
+    high_watermark: int | None = None
+    replicas: list[QuorumReplica] = []
+    snapshot: QuorumSnapshot | None = None
+    cause: str | None = None
+
+
+class QuorumAnswer(BaseModel):
+    """`quorum` null: nobody has looked yet."""
+
+    now_ms: int
+    quorum: QuorumSeen | None
+
+
+class FaultBody(Strict):
+    """`broker` only for the scenarios that take one; none: the last that may be killed."""
+
+    scenario: Annotated[str, StringConstraints(min_length=1, max_length=60)]
+    broker: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+
+
+class FaultsAnswer(BaseModel):
+    """What can be broken and what is; `refusal`: why nothing can be broken here. `brokers` may be killed."""
+
+    scenarios: list[Scenario]
+    refusal: str | None
+    brokers: list[int]
+    takes_broker: list[str]
+    run: FaultRun | None
 
 
 class FindingAnswer(BaseModel):

@@ -62,6 +62,10 @@ class BootstrapLab:
         self.run: BootstrapRun | None = None
         """The run that is going on, else the last one of this process."""
 
+    @property
+    def running(self) -> bool:
+        return self._starting or self._task is not None
+
     async def start(self, size_bytes: int, tiered_percent: int) -> BootstrapRun:
         """Begins a run and returns at once. Raises OperationError with one sentence; nothing was changed then."""
         if not self._embedded:

@@ -62,14 +62,14 @@ class LabTopic:
         self.name = name
         self.partition = TopicPartition(name, 0)
 
-    async def create(self, leader: int, config: Mapping[str, str]) -> None:
-        """Creates it with one replica. Raises KafkaError, GatewayError."""
+    async def create(self, leader: int, config: Mapping[str, str], others: Sequence[int] = ()) -> None:
+        """Creates it with a replica on `leader` and one on each of the `others`. Raises KafkaError, GatewayError."""
         topics = m.CreateTopicsRequest.Topics
         wanted = topics(
             name=self.name,
             num_partitions=-1,
             replication_factor=-1,
-            assignments=[topics.Assignments(partition_index=0, broker_ids=[leader])],
+            assignments=[topics.Assignments(partition_index=0, broker_ids=[leader, *others])],
             configs=[topics.Configs(name=name, value=value) for name, value in config.items()],
         )
         request = m.CreateTopicsRequest(topics=[wanted], timeout_ms=round(REQUEST_TIMEOUT_S * 1000))

@@ -7,7 +7,7 @@ other goes over loopback TCP. Order of start and stop: Kafka's `BrokerServer` an
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from backend.engine.apis.quotas import ClientQuotas, QuotaWindows
@@ -38,10 +38,16 @@ class StartRefused(Exception):
 
 
 class Broker:
-    """One node by its settings. Start once; then stop, or kill."""
+    """One node by its settings. Start once; then stop, or kill.
 
-    def __init__(self, config: BrokerConfig, *, ports: Ports | None = None) -> None:
+    ``ports`` belong to the caller; without them those of ``make_ports`` are made at the start and closed at the end.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, *, ports: Ports | None = None, make_ports: Callable[[], Ports] = system_ports
+    ) -> None:
         self.config = config
+        self._make_ports = make_ports
         self._given_ports = ports
         self._ports: Ports | None = None
         self._services: Services | None = None
@@ -95,7 +101,7 @@ class Broker:
 
     async def _start(self) -> None:
         config = self.config
-        ports = self._ports = self._given_ports or system_ports()
+        ports = self._ports = self._given_ports or self._make_ports()
         roles = config.process_roles or ()
         idle = set_without_effect(config)
         if idle:

@@ -179,9 +179,15 @@ def open_segments(connection: Connection, cluster_id: str, limit: int = 500) -> 
 
 
 def offset_history(
-    connection: Connection, cluster_id: str, topic: str, partition_: int, since_ms: int, limit: int = 2000
+    connection: Connection,
+    cluster_id: str,
+    topic: str,
+    partition_: int,
+    since_ms: int,
+    until_ms: int = 2**63 - 1,
+    limit: int = 2000,
 ) -> list[PartitionPoint]:
-    """Offsets of one partition since ``since_ms``, oldest first, the newest ``limit`` points."""
+    """Offsets of one partition from ``since_ms`` to ``until_ms``, oldest first, the newest ``limit`` points."""
     table = t.partition_sample
     columns = [table.c[name] for name in PartitionPoint.__slots__]
     query = select(*columns).where(
@@ -189,6 +195,7 @@ def offset_history(
         table.c.topic == topic,
         table.c.partition == partition_,
         table.c.sampled_ms >= since_ms,
+        table.c.sampled_ms <= until_ms,
     )
     rows = connection.execute(query.order_by(table.c.sampled_ms.desc()).limit(limit))
     return [PartitionPoint(**row._mapping) for row in rows][::-1]

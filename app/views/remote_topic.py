@@ -1,0 +1,96 @@
+"""The cards about __remote_log_metadata itself: its health, and events that were not followed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from app import state
+from app.components import attention, markup, segment_ledger
+from app.components import format as fmt
+from app.components.page import Page, card_head, ledger_key
+from app.views.remote_reading import Question
+from backend.store.queries import config as config_queries
+from backend.store.queries import overview as overview_queries
+from backend.store.queries import remote_log as queries
+from backend.store.queries.remote_log import Scope
+
+UNFOLLOWED_SHOWN: Final = 4
+
+
+def draw_health(page: Page) -> None:
+    view = page.view()
+    version = view.version
+    topics = state.read_cached(config_queries.topics, page.cluster_id, version=version)
+    known = next((one for one in topics if one.topic == attention.METADATA_TOPIC), None)
+    reading = state.read_cached(queries.metadata_reading, page.cluster_id, version=version)
+    totals = state.read_cached(queries.cycle_totals, page.cluster_id, Scope(), version=version)
+    brokers = state.read_cached(overview_queries.brokers, page.cluster_id, version=version)
+    card_head("metadata", "Metadata topic", attention.METADATA_TOPIC)
+    live_segments = totals.copy_started_segments + totals.copy_finished_segments + totals.delete_started_segments
+    share = f" ({live_segments / reading.records:.1%})" if reading.records else ""
+    lag = ((view.processes["pipeline"].detail or {}) if "pipeline" in view.processes else {}).get("lag_records")
+    pairs: list[tuple[str, str | markup.Cell]] = [
+        ("Records read", fmt.count(reading.records) if reading.partitions else "? none yet"),
+        ("Live segments", f"{fmt.count(live_segments)}{share}"),
+        ("Pipeline behind by", f"{fmt.count(lag)} records" if isinstance(lag, int) else "? not told"),
+        ("Read last", page.clock(reading.updated_ms, view.now_ms)),
+        ("Not followed", fmt.count(totals.illegal_events)),
+        ("Quarantined", fmt.count(reading.quarantined)),
+    ]
+    with st.container(key=ledger_key(view, "metadata")):
+        st.html(_metadata_pills(known, len(brokers)) + markup.pairs(pairs))
+
+
+def _metadata_pills(topic: config_queries.TopicRow | None, brokers: int) -> str:
+    if topic is None:
+        return markup.pill("? the topic has not been seen yet", "warning")
+    config = topic.config or {}
+    wanted = min(attention.METADATA_REPLICATION, brokers)
+    pills = [
+        markup.pill(f"RF {topic.replication_factor}", "ok" if topic.replication_factor >= wanted else "critical"),
+        markup.pill(f"{topic.partition_count} partitions"),
+    ]
+    if config.get("min.insync.replicas"):
+        pills.insert(1, markup.pill(f"min ISR {config['min.insync.replicas']}"))
+    kept = config.get("retention.ms")
+    if kept is not None:
+        forever = kept == "-1"
+        hint = "" if forever else "Events of live segments may be lost with time"
+        pills.append(
+            markup.pill("kept forever" if forever else "finite retention", "ok" if forever else "warning", title=hint)
+        )
+    return f'<div class="eb-pills">{"".join(pills)}</div>'
+
+
+def draw_unfollowed(page: Page, question: Question) -> None:
+    view = page.view()
+    found = state.read_cached(queries.unfollowed, page.cluster_id, question.scope, version=view.version)
+
+    def clock(at_ms: int | None) -> str:
+        return page.clock(at_ms, view.now_ms)
+
+    clause = f"illegal and quarantined events, {question.name}"
+    card_head(
+        "unfollowed", "Not followed", clause, rows=segment_ledger.unfollowed_rows(found, clock) if found else None
+    )
+    if not found:
+        read_any = state.read_cached(queries.metadata_reading, page.cluster_id, version=view.version).partitions > 0
+        every = "Every event was followed: each fits the life cycle of its segment."
+        known = state.read_cached(queries.cycle_totals, page.cluster_id, Scope(), version=view.version)
+        st.html(markup.empty(every if read_any or known.partitions else "No event has been read yet."))
+        return
+    lines = "".join(
+        f'<div class="eb-unfollowed"><span>{markup.text(clock(one.at_ms))}</span>'
+        f"<div>{markup.mark('warning')} {markup.text('quarantined' if one.quarantined else one.what)}"
+        f'<span class="eb-clause"> {markup.text(one.reason[:200])}</span></div></div>'
+        for one in found[:UNFOLLOWED_SHOWN]
+    )
+    with st.container(key=ledger_key(view, "unfollowed")):
+        st.html(lines)
+        if len(found) > UNFOLLOWED_SHOWN:
+            more = fmt.count(len(found) - UNFOLLOWED_SHOWN)
+            st.html(
+                f'<div class="eb-note">{more} more in the table; the newest {queries.UNFOLLOWED_MAX} are listed.</div>'
+            )

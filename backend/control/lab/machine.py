@@ -1,0 +1,33 @@
+"""The embedded brokers as their process lets the lab break them. What implements it is given to the control plane."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+Trouble = Literal["none", "unreachable", "slow", "held"]
+"""``held``: uploads wait until the trouble is over; all else is served."""
+
+
+class Machine(Protocol):
+    """The embedded brokers as the process that runs them can break them."""
+
+    @property
+    def brokers(self) -> frozenset[int]: ...
+
+    @property
+    def running(self) -> frozenset[int]: ...
+
+    @property
+    def needed(self) -> frozenset[int]:
+        """Brokers that must not be killed: nothing could be changed without them."""
+        ...
+
+    async def kill(self, node_id: int) -> None: ...
+
+    async def start(self, node_id: int) -> None:
+        """Raises an error whose message is a sentence."""
+        ...
+
+    def trouble_store(self, node_id: int, trouble: Trouble) -> None: ...
+
+    def held_uploads(self, node_id: int) -> int: ...
