@@ -43,6 +43,9 @@ class Settings(BaseSettings):
     # host:port,… of an Apache Kafka cluster that is watched in place of an embedded one.
     attach: str | None = None
     client_properties: Path | None = None
+    broker_metrics: str | None = None  # Prometheus text of each of its brokers, with {host} or {id}
+    # Told what opens and closes; it may hold a key, so it has no flag.
+    webhook_url: str | None = None
     allow_changes: bool = False  # of an attached cluster; the embedded one is ours
     # obstore location of the remote tier (a folder or s3://bucket/prefix); default: <data>/remote.
     remote_location: str | None = None

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from backend.control.alerts.webhook import Webhook
 from backend.control.clock import now_ms
 from backend.control.database import Database, DatabaseAway
 from backend.control.gateway.client import Gateway, parse_bootstrap
@@ -28,6 +29,7 @@ from backend.control.http.tokens import Tokens
 from backend.control.lab.bootstrap import BootstrapLab
 from backend.control.observer.cluster_rows import Watched
 from backend.control.observer.observer import Observer
+from backend.control.observer.reader_watch import ReaderWatch
 from backend.control.operations.kinds import Site
 from backend.control.operations.service import Operations
 from backend.control.settings import ControlSettings
@@ -105,7 +107,11 @@ class ControlPlane:
             settings.bootstrap_servers,
             settings.sample_interval_ms,
         )
-        self.observer = Observer(watched, self.gateway, self.database, pid=os.getpid(), started_ms=self.started_ms)
+        webhook = Webhook(settings.webhook_url, settings.cluster_id, settings.cluster_name)
+        readers = ReaderWatch(self.gateway, settings.broker_metrics, self._registries)
+        self.observer = Observer(
+            watched, self.gateway, self.database, readers, webhook, pid=os.getpid(), started_ms=self.started_ms
+        )
         site = Site(
             self.gateway,
             self.database,

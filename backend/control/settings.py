@@ -9,7 +9,9 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from backend.control.alerts.webhook import check_address
 from backend.control.gateway.client import parse_bootstrap
+from backend.control.observer.broker_numbers import check_template
 
 
 class ControlSettings(BaseSettings):
@@ -27,6 +29,8 @@ class ControlSettings(BaseSettings):
     api_port: int = Field(default=8090, ge=0, le=65535)  # 0: any free port
     sample_interval_ms: int = Field(default=2000, ge=200, le=600_000)
     client_properties: Path | None = None
+    broker_metrics: str | None = None  # address of each broker's Prometheus text, with {host} or {id}
+    webhook_url: str | None = None
     allow_changes: bool = True  # False: plans are made and none is executed
 
     @field_validator("bootstrap_servers")
@@ -34,6 +38,16 @@ class ControlSettings(BaseSettings):
     def _addresses(cls, text: str) -> str:
         parse_bootstrap(text)
         return text
+
+    @field_validator("broker_metrics")
+    @classmethod
+    def _template(cls, text: str | None) -> str | None:
+        return None if text is None else check_template(text)
+
+    @field_validator("webhook_url")
+    @classmethod
+    def _webhook(cls, text: str | None) -> str | None:
+        return None if text is None else check_address(text)
 
     @field_validator("api_host")
     @classmethod

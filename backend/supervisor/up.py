@@ -175,6 +175,9 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         "EBBLINE_DEMO": str(settings.demo).lower(),
         "EBBLINE_SAMPLE_INTERVAL_MS": str(settings.sample_interval_ms),
     }
+    for name, value in (("BROKER_METRICS", settings.broker_metrics), ("WEBHOOK_URL", settings.webhook_url)):
+        if value is not None:
+            backend_env[f"EBBLINE_{name}"] = value
     if settings.attach is not None:
         backend_env["EBBLINE_ATTACH"] = settings.attach
     if settings.remote_location:

@@ -36,8 +36,12 @@ TIERED = {
 class ControlSite:
     """Cluster, database and control plane; a context manager."""
 
-    def __init__(self, folder: Path, *, brokers: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, brokers: int = 3, settings: Mapping[str, str] | None = None, metrics: bool = True
+    ) -> None:
+        """Without `metrics` the brokers tell no numbers of their own, as those of an attached cluster."""
         self.folder = folder
+        self._metrics = metrics
         self.cluster = EngineCluster(folder / "cluster", brokers=brokers, tiering=True, settings=settings)
         self.database_url = f"sqlite:///{folder / 'ebbline.db'}"
         self._keys = itertools.count(1)
@@ -71,7 +75,7 @@ class ControlSite:
             api_port=0,
             sample_interval_ms=300,
         )
-        self.plane = ControlPlane(settings, registries=self._registries)
+        self.plane = ControlPlane(settings, registries=self._registries if self._metrics else None)
         self.cluster.call(self.plane.start())
         self.operator = self.client(self.token("operator"))
         self.wait_until("the API is ready", lambda: self.operator.get("/readyz").status_code == 200)

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from backend.control.findings.rules_readers import RemoteReads
 from backend.control.lab.bootstrap_run import BootstrapRun
+from backend.control.observer.broker_numbers import BrokerNumbers
 from backend.store.queries.audit import AuditRow, OperationRow
 from backend.store.queries.config import ConfigRow
 from backend.store.queries.findings import Finding
@@ -171,7 +173,18 @@ class ClusterAnswer(BaseModel):
 
 
 class BrokersAnswer(BaseModel):
+    """`numbers` are of the brokers' own metrics; null: not known, and `error` says why."""
+
     items: list[BrokerRow]
+    numbers: list[BrokerNumbers]
+
+
+class ReadersAnswer(BaseModel):
+    """Groups with members whose committed offset is below the local log, as of `asked_ms`; null: not asked yet."""
+
+    items: list[RemoteReads]
+    asked_ms: int | None
+    error: str | None
 
 
 class PartitionsAnswer(BaseModel):
