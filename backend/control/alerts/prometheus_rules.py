@@ -9,7 +9,7 @@ from typing import Final
 from backend.control.findings.catalogue import SLUGS, runbook
 
 OPEN_METRIC: Final = "ebbline_findings_open"
-MEDIA_TYPE: Final = "application/yaml"
+MEDIA_TYPE: Final = "text/plain"
 # A scrape every 15 s to 60 s: twice that is no hiccup any more.
 BLIND_FOR: Final = "2m"
 
