@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from starlette.applications import Starlette
+
 from backend.control.alerts.webhook import Webhook
 from backend.control.clock import now_ms
 from backend.control.database import Database, DatabaseAway
@@ -47,6 +49,14 @@ class ControlError(Exception):
     """The control plane cannot start. The message is one sentence for people."""
 
 
+def _outside(app: Starlette, settings: ControlSettings) -> ApiServer | None:
+    """The listener for other machines."""
+    if settings.api_listen is None or settings.api_tls_certificate is None or settings.api_tls_key is None:
+        return None
+    (address,) = parse_bootstrap(settings.api_listen)[:1]
+    return ApiServer(app, address.host, address.port, (settings.api_tls_certificate, settings.api_tls_key))
+
+
 class ControlPlane:
     """One cluster's control plane. Make it, `start` it and `stop` it on the same event loop.
 
@@ -66,6 +76,7 @@ class ControlPlane:
         self._more_checks = more_checks
         self._tasks: list[asyncio.Task[None]] = []
         self._server: ApiServer | None = None
+        self._outside: ApiServer | None = None
         self._built = False
 
     async def start(self) -> None:
@@ -80,8 +91,12 @@ class ControlPlane:
             raise ControlError(str(error)) from error
         try:
             await self.tokens.prepare(self.settings.run_dir)
-            self._server = ApiServer(create_app(self), self.settings.api_host, self.settings.api_port)
+            app = create_app(self)
+            self._server = ApiServer(app, self.settings.api_host, self.settings.api_port)
             await self._server.start()
+            self._outside = _outside(app, self.settings)
+            if self._outside is not None:
+                await self._outside.start()
         except (ApiServerError, StoreError) as error:
             await self.stop()
             raise ControlError(str(error)) from error
@@ -149,8 +164,9 @@ class ControlPlane:
         if not self._built:
             return
         self._built = False
-        if self._server is not None:
-            await self._server.stop()
+        for server in (self._outside, self._server):
+            if server is not None:
+                await server.stop()
         await self.bootstrap_lab.close()
         await self.operations.close()
         for task in self._tasks:

@@ -37,9 +37,18 @@ class ControlSite:
     """Cluster, database and control plane; a context manager."""
 
     def __init__(
-        self, folder: Path, *, brokers: int = 3, settings: Mapping[str, str] | None = None, metrics: bool = True
+        self,
+        folder: Path,
+        *,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        metrics: bool = True,
+        plane: Mapping[str, Any] | None = None,
     ) -> None:
-        """Without `metrics` the brokers tell no numbers of their own, as those of an attached cluster."""
+        """Without `metrics` the brokers tell no numbers of their own, as those of an attached cluster; `plane` are more
+        settings of the control plane.
+        """
+        self._plane_settings = dict(plane or {})
         self.folder = folder
         self._metrics = metrics
         self.cluster = EngineCluster(folder / "cluster", brokers=brokers, tiering=True, settings=settings)
@@ -74,6 +83,7 @@ class ControlSite:
             database_url=self.database_url,
             api_port=0,
             sample_interval_ms=300,
+            **self._plane_settings,
         )
         self.plane = ControlPlane(settings, registries=self._registries if self._metrics else None)
         self.cluster.call(self.plane.start())
