@@ -28,6 +28,11 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def _example(*bodies: dict[str, Any]) -> ConfigDict:
+    """Bodies as `/openapi.json` shows them; each fits its model, which a test checks."""
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": list(bodies)})
+
+
 class PartitionPath(Strict):
     topic: TopicName
     partition: Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -81,11 +86,19 @@ class FindingPath(Strict):
 class AcknowledgeBody(Strict):
     """`reason` stands in the audit."""
 
+    model_config = _example(
+        {"reason": "looking at it"},
+    )
+
     reason: Text | None = None
 
 
 class MuteBody(Strict):
     """For how long nobody is to be told of it, also when it closes and opens again; 0 ends the silence."""
+
+    model_config = _example(
+        {"minutes": 60, "reason": "maintenance until noon"},
+    )
 
     minutes: Annotated[int, Field(ge=0, le=43_200)]
     reason: Text | None = None
@@ -103,6 +116,14 @@ class PlansQuery(Strict):
 class PlanBody(Strict):
     """A change to plan. `dry_run` stores nothing, so a viewer may ask for it."""
 
+    model_config = _example(
+        {
+            "kind": "reassign",
+            "inputs": {"action": "add", "topics": ["orders"], "brokers": [3], "throttle_bytes_per_s": 50_000_000},
+        },
+        {"kind": "toggle_bootstrap", "inputs": {"enable": True}, "dry_run": True},
+    )
+
     kind: Annotated[str, StringConstraints(min_length=1, max_length=100)]
     inputs: dict[str, Any]
     reason: Text | None = None
@@ -112,17 +133,28 @@ class PlanBody(Strict):
 class ExecuteBody(Strict):
     """`confirm` is the cluster's name as a person typed it."""
 
+    model_config = _example(
+        {"confirm": "demo", "reason": "more room on broker 3", "wait_ms": 0},
+    )
+
     confirm: Annotated[str, StringConstraints(max_length=200)]
     reason: Text
     wait_ms: Annotated[int, Field(ge=0, le=30_000)] = 10_000
 
 
 class RevertBody(Strict):
+    model_config = _example(
+        {"reason": "it was for the test only"},
+    )
     reason: Text | None = None
 
 
 class BootstrapBody(Strict):
     """Bytes of the leader's local log, and how much of it is in the remote tier too."""
+
+    model_config = _example(
+        {"size_bytes": 2_000_000_000, "tiered_percent": 85},
+    )
 
     size_bytes: Annotated[int, Field(ge=1, le=2**53)] = 2_000_000_000
     tiered_percent: Annotated[int, Field(ge=0, le=100)] = 85
@@ -140,6 +172,10 @@ class SteerBody(Strict):
 
 class LimitBody(Strict):
     """The limit of each broker for what it sends and for what it takes."""
+
+    model_config = _example(
+        {"throttle_bytes_per_s": 100_000_000},
+    )
 
     throttle_bytes_per_s: Annotated[int, Field(ge=1_000, le=2**53)]
 
@@ -258,6 +294,19 @@ class ReadyAnswer(BaseModel):
 
 class ProblemAnswer(BaseModel):
     """RFC 9457."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:ebbline:problem:not-found",
+                    "title": "Not Found",
+                    "status": 404,
+                    "detail": "There is no plan 7 of this cluster.",
+                }
+            ]
+        }
+    )
 
     type: str
     title: str
