@@ -134,7 +134,7 @@ class ExecuteBody(Strict):
     """`confirm` is the cluster's name as a person typed it."""
 
     model_config = _example(
-        {"confirm": "demo", "reason": "more room on broker 3", "wait_ms": 0},
+        {"confirm": "prod-eu", "reason": "more room on broker 3", "wait_ms": 0},
     )
 
     confirm: Annotated[str, StringConstraints(max_length=200)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import BaseModel
 
 from backend.control.http.endpoints import ENDPOINTS
 from backend.control.http.openapi import document
@@ -10,15 +11,15 @@ from backend.control.http.schemas import SteerBody
 from backend.control.operations.registry import KINDS
 
 SCHEMAS = document(ENDPOINTS, "0")["components"]["schemas"]
-BODIES = {e.body_model for e in ENDPOINTS if e.body_model not in (None, SteerBody)}
+BODIES = {e.body_model for e in ENDPOINTS if e.body_model is not None and e.body_model is not SteerBody}
 
 
 @pytest.mark.parametrize("model", sorted(BODIES, key=lambda m: m.__name__), ids=lambda m: m.__name__)
-def test_every_body_has_an_example_that_fits(model: type) -> None:
+def test_every_body_has_an_example_that_fits(model: type[BaseModel]) -> None:
     for example in SCHEMAS[model.__name__]["examples"]:
-        body = model.model_validate(example)  # type: ignore[attr-defined]  # pydantic's
+        assert model.model_validate(example)
         if "inputs" in example:
-            assert KINDS[body.kind].inputs.model_validate(body.inputs)
+            assert KINDS[example["kind"]].inputs.model_validate(example["inputs"])
 
 
 def test_a_problem_has_an_example() -> None:
