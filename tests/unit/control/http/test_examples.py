@@ -11,10 +11,12 @@ from backend.control.http.schemas import SteerBody
 from backend.control.operations.registry import KINDS
 
 SCHEMAS = document(ENDPOINTS, "0")["components"]["schemas"]
-BODIES = {e.body_model for e in ENDPOINTS if e.body_model is not None and e.body_model is not SteerBody}
+BODIES: set[type[BaseModel]] = {
+    e.body_model for e in ENDPOINTS if e.body_model is not None and e.body_model is not SteerBody
+}
 
 
-@pytest.mark.parametrize("model", sorted(BODIES, key=lambda m: m.__name__), ids=lambda m: m.__name__)
+@pytest.mark.parametrize("model", sorted(BODIES, key=repr), ids=repr)
 def test_every_body_has_an_example_that_fits(model: type[BaseModel]) -> None:
     for example in SCHEMAS[model.__name__]["examples"]:
         assert model.model_validate(example)
