@@ -38,11 +38,17 @@ class Settings(BaseSettings):
     controller_port: int = Field(default=19192, ge=1, le=65000)
     metrics_port: int = Field(default=19292, ge=1, le=65000)
     api_port: int = Field(default=8090, ge=1, le=65535)
+    api_listen: str | None = None  # HOST:PORT for other machines, with TLS only
+    api_tls_certificate: Path | None = None
+    api_tls_key: Path | None = None
     app_port: int = Field(default=8501, ge=1, le=65535)
     sample_interval_ms: int = Field(default=2000, ge=200, le=600_000)
     # host:port,… of an Apache Kafka cluster that is watched in place of an embedded one.
     attach: str | None = None
     client_properties: Path | None = None
+    broker_metrics: str | None = None  # Prometheus text of each of its brokers, with {host} or {id}
+    # Told what opens and closes; it may hold a key, so it has no flag.
+    webhook_url: str | None = None
     allow_changes: bool = False  # of an attached cluster; the embedded one is ours
     # obstore location of the remote tier (a folder or s3://bucket/prefix); default: <data>/remote.
     remote_location: str | None = None

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from backend.cli import carry_out, look, plan
+from backend.cli import alerts, carry_out, look, plan
 from backend.cli.database import database_app
 from backend.cli.lab import lab_app
 from backend.cli.local import local_settings
@@ -34,6 +34,8 @@ app.add_typer(lab_app, name="lab", rich_help_panel="Ask the API")
 for command in (look.status, look.partitions, look.describe, look.segments, look.findings, toggle, look.audit):
     app.command(rich_help_panel="Ask the API")(command)
 app.command(rich_help_panel="Ask the API")(look.config)
+app.command(rich_help_panel="Ask the API")(alerts.readers)
+app.command()(alerts.rules)
 app.add_typer(plan.app, name="plan", rich_help_panel="Change the cluster")
 for change in (
     carry_out.apply,
@@ -78,14 +80,20 @@ def up(
     ] = False,
     attach: Annotated[str | None, typer.Option(help="Watch this Apache Kafka cluster: HOST:PORT,…")] = None,
     client_properties: Annotated[Path | None, typer.Option(help="How to connect to it, in librdkafka's names.")] = None,
+    broker_metrics: Annotated[
+        str | None, typer.Option(help="Prometheus text of each of its brokers, e.g. http://{host}:7071/metrics.")
+    ] = None,
     allow_changes: Annotated[bool, typer.Option("--allow-changes", help="Plans may be carried out on it.")] = False,
     no_demo: Annotated[bool, typer.Option("--no-demo", help="No demo topic and traffic.")] = False,
     no_ui: Annotated[bool, typer.Option("--no-ui", help="No dashboard.")] = False,
     no_pipeline: Annotated[bool, typer.Option("--no-pipeline", help="No Spark pipeline.")] = False,
 ) -> None:
     """Run cluster, pipeline and dashboard on this machine."""
-    if attach is None and (client_properties is not None or allow_changes):
-        print("ebbline: --client-properties and --allow-changes belong to --attach: add it.", file=sys.stderr)
+    if attach is None and (client_properties is not None or broker_metrics is not None or allow_changes):
+        print(
+            "ebbline: --client-properties, --broker-metrics and --allow-changes belong to --attach: add it.",
+            file=sys.stderr,
+        )
         raise typer.Exit(2)
 
     from backend.supervisor.up import run
@@ -99,6 +107,7 @@ def up(
         process_per_broker=process_per_broker or None,
         attach=attach,
         client_properties=client_properties,
+        broker_metrics=broker_metrics,
         allow_changes=allow_changes or None,
         demo=False if no_demo else None,
         ui=False if no_ui else None,

@@ -33,6 +33,24 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right
     return made
 
 
+def readers(rows: Iterable[Row]) -> Table:
+    return table(
+        ["GROUP", "PARTITION", "COMMITTED", "LOCAL START", "LEFT", "BYTES LEFT"],
+        (
+            (
+                r["group"],
+                f"{r['topic']}-{r['partition']}",
+                offset(r["committed_offset"]),
+                offset(r["local_log_start_offset"]),
+                offset(r["offsets_left"]),
+                size(r["bytes_left"]),
+            )
+            for r in rows
+        ),
+        right=["COMMITTED", "LOCAL START", "LEFT", "BYTES LEFT"],
+    )
+
+
 def processes(rows: Iterable[Row]) -> Table:
     def state(row: Row) -> Text:
         text = row["state"] + ("" if row["alive"] or row["state"] in ("stopped", "failed") else ", silent")

@@ -12,6 +12,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from starlette.applications import Starlette
+
+from backend.control.alerts.webhook import Webhook
 from backend.control.clock import now_ms
 from backend.control.database import Database, DatabaseAway
 from backend.control.gateway.client import Gateway, parse_bootstrap
@@ -31,6 +34,7 @@ from backend.control.lab.machine import Machine
 from backend.control.observer.cluster_rows import Watched
 from backend.control.observer.observer import Observer
 from backend.control.observer.quorum_watch import QuorumWatch
+from backend.control.observer.reader_watch import ReaderWatch
 from backend.control.operations.kinds import Site
 from backend.control.operations.service import Operations
 from backend.control.settings import ControlSettings
@@ -46,6 +50,14 @@ _log = logging.getLogger(__name__)
 
 class ControlError(Exception):
     """The control plane cannot start. The message is one sentence for people."""
+
+
+def _outside(app: Starlette, settings: ControlSettings) -> ApiServer | None:
+    """The listener for other machines."""
+    if settings.api_listen is None or settings.api_tls_certificate is None or settings.api_tls_key is None:
+        return None
+    (address,) = parse_bootstrap(settings.api_listen)[:1]
+    return ApiServer(app, address.host, address.port, (settings.api_tls_certificate, settings.api_tls_key))
 
 
 class ControlPlane:
@@ -70,6 +82,7 @@ class ControlPlane:
         self._machine = machine
         self._tasks: list[asyncio.Task[None]] = []
         self._server: ApiServer | None = None
+        self._outside: ApiServer | None = None
         self._built = False
 
     async def start(self) -> None:
@@ -84,8 +97,12 @@ class ControlPlane:
             raise ControlError(str(error)) from error
         try:
             await self.tokens.prepare(self.settings.run_dir)
-            self._server = ApiServer(create_app(self), self.settings.api_host, self.settings.api_port)
+            app = create_app(self)
+            self._server = ApiServer(app, self.settings.api_host, self.settings.api_port)
             await self._server.start()
+            self._outside = _outside(app, self.settings)
+            if self._outside is not None:
+                await self._outside.start()
         except (ApiServerError, StoreError) as error:
             await self.stop()
             raise ControlError(str(error)) from error
@@ -112,7 +129,11 @@ class ControlPlane:
             settings.bootstrap_servers,
             settings.sample_interval_ms,
         )
-        self.observer = Observer(watched, self.gateway, self.database, pid=os.getpid(), started_ms=self.started_ms)
+        webhook = Webhook(settings.webhook_url, settings.cluster_id, settings.cluster_name)
+        readers = ReaderWatch(self.gateway, settings.broker_metrics, self._registries)
+        self.observer = Observer(
+            watched, self.gateway, self.database, readers, webhook, pid=os.getpid(), started_ms=self.started_ms
+        )
         site = Site(
             self.gateway,
             self.database,
@@ -157,8 +178,9 @@ class ControlPlane:
         if not self._built:
             return
         self._built = False
-        if self._server is not None:
-            await self._server.stop()
+        for server in (self._outside, self._server):
+            if server is not None:
+                await server.stop()
         await self.bootstrap_lab.close()
         await self.fault_lab.close()
         await self.operations.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from backend.control.alerts.webhook import check_address
 from backend.control.gateway.client import parse_bootstrap
+from backend.control.observer.broker_numbers import check_template
 
 
 class ControlSettings(BaseSettings):
@@ -25,8 +27,14 @@ class ControlSettings(BaseSettings):
     database_url: str
     api_host: str = "127.0.0.1"
     api_port: int = Field(default=8090, ge=0, le=65535)  # 0: any free port
+    # A second address for other machines, with TLS only; certificate and key are PEM files.
+    api_listen: str | None = None
+    api_tls_certificate: Path | None = None
+    api_tls_key: Path | None = None
     sample_interval_ms: int = Field(default=2000, ge=200, le=600_000)
     client_properties: Path | None = None
+    broker_metrics: str | None = None  # address of each broker's Prometheus text, with {host} or {id}
+    webhook_url: str | None = None
     allow_changes: bool = True  # False: plans are made and none is executed
 
     @field_validator("bootstrap_servers")
@@ -34,6 +42,16 @@ class ControlSettings(BaseSettings):
     def _addresses(cls, text: str) -> str:
         parse_bootstrap(text)
         return text
+
+    @field_validator("broker_metrics")
+    @classmethod
+    def _template(cls, text: str | None) -> str | None:
+        return None if text is None else check_template(text)
+
+    @field_validator("webhook_url")
+    @classmethod
+    def _webhook(cls, text: str | None) -> str | None:
+        return None if text is None else check_address(text)
 
     @field_validator("api_host")
     @classmethod
@@ -46,9 +64,21 @@ class ControlSettings(BaseSettings):
             loopback = False
         if not loopback:
             raise ValueError(
-                f"the API listens on loopback addresses only, not on {host!r}: it has no TLS yet; use 127.0.0.1"
+                f"the API without TLS listens on loopback addresses only, not on {host!r}: use 127.0.0.1, and for other"
+                " machines EBBLINE_API_LISTEN=HOST:PORT with a certificate"
             )
         return host
+
+    @model_validator(mode="after")
+    def _outside(self) -> Self:
+        if self.api_listen is not None:
+            parse_bootstrap(self.api_listen)
+            if self.api_tls_certificate is None or self.api_tls_key is None:
+                raise ValueError(
+                    f"the API does not listen on {self.api_listen} without TLS: give EBBLINE_API_TLS_CERTIFICATE and"
+                    " EBBLINE_API_TLS_KEY, two PEM files"
+                )
+        return self
 
     @property
     def run_dir(self) -> Path:

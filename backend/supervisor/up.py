@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -34,6 +35,8 @@ HUNG_AFTER_S: Final = 60.0
 # The pipeline gives a sign every 0.2 s while it streams and at least every 10 s while it waits for something, but none
 # while its JVM starts, which takes 10 s on an idle machine and two minutes on a very busy one.
 PIPELINE_SIGN_S: Final = 150.0
+# Settings that only the backend reads, and that may be absent.
+OF_BACKEND: Final = ("broker_metrics", "webhook_url", "api_listen", "api_tls_certificate", "api_tls_key")
 EXIT_OK, EXIT_REFUSED, EXIT_FAILED = 0, 2, 1
 _log = logging.getLogger(__name__)
 
@@ -175,6 +178,10 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         "EBBLINE_DEMO": str(settings.demo).lower(),
         "EBBLINE_SAMPLE_INTERVAL_MS": str(settings.sample_interval_ms),
     }
+    for name in OF_BACKEND:
+        value = getattr(settings, name)
+        if value is not None:
+            backend_env[f"EBBLINE_{name.upper()}"] = str(value.absolute() if isinstance(value, Path) else value)
     if settings.attach is not None:
         backend_env["EBBLINE_ATTACH"] = settings.attach
     if settings.remote_location:

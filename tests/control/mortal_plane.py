@@ -12,7 +12,7 @@ from typing import Any
 
 from backend.control.gateway.client import Gateway
 from backend.control.operations.audit import Actor, Role
-from backend.control.operations.service import Confirmation
+from backend.control.operations.taking import Confirmation
 from backend.control.plane import ControlPlane
 from backend.control.settings import ControlSettings
 from backend.protocol import messages as m

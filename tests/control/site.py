@@ -36,8 +36,21 @@ TIERED = {
 class ControlSite:
     """Cluster, database and control plane; a context manager."""
 
-    def __init__(self, folder: Path, *, brokers: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        metrics: bool = True,
+        plane: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Without `metrics` the brokers tell no numbers of their own, as those of an attached cluster; `plane` are more
+        settings of the control plane.
+        """
+        self._plane_settings = dict(plane or {})
         self.folder = folder
+        self._metrics = metrics
         self.cluster = EngineCluster(folder / "cluster", brokers=brokers, tiering=True, settings=settings)
         self.database_url = f"sqlite:///{folder / 'ebbline.db'}"
         self._keys = itertools.count(1)
@@ -70,8 +83,13 @@ class ControlSite:
             database_url=self.database_url,
             api_port=0,
             sample_interval_ms=300,
+            **self._plane_settings,
         )
-        self.plane = ControlPlane(settings, registries=self._registries, machine=self.cluster.breakable)
+        self.plane = ControlPlane(
+            settings,
+            registries=self._registries if self._metrics else None,
+            machine=self.cluster.breakable,
+        )
         self.cluster.call(self.plane.start())
         self.operator = self.client(self.token("operator"))
         self.wait_until("the API is ready", lambda: self.operator.get("/readyz").status_code == 200)

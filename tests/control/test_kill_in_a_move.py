@@ -53,7 +53,7 @@ def test_a_move_that_was_killed_at_each_of_its_requests_ends_verified_without_a_
     killed = 0
     for life in range(1, LIVES_MAX):
         process = context.Process(
-            target=carry_out, args=(settings, plan["id"], life), kwargs={"answered": life % 2 == 0}
+            target=carry_out, args=(settings, plan["id"], life), kwargs={"answered": (life + round_ // 2) % 2 == 0}
         )
         process.start()
         process.join(120)

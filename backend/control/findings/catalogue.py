@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from backend.control.findings import rules_cluster, rules_copy, rules_replica
+from backend.control.findings import rules_cluster, rules_copy, rules_readers, rules_replica
 from backend.control.findings.sight import Candidate, Sight
 
 Rule = Callable[[Sight], Iterable[Candidate]]
@@ -23,6 +23,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rules_copy.late_deletes,
     rules_copy.local_debt,
     rules_copy.leaked_segments,
+    rules_readers.remote_read_storms,
     rules_replica.stuck_followers,
     rules_replica.stalled_moves,
     rules_replica.thin_leaders,
@@ -47,6 +48,7 @@ SLUGS: Final[Mapping[str, str]] = {
     "metadata-unsafe": "The remote log's metadata is not safe",
     "move-stalled": "A reassignment does not end",
     "offline": "A partition has no leader",
+    "remote-read-storm": "Consumers wait for the remote tier",
     "segment-leak": "Remote segments that retention does not see",
     "thin-leader": "A leader holds little local data",
     "throttle-left": "A throttle was left behind",

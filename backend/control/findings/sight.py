@@ -62,6 +62,17 @@ class Throttle:
     broker_id: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """What a group with members has committed; `moved`: not the same as at the look before."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int
+    moved: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
     """`ledger_ms`: up to when the pipeline is known to have told everything; None: there is no pipeline.
@@ -69,6 +80,7 @@ class Sight:
     `moved_ms`: when the log end of a follower was last seen to change, by (topic, partition, broker).
     `kafka_rules`: the brokers keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an
     hour by (broker, path); absent: not known yet. `finished` None: not read in this round, or too many.
+    `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does not tell.
     """
 
     at_ms: int
@@ -86,6 +98,8 @@ class Sight:
     flags: Mapping[int, bool] = field(default_factory=dict)
     disk_rates: Mapping[tuple[int, str], float] = field(default_factory=dict)
     kafka_rules: bool = False
+    group_offsets: Sequence[GroupOffset] = ()
+    reader_queues: Mapping[int, float] = field(default_factory=dict)
 
     def topic(self, name: str) -> TopicRow | None:
         """A topic's settings; None when they are not known."""

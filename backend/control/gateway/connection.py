@@ -11,6 +11,7 @@ import contextlib
 import logging
 import ssl
 import struct
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -22,6 +23,7 @@ from backend.control.gateway.errors import (
     ProtocolViolation,
     UnsupportedByBroker,
 )
+from backend.control.gateway.oauth import ABORT, TokenError, first_message, refusal
 from backend.control.gateway.security import Scram, Security, SecurityError, plain_message
 from backend.protocol import frames
 from backend.protocol import messages as m
@@ -35,6 +37,9 @@ RESPONSE_BYTES_MAX: Final = 64 << 20
 # Requests in flight on one connection; the next one waits. 2 connections x 8 x 9 brokers = 144 open answers.
 IN_FLIGHT_MAX: Final = 8
 CONNECT_TIMEOUT_S: Final = 5.0
+# A broker ends a session after the life it told (KIP-368); a new connection takes its place before that.
+SESSION_SHARE: Final = 0.85
+RETIRE_TIMEOUT_S: Final = 30.0
 
 M = TypeVar("M", bound=m.Message)
 _log = logging.getLogger(__name__)
@@ -82,6 +87,7 @@ class Connection:
         self._next_correlation_id = 0
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._closed: _Closed | None = None
+        self._ends_s = float("inf")
         self._pump = asyncio.get_running_loop().create_task(self._read_answers(), name=f"gateway-{address}")
 
     @classmethod
@@ -138,6 +144,9 @@ class Connection:
         if security.mechanism == "PLAIN":
             await self._sasl(plain_message(security), timeout_s)
             return
+        if security.tokens is not None:
+            await self._bear(security, timeout_s)
+            return
         scram = Scram(security)
         try:
             final = scram.final(await self._sasl(scram.first, timeout_s))
@@ -145,17 +154,32 @@ class Connection:
         except (SecurityError, ValueError, KeyError) as error:
             raise NotAuthenticated(f"The broker at {self.address} cannot be trusted: {error}.") from error
 
+    async def _bear(self, security: Security, timeout_s: float) -> None:
+        """OAUTHBEARER: the token; a broker that does not take it says why, and wants that to be answered (RFC 7628)."""
+        assert security.tokens is not None
+        try:
+            token = await security.tokens.token()
+        except TokenError as error:
+            raise NotAuthenticated(f"There is no token for the broker at {self.address}. {error}") from error
+        challenge = await self._sasl(first_message(token, security.extensions), timeout_s)
+        if challenge:
+            with contextlib.suppress(NotAuthenticated):
+                await self._sasl(ABORT, timeout_s)
+            raise NotAuthenticated(f"The broker at {self.address} refuses our token: {refusal(challenge)}.")
+
     async def _sasl(self, message: bytes, timeout_s: float) -> bytes:
         request = m.SaslAuthenticateRequest(auth_bytes=message)
         answer, _ = await self.ask(request, m.SaslAuthenticateResponse, timeout_s=timeout_s)
         if answer.error_code:
             why = answer.error_message or "wrong user or password"
             raise NotAuthenticated(f"The broker at {self.address} refuses our credentials: {why}.")
+        if answer.session_lifetime_ms > 0:
+            self._ends_s = time.monotonic() + SESSION_SHARE * answer.session_lifetime_ms / 1000
         return bytes(answer.auth_bytes)
 
     @property
     def usable(self) -> bool:
-        return self._closed is None
+        return self._closed is None and time.monotonic() < self._ends_s
 
     @property
     def in_flight(self) -> int:
@@ -239,6 +263,13 @@ class Connection:
         for waiting in self._waiting.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(kind(reason))
+
+    async def retire(self) -> None:
+        """Closes once nobody waits for an answer, and after RETIRE_TIMEOUT_S in any case."""
+        waiting = [waiting.answer for waiting in self._waiting.values()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=RETIRE_TIMEOUT_S)
+        await self.close()
 
     async def close(self) -> None:
         """Ends the connection; whoever waits for an answer gets BrokerUnavailable."""

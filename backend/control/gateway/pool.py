@@ -35,6 +35,7 @@ class Pool:
         self._connections: dict[tuple[Address, Lane], Connection] = {}
         self._opening: dict[tuple[Address, Lane], asyncio.Lock] = {}
         self._not_before_s: dict[Address, tuple[float, str]] = {}
+        self._retiring: dict[asyncio.Task[None], Connection] = {}
         self._closed = False
 
     async def get(self, address: Address, lane: Lane) -> Connection:
@@ -50,7 +51,11 @@ class Pool:
             if self._closed:
                 raise BrokerUnavailable("This process is shutting down.")
             if found is not None:
-                await found.close()
+                # Broken: closed at once. At the end of its session: its last answers are waited for.
+                retiring = asyncio.create_task(found.retire(), name=f"gateway-retire-{address}")
+                self._retiring[retiring] = found
+                retiring.add_done_callback(self._retiring.pop)
+                self._connections.pop(key)
             self._connections[key] = opened = await self._open(address)
             return opened
 
@@ -79,6 +84,6 @@ class Pool:
     async def close(self) -> None:
         """Closes everything; nothing can be opened afterwards."""
         self._closed = True
-        for connection in list(self._connections.values()):
+        for connection in [*self._connections.values(), *self._retiring.values()]:
             await connection.close()
         self._connections.clear()

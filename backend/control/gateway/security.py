@@ -1,7 +1,7 @@
 """How a connection proves who it is and what it encrypts: a file of client properties, in librdkafka's names.
 
-The pipeline reads the same file. SASL PLAIN (RFC 4616) and SCRAM (RFC 5802) over PLAINTEXT or TLS, as in KIP-12,
-KIP-43, KIP-84 and KIP-152.
+The pipeline reads the same file. SASL PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (`oauth`) over PLAINTEXT or
+TLS, as in KIP-12, KIP-43, KIP-84, KIP-152 and KIP-255.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import hmac
 import secrets
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from backend.control.gateway.oauth import TokenError, TokenSource, extensions_of, token_source
+
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = {"PLAIN": None, "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS: Final = {"PLAIN": None, "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512", "OAUTHBEARER": None}
 # What a broker may ask a client to compute: 4,096 is Kafka's default, and a million takes a second.
 ITERATIONS_MAX: Final = 1_000_000
 
@@ -34,6 +36,8 @@ class Security:
     mechanism: str | None = None
     username: str = ""
     password: str = ""
+    tokens: TokenSource | None = None  # of OAUTHBEARER
+    extensions: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_security(path: Path) -> Security:
@@ -69,6 +73,11 @@ def security_of(properties: Mapping[str, str]) -> Security:
     mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "").upper()
     if mechanism not in MECHANISMS:
         raise SecurityError(f"sasl.mechanism={mechanism} cannot be used: give one of {', '.join(MECHANISMS)}.")
+    if mechanism == "OAUTHBEARER":
+        try:
+            return Security(tls, mechanism, tokens=token_source(properties), extensions=extensions_of(properties))
+        except TokenError as error:
+            raise SecurityError(str(error)) from error
     username, password = properties.get("sasl.username"), properties.get("sasl.password")
     if not username or password is None:
         raise SecurityError("sasl.username and sasl.password are missing: add both to the client properties.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from backend.control.alerts.prometheus_rules import MEDIA_TYPE
 from backend.control.http import findings, lab, plans, reads, schemas, system
 from backend.control.http.call import Access, Endpoint
 
@@ -42,6 +43,25 @@ ENDPOINTS: Final = (
         Access.VIEWER,
         reads.quorum,
         schemas.QuorumAnswer,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/remote-readers",
+        "remote readers",
+        "Groups that read from the remote tier next",
+        Access.VIEWER,
+        reads.remote_readers,
+        schemas.ReadersAnswer,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/alert-rules",
+        "alert rules",
+        "Rules file for Prometheus, one alert per incident",
+        Access.VIEWER,
+        reads.alert_rules,
+        str,
+        media_type=MEDIA_TYPE,
     ),
     Endpoint(
         "GET",

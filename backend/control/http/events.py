@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from backend.control.http.problems import Problem
 from backend.control.operations.errors import OperationError
-from backend.control.operations.service import version_of
+from backend.control.operations.records import version_of
 from backend.control.operations.states import FINISHED, PlanState
 from backend.store.queries.audit import OperationRow
 

@@ -60,7 +60,8 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
-        if not {host, host.rpartition(":")[0]} & LOOPBACK_HOSTS:
+        # Over TLS the certificate has told the caller whom it speaks to.
+        if scope["scheme"] != "https" and not {host, host.rpartition(":")[0]} & LOOPBACK_HOSTS:
             # A web page elsewhere that resolves its own name to this machine (DNS rebinding).
             raise Problem(421, "wrong-host", "This API answers on 127.0.0.1 and localhost only.")
         length = headers.get(b"content-length", b"0")

@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 
+from backend.control.alerts.prometheus_rules import OPEN_METRIC
 from backend.control.http.call import Endpoint
 from backend.control.observer.observer import Observer
 from backend.control.observer.recorder import Recorder
@@ -90,6 +91,14 @@ class _ObserverNumbers:
         yield _gauge(
             "ebbline_engine_events_read", "Records read of __ebbline_events", self._observer.events.events_read
         )
+        counts = GaugeMetricFamily(OPEN_METRIC, "Open findings that are not muted", labels=("slug", "severity"))
+        for (slug, severity), number in sorted(self._observer.findings.open_counts.items()):
+            counts.add_metric((slug, severity), number)
+        yield counts
+        webhook = self._observer.webhook
+        yield _gauge("ebbline_webhook_delivered", "Notices that the webhook took", webhook.delivered)
+        yield _gauge("ebbline_webhook_lost", "Notices that it refused, or that waited too long", webhook.lost)
+        yield _gauge("ebbline_webhook_waiting", "Notices that wait for it", webhook.waiting)
         if self._observer.round is not None:
             for name, value in self._observer.round.totals.items():
                 yield _gauge(f"ebbline_cluster_{name}", "Sum over the cluster, as on the Overview", value)

@@ -19,8 +19,10 @@ from backend.control.http.schemas import (
     RevertBody,
     SteerBody,
 )
-from backend.control.operations.service import Confirmation, Wish, version_of
+from backend.control.operations.records import version_of
 from backend.control.operations.states import FINISHED, PlanState
+from backend.control.operations.steering import Wish
+from backend.control.operations.taking import Confirmation
 from backend.store.queries.audit import OperationRow
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"

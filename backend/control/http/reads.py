@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from backend.control.alerts.prometheus_rules import MEDIA_TYPE, rules_file
 from backend.control.clock import now_ms
-from backend.control.http.call import Call
+from backend.control.findings.rules_readers import remote_reads
+from backend.control.http.call import Answer, Call
 from backend.control.http.problems import Problem
 from backend.control.http.schemas import (
     AuditAnswer,
@@ -19,7 +21,9 @@ from backend.control.http.schemas import (
     ProcessAnswer,
     QuorumAnswer,
     QuorumSeen,
+    ReadersAnswer,
 )
+from backend.control.observer.broker_numbers import NOT_ASKED, BrokerNumbers
 from backend.store.queries import audit, config, health, overview, partitions
 
 
@@ -73,7 +77,26 @@ async def quorum(call: Call) -> QuorumAnswer:
 async def brokers(call: Call) -> BrokersAnswer:
     """All registered brokers."""
     cluster_id = call.control.settings.cluster_id
-    return BrokersAnswer(items=await call.control.database.read(lambda c: overview.brokers(c, cluster_id)))
+    rows = await call.control.database.read(lambda c: overview.brokers(c, cluster_id))
+    known = call.control.observer.readers.numbers
+    return BrokersAnswer(
+        items=rows, numbers=[known.get(row.broker_id, BrokerNumbers(row.broker_id, error=NOT_ASKED)) for row in rows]
+    )
+
+
+async def remote_readers(call: Call) -> ReadersAnswer:
+    """Which groups read from the remote tier next, and how much is left for them there."""
+    readers, round_ = call.control.observer.readers, call.control.observer.round
+    partitions_ = () if round_ is None else round_.partitions
+    return ReadersAnswer(
+        items=remote_reads(readers.offsets, partitions_), asked_ms=readers.asked_ms, error=readers.error
+    )
+
+
+async def alert_rules(call: Call) -> Answer:
+    """The rules file for Prometheus."""
+    del call
+    return Answer(rules_file().encode(), media_type=MEDIA_TYPE)
 
 
 async def list_partitions(call: Call) -> PartitionsAnswer:

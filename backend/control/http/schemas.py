@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from backend.control.findings.rules_readers import RemoteReads
 from backend.control.lab.bootstrap_run import BootstrapRun
 from backend.control.lab.scenarios import FaultRun, Scenario
+from backend.control.observer.broker_numbers import BrokerNumbers
 from backend.store.queries.audit import AuditRow, OperationRow
 from backend.store.queries.config import ConfigRow
 from backend.store.queries.findings import Finding
@@ -25,6 +27,11 @@ class Strict(BaseModel):
     """Unknown names are refused, so that a misspelt one is not silently ignored."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+def _example(*bodies: dict[str, Any]) -> ConfigDict:
+    """Bodies as `/openapi.json` shows them; each fits its model, which a test checks."""
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": list(bodies)})
 
 
 class PartitionPath(Strict):
@@ -80,11 +87,19 @@ class FindingPath(Strict):
 class AcknowledgeBody(Strict):
     """`reason` stands in the audit."""
 
+    model_config = _example(
+        {"reason": "looking at it"},
+    )
+
     reason: Text | None = None
 
 
 class MuteBody(Strict):
     """For how long nobody is to be told of it, also when it closes and opens again; 0 ends the silence."""
+
+    model_config = _example(
+        {"minutes": 60, "reason": "maintenance until noon"},
+    )
 
     minutes: Annotated[int, Field(ge=0, le=43_200)]
     reason: Text | None = None
@@ -102,6 +117,14 @@ class PlansQuery(Strict):
 class PlanBody(Strict):
     """A change to plan. `dry_run` stores nothing, so a viewer may ask for it."""
 
+    model_config = _example(
+        {
+            "kind": "reassign",
+            "inputs": {"action": "add", "topics": ["orders"], "brokers": [3], "throttle_bytes_per_s": 50_000_000},
+        },
+        {"kind": "toggle_bootstrap", "inputs": {"enable": True}, "dry_run": True},
+    )
+
     kind: Annotated[str, StringConstraints(min_length=1, max_length=100)]
     inputs: dict[str, Any]
     reason: Text | None = None
@@ -111,17 +134,28 @@ class PlanBody(Strict):
 class ExecuteBody(Strict):
     """`confirm` is the cluster's name as a person typed it."""
 
+    model_config = _example(
+        {"confirm": "prod-eu", "reason": "more room on broker 3", "wait_ms": 0},
+    )
+
     confirm: Annotated[str, StringConstraints(max_length=200)]
     reason: Text
     wait_ms: Annotated[int, Field(ge=0, le=30_000)] = 10_000
 
 
 class RevertBody(Strict):
+    model_config = _example(
+        {"reason": "it was for the test only"},
+    )
     reason: Text | None = None
 
 
 class BootstrapBody(Strict):
     """Bytes of the leader's local log, and how much of it is in the remote tier too."""
+
+    model_config = _example(
+        {"size_bytes": 2_000_000_000, "tiered_percent": 85},
+    )
 
     size_bytes: Annotated[int, Field(ge=1, le=2**53)] = 2_000_000_000
     tiered_percent: Annotated[int, Field(ge=0, le=100)] = 85
@@ -139,6 +173,10 @@ class SteerBody(Strict):
 
 class LimitBody(Strict):
     """The limit of each broker for what it sends and for what it takes."""
+
+    model_config = _example(
+        {"throttle_bytes_per_s": 100_000_000},
+    )
 
     throttle_bytes_per_s: Annotated[int, Field(ge=1_000, le=2**53)]
 
@@ -172,7 +210,18 @@ class ClusterAnswer(BaseModel):
 
 
 class BrokersAnswer(BaseModel):
+    """`numbers` are of the brokers' own metrics; null: not known, and `error` says why."""
+
     items: list[BrokerRow]
+    numbers: list[BrokerNumbers]
+
+
+class ReadersAnswer(BaseModel):
+    """Groups with members whose committed offset is below the local log, as of `asked_ms`; null: not asked yet."""
+
+    items: list[RemoteReads]
+    asked_ms: int | None
+    error: str | None
 
 
 class PartitionsAnswer(BaseModel):
@@ -301,6 +350,19 @@ class ReadyAnswer(BaseModel):
 
 class ProblemAnswer(BaseModel):
     """RFC 9457."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:ebbline:problem:not-found",
+                    "title": "Not Found",
+                    "status": 404,
+                    "detail": "There is no plan 7 of this cluster.",
+                }
+            ]
+        }
+    )
 
     type: str
     title: str

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -28,10 +30,10 @@ class _Server(uvicorn.Server):
 
 
 class ApiServer:
-    """One listening socket."""
+    """One listening socket, with TLS when it has a certificate (PEM: certificate and key files)."""
 
-    def __init__(self, app: Starlette, host: str, port: int) -> None:
-        self._host, self._port = host, port
+    def __init__(self, app: Starlette, host: str, port: int, tls: tuple[Path, Path] | None = None) -> None:
+        self._host, self._port, self._tls = host, port, tls
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -43,13 +45,18 @@ class ApiServer:
                 limit_concurrency=CONNECTIONS_MAX,
                 timeout_graceful_shutdown=STOP_TIMEOUT_S,
                 timeout_keep_alive=30,
+                # Nobody stands in front of it: who calls, and how, is what the connection says.
+                proxy_headers=False,
+                ssl_certfile=None if tls is None else str(tls[0]),
+                ssl_keyfile=None if tls is None else str(tls[1]),
             )
         )
         self._task: asyncio.Task[None] | None = None
         self.port = port
 
     async def start(self) -> None:
-        """Listens. Raises ApiServerError when the port cannot be had."""
+        """Listens. Raises ApiServerError when the port, or the certificate, cannot be had."""
+        self._check_tls()
         listening = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, socket.SOCK_STREAM)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -66,6 +73,16 @@ class ApiServer:
         self._task = asyncio.create_task(self._server.serve(sockets=[listening]), name="control-api")
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.01)
+
+    def _check_tls(self) -> None:
+        if self._tls is None:
+            return
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*self._tls)
+        except (OSError, ssl.SSLError) as error:
+            raise ApiServerError(
+                f"The control API's certificate {self._tls[0]} with the key {self._tls[1]} cannot be used: {error}."
+            ) from error
 
     async def stop(self) -> None:
         """Lets running calls end, for a moment."""

@@ -1,7 +1,8 @@
 """Bearer tokens: made at the first start, kept as hashes, written to files that only their owner can read.
 
 A token has 256 random bits, so one SHA-256 is enough to keep it: there is nothing to guess. ``run/operator.token`` is
-for a person's shell; ``run/app.token`` is the dashboard's and acts only for the person it names.
+for a person's shell, ``run/viewer.token`` for who only looks; ``run/app.token`` is the dashboard's and acts only for
+the person it names.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ class KnownToken:
     role: TokenRole
 
 
-FIRST_START: Final = (KnownToken("operator", TokenRole.OPERATOR), KnownToken("app", TokenRole.APP))
+FIRST_START: Final = (
+    KnownToken("operator", TokenRole.OPERATOR),
+    KnownToken("viewer", TokenRole.VIEWER),
+    KnownToken("app", TokenRole.APP),
+)
 
 
 def hash_of(token: str) -> str:

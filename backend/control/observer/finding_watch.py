@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from backend.control.alerts.notices import Notice, notices, open_counts
 from backend.control.database import Database, DatabaseAway
 from backend.control.findings.disk_rates import History, rates, remember
 from backend.control.findings.evaluate import Changes, evaluate
-from backend.control.findings.sight import Candidate, Key, Sight, Throttle
+from backend.control.findings.sight import Candidate, GroupOffset, Key, Sight, Throttle
 from backend.control.gateway.configs import ConfigEntry
 from backend.control.observer.rounds import FLAG, Round
 from backend.control.observer.settings_sample import SettingsSample
@@ -60,12 +61,23 @@ class Seen:
     brokers: Sequence[Row]
     topics: Sequence[Row]
     settings: SettingsSample
+    group_offsets: Sequence[GroupOffset] = ()
+    reader_queues: Mapping[int, float] = field(default_factory=dict)
 
 
 class FindingWatch:
     """Keeps the findings of one cluster. Belongs to one event loop; `run` is the only writer of opening and closing."""
 
-    def __init__(self, database: Database, cluster_id: str, *, attached: bool = False) -> None:
+    def __init__(
+        self,
+        database: Database,
+        cluster_id: str,
+        *,
+        attached: bool = False,
+        tell: Callable[[Sequence[Notice]], None] = lambda _: None,
+    ) -> None:
+        """`tell` is given what opens, changes and closes, once it is stored."""
+        self._tell = tell
         self._database = database
         self._cluster_id = cluster_id
         self._attached = attached
@@ -77,6 +89,7 @@ class FindingWatch:
         self._finished: list[FinishedSegment] | None = None
         self._pruned_ms = 0
         self.rounds = 0
+        self.open_counts: Mapping[tuple[str, str], int] = {}
 
     def submit(self, seen: Seen) -> None:
         """The newest round; never waits."""
@@ -93,7 +106,7 @@ class FindingWatch:
                 continue
             began_s = time.monotonic()
             try:
-                await self._database.observe(partial(self._judge, seen))
+                self._tell(await self._database.observe(partial(self._judge, seen)))
                 self.rounds += 1
                 took_s = time.monotonic() - began_s
                 await asyncio.sleep(min(PAUSE_S_MAX, took_s / SHARE_MAX - took_s))
@@ -104,24 +117,26 @@ class FindingWatch:
                 _log.exception("The findings of the round of %d ms were refused by the database", seen.round.at_ms)
                 await asyncio.sleep(RETRY_S)
 
-    def _judge(self, seen: Seen) -> None:
+    def _judge(self, seen: Seen) -> list[Notice]:
         """On the database thread. Repeating it after a failure in the middle gives the same rows."""
         at_ms = seen.round.at_ms
         with reading(self._database.engine) as connection:
             known = queries.all_open(connection, self._cluster_id)
             sight = self._sight(connection, seen)
+            muted = queries.muted_until(connection, self._cluster_id, at_ms)
         changes = evaluate(sight, known, self._waiting)
         if changes.opened or changes.kept or changes.closed or at_ms - self._pruned_ms >= PRUNE_INTERVAL_MS:
             with writing(self._database.engine) as connection:
-                self._write(connection, changes, at_ms)
+                self._write(connection, changes, muted, at_ms)
         self._waiting = changes.waiting
         for candidate in changes.opened:
             _log.info("Finding %s opened: %s. %s", candidate.slug, candidate.sentence, candidate.why)
         for finding in changes.closed:
             _log.info("Finding %s closed: %s", finding.slug, finding.sentence)
+        self.open_counts = open_counts(known, changes, muted, at_ms)
+        return notices(changes, muted, at_ms)
 
-    def _write(self, connection: Connection, changes: Changes, at_ms: int) -> None:
-        muted = queries.muted_until(connection, self._cluster_id, at_ms) if changes.opened else {}
+    def _write(self, connection: Connection, changes: Changes, muted: Mapping[Key, int], at_ms: int) -> None:
         writes_findings.open_findings(connection, [self._row(c, at_ms, muted.get(c.key)) for c in changes.opened])
         writes_findings.refresh_findings(
             connection,
@@ -185,6 +200,8 @@ class FindingWatch:
             moved_ms={key: memory.moved_ms for key, memory in seen.round.memories.items()},
             flags=seen.settings.flags(FLAG),
             disk_rates=rates(self._disks),
+            group_offsets=seen.group_offsets,
+            reader_queues=seen.reader_queues,
             kafka_rules=self._attached or _kafka_overlap(seen.settings),
         )
 

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from backend.control.alerts.webhook import Webhook
 from backend.control.clock import now_ms
 from backend.control.database import Database, DatabaseAway
 from backend.control.gateway.client import Gateway, sentence
@@ -25,6 +26,7 @@ from backend.control.observer.facts import ClusterFacts, Ledger
 from backend.control.observer.finding_watch import FindingWatch, Seen
 from backend.control.observer.pace import round_interval_ms
 from backend.control.observer.phases import STALL_MS_MIN
+from backend.control.observer.reader_watch import ReaderWatch
 from backend.control.observer.recall import read_ledger, recall
 from backend.control.observer.recorder import Entry, Heartbeat, Recorder, Settings
 from backend.control.observer.rounds import FLAG, Context, Round, assemble
@@ -59,7 +61,17 @@ class ObserverState:
 class Observer:
     """Samples one cluster until stopped. Belongs to one event loop."""
 
-    def __init__(self, watched: Watched, gateway: Gateway, database: Database, *, pid: int, started_ms: int) -> None:
+    def __init__(
+        self,
+        watched: Watched,
+        gateway: Gateway,
+        database: Database,
+        readers: ReaderWatch,
+        webhook: Webhook,
+        *,
+        pid: int,
+        started_ms: int,
+    ) -> None:
         # Its interval is the one in force: longer than what is set on a large cluster.
         self._watched, self._wanted_ms = watched, watched.interval_ms
         self._database = database
@@ -68,7 +80,11 @@ class Observer:
             database, watched.cluster_id, pid=pid, started_ms=started_ms, interval_ms=lambda: self._watched.interval_ms
         )
         self.events = EventFollower(gateway, database, watched.cluster_id, now_ms)
-        self.findings = FindingWatch(database, watched.cluster_id, attached=watched.kind == "attached")
+        self.webhook = webhook
+        self.findings = FindingWatch(
+            database, watched.cluster_id, attached=watched.kind == "attached", tell=webhook.submit
+        )
+        self.readers = readers
         self._seen_ms: dict[int, int] = {}
         self._context = Context(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
         self._ledger = Ledger()
@@ -89,6 +105,8 @@ class Observer:
             asyncio.create_task(keep_running("observer-recorder", self.recorder.run)),
             asyncio.create_task(keep_running("observer-events", self.events.run)),
             asyncio.create_task(keep_running("observer-findings", self.findings.run)),
+            asyncio.create_task(keep_running("observer-readers", self.readers.run)),
+            asyncio.create_task(keep_running("observer-webhook", self.webhook.run)),
         ]
         try:
             await self._recall()
@@ -159,7 +177,16 @@ class Observer:
         self.facts, self.round = facts, round_
         entry = self._entry(facts, round_)
         self.recorder.submit(entry)
-        self.findings.submit(Seen(round_, entry.brokers, entry.topics, self._sampler.settings))
+        self.findings.submit(
+            Seen(
+                round_,
+                entry.brokers,
+                entry.topics,
+                self._sampler.settings,
+                self.readers.offsets,
+                self.readers.reader_queues,
+            )
+        )
 
     def _entry(self, facts: ClusterFacts, round_: Round) -> Entry:
         silent = [b for b in facts.brokers.values() if not b.reachable]

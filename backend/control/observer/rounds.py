@@ -139,7 +139,9 @@ def pending_of(partition: PartitionFacts, remote: RemoteFacts | None) -> Pending
 
 def _partition_sample(partition: PartitionFacts, remote: RemoteFacts | None, pending: Pending) -> PartitionSample:
     view, leader, move = partition.view, partition.leader or ReplicaFacts(-1), partition.move
-    no_remote = 0 if not partition.tiered else None
+    # Without a word of the ledger only an empty log is known to have nothing there: a leader that was just restarted
+    # answers as if nothing had ever been copied.
+    no_remote = 0 if not partition.tiered or leader.log_end == 0 else None
     return PartitionSample(
         topic=view.topic,
         partition=view.partition,

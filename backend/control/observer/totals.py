@@ -34,12 +34,19 @@ def totals(
         "pending_offsets": _sum(pending_offsets(p) for p in tiered),
         "pending_bytes": _sum(pending_bytes(p) for p in tiered),
         "local_log_bytes": _sum(r.local_log_bytes for r in replicas),
-        "remote_log_bytes": _sum(p.remote_log_bytes for p in partitions),
+        "remote_log_bytes": _remote_bytes(ledger, partitions),
         "open_copies": ledger.open_copies,
         "oldest_open_copy_ms": ledger.oldest_open_copy_ms,
         "open_deletes": ledger.open_deletes,
         "oldest_open_delete_ms": ledger.oldest_open_delete_ms,
     }
+
+
+def _remote_bytes(ledger: Ledger, partitions: Sequence[PartitionSample]) -> int | None:
+    """Only the ledger counts remote bytes: without one a tiered partition's are not known, and so is the sum."""
+    if not ledger.partitions and any(p.tiered and p.remote_log_bytes is None for p in partitions):
+        return None
+    return _sum(p.remote_log_bytes for p in partitions)
 
 
 def pending_offsets(partition: PartitionSample) -> int | None:

@@ -8,7 +8,7 @@ import pytest
 
 from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.evaluate import candidates
-from backend.control.findings.sight import SEVERITIES, Candidate, Throttle
+from backend.control.findings.sight import SEVERITIES, Candidate, GroupOffset, Throttle
 from backend.tiering.segment_state import SegmentState
 from tests.unit.control.findings.sights import (
     MINUTE_MS,
@@ -160,6 +160,20 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ),
         ({"replicas": [replica(2, **STUCK)], **STILL}, {"replicas": [replica(2)], **STILL}),
     ],
+    "remote-read-storm": [
+        (
+            {"group_offsets": [GroupOffset("g", "orders", 0, 499)], "reader_queues": {1: 2.0}},
+            {"group_offsets": [GroupOffset("g", "orders", 0, 500)], "reader_queues": {1: 2.0}},
+        ),
+        (
+            {"group_offsets": [GroupOffset("g", "orders", 0, 499, moved=True)]},
+            {"group_offsets": [GroupOffset("g", "orders", 0, 499, moved=False)]},
+        ),
+        (
+            {"group_offsets": [GroupOffset("g", "orders", 0, 0)], "reader_queues": {1: 1.0}},
+            {"group_offsets": [GroupOffset("g", "orders", 0, 0, moved=True)], "reader_queues": {1: 0.0}},
+        ),
+    ],
     "thin-leader": [
         (
             {"replicas": [replica(1, local_log_start_offset=751), replica(2)]},
@@ -252,6 +266,17 @@ def test_a_replica_is_stuck_after_half_a_minute_and_one_that_gave_up_at_once() -
         for phase in ("DELAYED", "FETCHING", "FAILED")
     }
     assert holds == {"DELAYED": 30_000, "FETCHING": 30_000, "FAILED": 0}
+
+
+def test_who_reads_from_the_remote_tier_is_a_warning_when_reads_wait_and_else_inferred() -> None:
+    offsets = [GroupOffset("g", "orders", 0, 300, moved=True), GroupOffset("g", "plain", 0, 0, moved=True)]
+    busy = rules(group_offsets=offsets, reader_queues={1: 2.0, 2: 9.0})["remote-read-storm"]
+    assert (busy.severity, busy.facts["source"], busy.facts["reader_queue"]) == ("warning", "exact", 2)
+    assert (busy.facts["offsets_left"], busy.facts["bytes_left"], busy.facts["partitions"]) == (200, 200, ["orders-0"])
+    unknown = rules(group_offsets=offsets)["remote-read-storm"]
+    assert (unknown.severity, unknown.facts["source"], unknown.facts["reader_queue"]) == ("notice", "inferred", None)
+    assert rules(group_offsets=offsets, partitions=[partition(tiered=False)]) == {}
+    assert rules(group_offsets=[GroupOffset("g", "orders", 0, 0)], partitions=[partition(log_start_offset=1)]) == {}
 
 
 def test_a_move_is_stalled_when_its_new_replica_makes_no_progress_for_a_minute() -> None:

@@ -1,0 +1,93 @@
+"""The API against inputs made from its own OpenAPI document (schemathesis): no 5xx, answers as documented, and a call
+that is refused has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import ConfigResource
+from hypothesis import HealthCheck, given, settings
+
+from backend.control.http.call import Endpoint
+from backend.control.http.endpoints import ENDPOINTS
+from backend.control.http.guard import RateLimit
+from tests.control.site import ControlSite
+from tests.effort import effort
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install schemathesis")
+from schemathesis import GenerationMode  # noqa: E402
+from schemathesis.checks import not_a_server_error  # noqa: E402
+from schemathesis.specs.openapi.checks import (  # noqa: E402
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+# A stream that goes on for minutes is no answer to wait for: tests/control/test_plans.py reads it.
+STREAMS = {"plan events"}
+# A race that fits would be run.
+AS_VIEWER = {"start bootstrap race"}
+FUZZED = [endpoint for endpoint in ENDPOINTS if endpoint.name not in STREAMS]
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+HARMLESS = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+
+
+@pytest.fixture(scope="module")
+def schema(site: ControlSite) -> Iterator[Any]:
+    # The limit of calls a second has tests of its own; here it would answer nearly every call.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RateLimit, "take", lambda *_: 0.0)
+        yield schemathesis.openapi.from_dict(site.operator.get("/openapi.json").json())
+
+
+def stored(site: ControlSite) -> Any:
+    """What a call could have changed in the database; a finding changes by itself, too."""
+    told = ("id", "acknowledged_by", "muted_until_ms")
+    findings = site.get("/v1/findings?state=all&limit=1000")["items"]
+    return site.get("/v1/plans?limit=1000"), [
+        {name: row[name] for name in told} for row in findings if row[told[1]] or row[told[2]]
+    ]
+
+
+def in_the_cluster(site: ControlSite) -> Any:
+    """What a plan could have changed in the cluster."""
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+    settings_ = site.admin.describe_configs([resource])[resource].result(30)
+    topics = site.admin.list_topics(timeout=30).topics
+    replicas = {(name, p): part.replicas for name, topic in topics.items() for p, part in topic.partitions.items()}
+    return {name: entry.value for name, entry in settings_.items()}, replicas
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unchanged(site: ControlSite) -> Iterator[None]:
+    """Nothing that is made up here is confirmed, so the cluster is at the end as it was."""
+    before = in_the_cluster(site)
+    yield
+    assert in_the_cluster(site) == before
+
+
+# The generator uses `random`, which is its own affair.
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
+@pytest.mark.parametrize("endpoint", FUZZED, ids=lambda endpoint: endpoint.name)
+def test_what_is_sent_is_answered_as_documented_and_a_refusal_changes_nothing(
+    site: ControlSite, schema: Any, endpoint: Endpoint, mode: GenerationMode
+) -> None:
+    operation = schema[endpoint.path][endpoint.method]
+    token = site.token("operator") if endpoint.name not in AS_VIEWER else site.token("app")
+    if mode is GenerationMode.NEGATIVE and not (endpoint.path_model or endpoint.query_model or endpoint.body_model):
+        pytest.skip("it takes nothing that could be wrong")
+
+    @settings(max_examples=effort(2, 150), deadline=None, database=None, suppress_health_check=HARMLESS)
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def every(case: Any) -> None:
+        before = stored(site) if endpoint.method != "GET" else None
+        answer = case.call(base_url=str(site.operator.base_url), headers={"Authorization": f"Bearer {token}"})
+        case.validate_response(answer, checks=CHECKS)
+        if before is not None and answer.status_code >= 400:
+            assert stored(site) == before
+
+    every()
