@@ -6,9 +6,7 @@ all the time, as it does while the observer writes: what was read before is soon
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import httpx
 from playwright.sync_api import Page
 from sqlalchemy import Engine
 
@@ -27,17 +24,14 @@ from backend.store import tables as t
 from backend.store.engine import create_engine, writing
 from backend.store.migrate import upgrade
 from tests import browser
-from tests.ports import free_ports
-from tests.ui import seed
 from tests.ui.many import PARTITIONS, SEGMENTS_EACH, seed_many
-from tests.waiting import wait_until
+from tests.ui.served import dashboard
 
 SEGMENTS_EACH_QUICK: Final = 5
 ROUNDS, ROUNDS_QUICK = 5, 1
 OBSERVED_EVERY_S: Final = 2.0
 # So long that nothing seeded becomes stale during the run: stale pages are greyed, and no picture of health.
 INTERVAL_MS: Final = 3_600_000
-START_TIMEOUT_S: Final = 60.0
 PARTITION: Final = "bulk-07-3"
 # ui.md, section 8: at 10,000 partitions on two cores.
 LIMITS_S: Final = {"first load": 6.0, "reload": 2.5, "warm navigation": 1.0}
@@ -53,34 +47,6 @@ def measure_dashboard(*, quick: bool) -> dict[str, float]:
         print(f"  {PARTITIONS} partitions, {PARTITIONS * segments} remote segments", file=sys.stderr, flush=True)
         with dashboard(url, Path(folder)) as app_url, observed(create_engine(url)):
             return _measure(app_url, ROUNDS_QUICK if quick else ROUNDS)
-
-
-@contextmanager
-def dashboard(database_url: str, folder: Path) -> Iterator[str]:
-    """A dashboard of this database alone, without a cluster; its address."""
-    (port,) = free_ports(1)
-    known = {"EBBLINE_DATABASE_URL": database_url, "EBBLINE_CLUSTER_ID": seed.CLUSTER_ID}
-    with (folder / "app.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "app.run", "--port", str(port)],
-            env={**os.environ, **known},
-            stdout=log,
-            stderr=log,
-        )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_until("the dashboard answers", lambda: _answers(address), START_TIMEOUT_S)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _answers(address: str) -> bool:
-    try:
-        return httpx.get(f"{address}/_stcore/health", timeout=2).is_success
-    except httpx.HTTPError:
-        return False
 
 
 @contextmanager
@@ -129,7 +95,9 @@ def _measure(app_url: str, rounds: int) -> dict[str, float]:
 
 
 def _path(name: str) -> str:
-    return f"/{name}" + (f"?tp={PARTITION}" if name == "partition" else "")
+    if name == "overview":
+        return "/"
+    return f"/{name}?tp={PARTITION}" if name == "partition" else f"/{name}"
 
 
 def _load(page: Page, url: str) -> float:
