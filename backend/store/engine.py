@@ -7,7 +7,7 @@ writers take the lock at once (``BEGIN IMMEDIATE``) and wait for each other up t
 
 from __future__ import annotations
 
-import json.scanner
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ CONNECT_TIMEOUT_S = 5
 POOL_SIZE, POOL_OVERFLOW = 5, 10
 
 
-_scan_json: Final = json.scanner.make_scanner(json.JSONDecoder())
+_scan_json: Final = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # of CPython since 2.7, not in typeshed
 
 
 class StoreError(Exception):

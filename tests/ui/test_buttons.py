@@ -80,7 +80,7 @@ def test_every_button_makes_exactly_one_call_or_only_changes_the_view(running: D
     pressed: dict[str, str] = {}
     with refusing_api(tmp_path) as api:
         for name in links.NAMES:
-            query = {"tp": "orders-7"} if name == "partition" else {}
+            query: dict[str, Any] = {"tp": "orders-7"} if name == "partition" else {}
             page = open_page(name, **query)
             for key in sorted({str(button.key) for button in page.button if not button.disabled}):
                 if key in pressed or DOWNLOADS.fullmatch(key):

@@ -62,7 +62,6 @@ OLD_DATA = r"Data is \d+ m.* old\."
 BACKEND_DOWN = "The backend is down: nothing can be changed until it runs again."
 STATES = {
     "healthy": State(lambda database: database.fill(trouble=False), r"● Live · \d"),
-    "in trouble": State(lambda database: database.fill(trouble=True), r"● Live · \d"),
     "nothing observed yet": State(lambda database: None, "No cluster has been observed yet"),
     "no tiered topic": State(lambda database: database.fill(trouble=False, topics=()), r"[6?]/6 brokers"),
     "stale": State(_down("observer"), r"▲ Not live since \d\d:", OLD_DATA),
@@ -79,7 +78,7 @@ def test_every_page_has_a_designed_answer_to_a_state(database: Database, tmp_pat
     state.prepare(database)
     with refusing_api(tmp_path) as api:
         for page_name in links.NAMES:
-            query = {"tp": "orders-7"} if page_name == "partition" else {}
+            query: dict[str, Any] = {"tp": "orders-7"} if page_name == "partition" else {}
             page = open_page(page_name, user=state.user, **query)
             where = f"{page_name}, {name}"
             assert not page.exception, where
@@ -116,7 +115,7 @@ def _is_bounded(page: AppTest, where: str) -> None:
 def test_every_write_control_is_there_for_a_viewer_too(trouble: Database) -> None:
     """Off with a reason, never hidden: who may not write sees the same controls."""
     for name in links.NAMES:
-        query = {"tp": "orders-7"} if name == "partition" else {}
+        query: dict[str, Any] = {"tp": "orders-7"} if name == "partition" else {}
         mine, theirs = (
             {str(button.key) for button in open_page(name, user=user, **query).button if button.key}
             for user in (None, viewer())
