@@ -46,7 +46,6 @@ def seed_many(url: str, now_ms: int, *, partitions: int = PARTITIONS, segments: 
         fill = _Fill(connection, now_ms, max(0, partitions - own), segments)
         fill.cluster()
         fill.ledger()
-        connection.exec_driver_sql("ANALYZE")
 
 
 class _Fill:

@@ -56,11 +56,26 @@ def local_segments(connection: Connection, cluster_id: str, limit: int = SEGMENT
         .limit(1)
         .scalar_subquery()
     )
+    start = current.c.local_log_start_offset
+    # The limit keeps it a query of its own: as a join SQLite would rather begin with the segments.
+    local = (
+        select(
+            current.c.topic,
+            current.c.topic_id,
+            current.c.partition,
+            start.label("local_start"),
+            func.coalesce(first, start).label("first"),
+        )
+        .where(current.c.cluster_id == cluster_id, start.is_not(None))
+        .limit(partitions.ROWS_MAX)
+        .subquery("local")
+    )
     same = and_(
-        current.c.cluster_id == segment.c.cluster_id,
-        current.c.topic == segment.c.topic,
-        current.c.topic_id == segment.c.topic_id,
-        current.c.partition == segment.c.partition,
+        segment.c.cluster_id == cluster_id,
+        segment.c.topic == local.c.topic,
+        segment.c.partition == local.c.partition,
+        segment.c.start_offset >= local.c.first,
+        segment.c.topic_id == local.c.topic_id,
     )
     query = (
         select(
@@ -70,13 +85,8 @@ def local_segments(connection: Connection, cluster_id: str, limit: int = SEGMENT
             (segment.c.end_offset + 1).label("next_offset"),
             segment.c.segment_size_bytes.label("size_bytes"),
         )
-        .select_from(segment.join(current, same))
-        .where(
-            segment.c.cluster_id == cluster_id,
-            segment.c.state == finished,
-            segment.c.start_offset >= func.coalesce(first, current.c.local_log_start_offset),
-            segment.c.end_offset >= current.c.local_log_start_offset,
-        )
+        .select_from(local.join(segment, same))
+        .where(segment.c.state == finished, segment.c.end_offset >= local.c.local_start)
         .limit(limit)
     )
     return [LocalSegment(*row) for row in connection.execute(query)]
