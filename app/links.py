@@ -11,7 +11,7 @@ from typing import Any, Final
 import streamlit as st
 
 # Only pages that exist are listed.
-_TITLES: Final = {
+TITLES: Final = {
     "overview": "Overview",
     "partitions": "Partitions",
     "partition": "Partition",
@@ -23,7 +23,7 @@ _TITLES: Final = {
     "activity": "Activity",
 }
 _HIDDEN: Final = frozenset({"partition"})
-NAMES: Final = tuple(_TITLES)
+NAMES: Final = tuple(TITLES)
 
 
 def _renderer(name: str) -> Any:
@@ -38,7 +38,7 @@ def page(name: str) -> Any:
     """The page of one of :data:`NAMES`, to link or to switch to."""
     return st.Page(
         _renderer(name),
-        title=_TITLES[name],
+        title=TITLES[name],
         url_path=name,
         default=name == "overview",
         visibility="hidden" if name in _HIDDEN else "visible",
@@ -51,7 +51,7 @@ def navigate() -> None:
     # Before the page: a key works while the page is still being drawn.
     with st.container(key="shortcuts"):
         for name, key in (("overview", "g"), ("partitions", "p"), ("followers", "f"), ("reassign", "a")):
-            if st.button(f"Go to {_TITLES[name]}", key=f"shortcut-{name}", shortcut=key):
+            if st.button(f"Go to {TITLES[name]}", key=f"shortcut-{name}", shortcut=key):
                 # An empty mapping, not none at all: Streamlit refuses to clear what a widget is bound to.
                 st.switch_page(page(name), query_params={})
     chosen.run()

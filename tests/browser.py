@@ -75,6 +75,11 @@ def wait_until_drawn(page: Page) -> None:
     page.wait_for_function(_DRAWN, arg=STABLE_MS, polling=_POLL_MS)
 
 
+def drawn_ms(page: Page) -> float:
+    """When the page became as it is, in ms of its own clock, which begins at its load; after `wait_until_drawn`."""
+    return float(page.evaluate("() => window.ebblineSight.since"))
+
+
 class Complaints:
     """What the browser's console says that is an error, and what no script caught."""
 

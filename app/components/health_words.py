@@ -49,6 +49,15 @@ def ledger_ms(view: View) -> int:
 
 def write_block(view: View, may_write: bool, read_only: str) -> str | None:
     """Why nothing can be changed from here now; None when it can."""
+    block = lab_block(view, may_write, read_only)
+    if block is None and stale(view):
+        age_ms = view.ages.offsets_ms
+        return "No data yet." if age_ms is None else f"Data is {fmt.duration(age_ms / 1000)} old."
+    return block
+
+
+def lab_block(view: View, may_write: bool, read_only: str) -> str | None:
+    """As :func:`write_block`, but old data stops nobody: what the lab broke may be the cause, and must be healed."""
     if not may_write:
         return read_only
     if not view.own:
@@ -60,9 +69,6 @@ def write_block(view: View, may_write: bool, read_only: str) -> str | None:
     backend = view.processes.get("backend")
     if backend is None or not backend.alive:
         return "The backend is down: nothing can be changed until it runs again."
-    if stale(view):
-        age_ms = view.ages.offsets_ms
-        return "No data yet." if age_ms is None else f"Data is {fmt.duration(age_ms / 1000)} old."
     return None
 
 

@@ -83,17 +83,18 @@ def arrange(rows: Sequence[PartitionRow], limits: Mapping[str, int | None]) -> t
 def figure(cells: Sequence[Cell], bands: Sequence[Band], colours: Palette) -> go.Figure:
     """Cells carry name and size as custom data; a click selects the point above a cell."""
     height = bands[-1].last + 1 if bands else 1
-    # One byte a cell: a figure of 10,000 cells is sent in 0.3 MB. -1 is no cell, or one that is not known.
-    steps = np.full((height, CELLS_A_ROW), -1, dtype="int8")
+    # One byte a cell: a figure of 10,000 cells is sent in 0.3 MB. 0 is no cell, or one that is not known: bytes of -1
+    # would be slashes in base64, which Plotly sends as six letters each.
+    steps = np.zeros((height, CELLS_A_ROW), dtype="uint8")
     for cell in cells:
         if cell.step is not None:
-            steps[cell.row, cell.column] = cell.step
+            steps[cell.row, cell.column] = cell.step + 1
     scale = ("rgba(0,0,0,0)", *colours_of(colours))
     fig = go.Figure()
     fig.add_heatmap(
         z=steps,
-        zmin=-1.5,
-        zmax=6.5,
+        zmin=-0.5,
+        zmax=7.5,
         colorscale=[(edge / len(scale), colour) for i, colour in enumerate(scale) for edge in (i, i + 1)],
         xgap=1,
         ygap=1,
@@ -115,7 +116,7 @@ def figure(cells: Sequence[Cell], bands: Sequence[Band], colours: Palette) -> go
         y=np.array([cell.row for cell in cells], dtype="int16"),
         mode="markers",
         marker={"symbol": "square", "size": 11, "opacity": 0, "color": colours.text},
-        customdata=[f"{cell.name}  {cell.words}" for cell in cells],
+        customdata=[f"{cell.name} {cell.words}" for cell in cells],
         hovertemplate="%{customdata}<extra></extra>",
         selected={"marker": {"opacity": 0.35}},
         unselected={"marker": {"opacity": 0}},

@@ -14,7 +14,7 @@ import streamlit as st
 from app import state
 from app.client import ApiError, ControlApi, Json
 from app.components import bootstrap_race as pictures
-from app.components import export, markup
+from app.components import export, health_words, markup
 from app.components import format as fmt
 from app.components.export import Section
 from app.components.page import Page, card_head, download, live, open_page
@@ -57,21 +57,21 @@ def _controls(page: Page) -> None:
     with st.container(horizontal=True, key="race-controls", vertical_alignment="bottom"):
         size = st.selectbox("Local log of the leader", list(SIZES), index=1, key="race-size", width=170)
         share = st.selectbox("In the remote tier too", list(SHARES), index=2, key="race-share", width=170)
-        help_text = None if person.may_write else READ_ONLY
+        block = health_words.lab_block(page.view(), person.may_write, READ_ONLY)
         st.button(
             "Start race",
             key="race-start",
             type="primary",
-            disabled=not person.may_write,
-            help=help_text,
+            disabled=block is not None,
+            help=block,
             on_click=_start,
             args=(person, SIZES[size], SHARES[share]),
         )
         st.button(
             "Cancel race",
             key="race-cancel",
-            disabled=not person.may_write,
-            help=help_text,
+            disabled=block is not None,
+            help=block,
             on_click=_cancel,
             args=(person,),
         )

@@ -8,8 +8,8 @@ import streamlit as st
 
 from app import links, state
 from app.client import ApiError, ControlApi
+from app.components import health_words, markup
 from app.components import lab_faults as pictures
-from app.components import markup
 from app.components.page import Page, card_head, live
 from app.person import READ_ONLY, Person
 
@@ -58,7 +58,7 @@ def _choose(page: Page, found: Any) -> None:
     one = scenarios[chosen]
     st.html(pictures.scenario_html(one))
     person, running = page.person, pictures.going_on(found["run"])
-    block = None if person.may_write else READ_ONLY
+    block = health_words.lab_block(page.view(), person.may_write, READ_ONLY)
     with st.container(horizontal=True, key="fault-buttons"):
         broker = None
         if one["slug"] in found["takes_broker"]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tests.benchmarks.dashboard import measure_dashboard
 from tests.benchmarks.many_topics import measure_many_topics
 from tests.benchmarks.peers import Peer, PeerUnavailable, apache_kafka, ebbline
 from tests.benchmarks.pipeline import measure_pipeline
@@ -34,6 +35,7 @@ ALONE: dict[str, Callable[..., dict[str, float]]] = {
     "slow-store": measure_slow_store,
     "remote-metadata": measure_remote_metadata,
     "pipeline": measure_pipeline,
+    "dashboard": measure_dashboard,
 }
 Figures = dict[str, list[float]]
 

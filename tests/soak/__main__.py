@@ -35,6 +35,7 @@ TESTS = (
     "tests/spark/test_batch_analysis.py",
     "tests/e2e/test_flights.py",
     "tests/e2e/test_kill_backend.py",
+    "tests/ui/test_browser.py",
 )
 # Most of them wait for clusters; the simulation and the properties fill both cores.
 WORKERS = 2

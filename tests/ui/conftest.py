@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+import streamlit.components.v2.manifest_scanner as manifest_scanner
 from sqlalchemy import Engine
 from sqlalchemy.sql.dml import Delete, Insert, Update
 from streamlit.testing.v1 import AppTest
@@ -60,11 +63,26 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_search_for_components() -> Iterator[None]:
+    """AppTest reads the metadata of every installed package for components, half of a page's time; we have none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", list)
+        yield
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated, empty database; tests work on copies."""
+    path = tmp_path_factory.mktemp("migrated") / "ebbline.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
 @pytest.fixture
-def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
+def database(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
     """A migrated, empty database; the dashboard reads it."""
-    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
-    upgrade(url)
+    url = f"sqlite:///{shutil.copy(migrated, tmp_path / 'ebbline.db')}"
     monkeypatch.setenv("EBBLINE_DATABASE_URL", url)
     monkeypatch.setenv("EBBLINE_CLUSTER_ID", seed.CLUSTER_ID)
     monkeypatch.delenv("EBBLINE_API_URL", raising=False)

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, writing
-from backend.store.migrate import upgrade
 
 CLUSTER_ID: Final = "0J8z8jVtQb2nLrv6y1Yb4g"
 CLUSTER_NAME: Final = "prod-eu"
@@ -55,11 +54,10 @@ def seed(
     topics: Sequence[str] = tuple(TOPICS),
     interval_ms: int = INTERVAL_MS,
 ) -> None:
-    """Migrates the database and fills it. Without ``trouble`` everything is in order.
+    """Fills a migrated database. Without ``trouble`` everything is in order.
 
     After three times ``interval_ms`` without news every page calls its data stale.
     """
-    upgrade(url)
     chance = random.Random(7)
     with writing(create_engine(url)) as connection:
         for table in reversed(t.metadata.sorted_tables):

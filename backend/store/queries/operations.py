@@ -35,13 +35,47 @@ class LocalSegment:
 
 
 def local_segments(connection: Connection, cluster_id: str, limit: int = SEGMENTS_MAX) -> list[LocalSegment]:
-    """Finished segments that end above their partition's local start."""
-    segment, current = t.segment, t.partition_current
+    """Finished segments that end above their partition's local start, found from there on in the order of offsets.
+
+    Of those that begin below the local start it is the last: all others end below it too, unless copies overlap.
+    """
+    segment, before, current = t.segment, t.segment.alias("before"), t.partition_current
+    finished = int(SegmentState.COPY_SEGMENT_FINISHED)
+    # Without it all segments of the cluster would be read, 2.6 million of them for the 10,000 that count.
+    first = (
+        select(before.c.start_offset)
+        .where(
+            before.c.cluster_id == current.c.cluster_id,
+            before.c.topic == current.c.topic,
+            before.c.partition == current.c.partition,
+            before.c.start_offset <= current.c.local_log_start_offset,
+            before.c.topic_id == current.c.topic_id,
+            before.c.state == finished,
+        )
+        .order_by(before.c.start_offset.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    start = current.c.local_log_start_offset
+    # The limit keeps it a query of its own: as a join SQLite would rather begin with the segments.
+    local = (
+        select(
+            current.c.topic,
+            current.c.topic_id,
+            current.c.partition,
+            start.label("local_start"),
+            func.coalesce(first, start).label("first"),
+        )
+        .where(current.c.cluster_id == cluster_id, start.is_not(None))
+        .limit(partitions.ROWS_MAX)
+        .subquery("local")
+    )
     same = and_(
-        current.c.cluster_id == segment.c.cluster_id,
-        current.c.topic == segment.c.topic,
-        current.c.topic_id == segment.c.topic_id,
-        current.c.partition == segment.c.partition,
+        segment.c.cluster_id == cluster_id,
+        segment.c.topic == local.c.topic,
+        segment.c.partition == local.c.partition,
+        segment.c.start_offset >= local.c.first,
+        segment.c.topic_id == local.c.topic_id,
     )
     query = (
         select(
@@ -51,15 +85,11 @@ def local_segments(connection: Connection, cluster_id: str, limit: int = SEGMENT
             (segment.c.end_offset + 1).label("next_offset"),
             segment.c.segment_size_bytes.label("size_bytes"),
         )
-        .select_from(segment.join(current, same))
-        .where(
-            segment.c.cluster_id == cluster_id,
-            segment.c.state == int(SegmentState.COPY_SEGMENT_FINISHED),
-            segment.c.end_offset >= current.c.local_log_start_offset,
-        )
+        .select_from(local.join(segment, same))
+        .where(segment.c.state == finished, segment.c.end_offset >= local.c.local_start)
         .limit(limit)
     )
-    return [LocalSegment(**row._mapping) for row in connection.execute(query)]
+    return [LocalSegment(*row) for row in connection.execute(query)]
 
 
 def bootstrap_estimate(connection: Connection, cluster_id: str, *, kafka_rules: bool, now_ms: int) -> dict[str, Any]:

@@ -1,0 +1,109 @@
+"""Every button of every page: one call of the control API each, or none because it only changes the view."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+
+from app import links
+from backend.store import tables as t
+from tests.ui import seed
+from tests.ui.api_stub import REFUSAL, refusing_api
+from tests.ui.conftest import Database, now_ms, open_page, text_of
+
+# What each asks of the API. A button that is not here fails the test: say what it does.
+CALLS = {
+    r"change|change-other|dry-run": "POST /v1/plans",
+    r"clear-throttle": "POST /v1/plans",
+    r"review": "POST /v1/plans",
+    r"revert-(\d+)": r"POST /v1/plans/\1/revert",
+    r"race-start": "POST /v1/lab/bootstrap",
+    r"race-cancel": "POST /v1/lab/bootstrap/cancel",
+    r"pause": "POST /v1/plans/3/pause",
+}
+VIEW_ONLY = re.compile(
+    r"shortcut-\w+|window-\w+|now|open-\d+|back|clear|dismiss|resume|retry"
+    # These open a dialog that asks; the call is made by its own button.
+    r"|raise|stop"
+)
+# Made in the browser from what is on the page.
+DOWNLOADS = re.compile(r"export.*|download.*")
+
+
+@pytest.fixture
+def running(trouble: Database) -> Database:
+    """Also a move that is being carried out."""
+    moment = now_ms()
+    row: dict[str, Any] = {
+        "id": 3,
+        "cluster_id": seed.CLUSTER_ID,
+        "kind": "reassign",
+        "state": "running",
+        "author": "ops-1",
+        "role": "operator",
+        "reason": "drain 5",
+        "inputs": {"throttle_bytes_per_s": 50_000_000},
+        "diff": {"object": "orders", "changes": []},
+        "checks": [],
+        "cli": [],
+        "progress": {"batches": []},
+        "created_ms": moment - 60_000,
+        "updated_ms": moment,
+        "requested_ms": moment - 50_000,
+    }
+    trouble.change(insert(t.operation).values(row))
+    return trouble
+
+
+def test_a_review_and_a_left_limit_s_removal_are_one_call_each(trouble: Database, tmp_path: Path) -> None:
+    moment = now_ms()
+    limit = {"object": "cluster", "severity": "warning", "sentence": "orders is limited.", "action": "Clear it."}
+    times = {"opened_ms": moment, "seen_ms": moment}
+    trouble.change(insert(t.finding).values(cluster_id=seed.CLUSTER_ID, slug="throttle-left", **limit, **times))
+    with refusing_api(tmp_path) as api:
+        page = open_page("reassign")
+        page.multiselect(key="topics").set_value(["orders"]).run()
+        page.multiselect(key="brokers-add").set_value([6]).run()
+        for key in ("review", "clear-throttle"):
+            api.calls.clear()
+            page.button(key=key).click().run()
+            assert not page.exception
+            assert api.calls == [_expected(key)]
+            assert REFUSAL in text_of(page)
+
+
+def test_every_button_makes_exactly_one_call_or_only_changes_the_view(running: Database, tmp_path: Path) -> None:
+    pressed: dict[str, str] = {}
+    with refusing_api(tmp_path) as api:
+        for name in links.NAMES:
+            query: dict[str, Any] = {"tp": "orders-7"} if name == "partition" else {}
+            page = open_page(name, **query)
+            for key in sorted({str(button.key) for button in page.button if not button.disabled}):
+                if key in pressed or DOWNLOADS.fullmatch(key):
+                    continue
+                api.calls.clear()
+                page = open_page(name, **query)
+                page.button(key=key).click().run()
+                where = f"{name}: {key}"
+                assert not page.exception, where
+                expected = _expected(key)
+                assert api.calls == ([expected] if expected else []), where
+                if expected:
+                    assert REFUSAL in text_of(page), f"{where}: a refusal is told"
+                    page.run()
+                    assert api.calls == [expected], f"{where}: to draw the page again asks nothing"
+                pressed[key] = name
+    missing = [pattern for pattern in CALLS if not any(re.fullmatch(pattern, key) for key in pressed)]
+    assert missing == ["clear-throttle", "review"], "they need more than a press, and have a test of their own"
+
+
+def _expected(key: str) -> str | None:
+    for pattern, call in CALLS.items():
+        if found := re.fullmatch(pattern, key):
+            return found.expand(call)
+    assert VIEW_ONLY.fullmatch(key), f"what does the button {key} ask of the API?"
+    return None

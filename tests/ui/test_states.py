@@ -1,0 +1,122 @@
+"""All pages in each state that they are designed for: one table of states, the same questions to every page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app import links
+from app.person import READ_ONLY
+from backend.store import tables as t
+from tests.ui import many
+from tests.ui.api_stub import refusing_api
+from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of, viewer
+
+# Buttons that plan or change something in the cluster; `revert-N` and `open-N` carry a plan's number.
+WRITES = re.compile(
+    r"change|change-other|revert-\d+|race-start|race-cancel|fault-break|fault-heal|clear-throttle|save|move|pause|raise|stop"
+)
+# Old data stops nobody there: what the lab broke may be the cause, and must be healed.
+LAB = re.compile(r"race-.*|fault-.*")
+HOUR_MS = 3_600_000
+# ui.md, section 8. A heatmap has a point a cell.
+FIGURE_BYTES_MAX = 310_000
+POINTS_MAX, CELLS_MAX = 2_000, 11_000
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How the world is made so, what every page then says, and why nothing can be changed (None: it can)."""
+
+    prepare: Callable[[Database], Any]
+    says: str
+    block: str | None = None
+    user: dict[str, Any] | None = None
+
+
+def _down(*processes: str) -> Callable[[Database], None]:
+    def prepare(database: Database) -> None:
+        database.fill(trouble=True)
+        last_ms = database.silence(*processes)
+        if "observer" in processes:
+            age = {"sampled_ms": last_ms}
+            database.change(
+                t.partition_current.update().values(**age), t.broker.update().values(seen_ms=last_ms, **age)
+            )
+
+    return prepare
+
+
+def _large(database: Database) -> None:
+    many.seed_many(database.url, now_ms(), segments=1, trouble=True, interval_ms=HOUR_MS)
+
+
+OLD_DATA = r"Data is \d+ m.* old\."
+BACKEND_DOWN = "The backend is down: nothing can be changed until it runs again."
+STATES = {
+    "healthy": State(lambda database: database.fill(trouble=False), r"● Live · \d"),
+    "nothing observed yet": State(lambda database: None, "No cluster has been observed yet"),
+    "no tiered topic": State(lambda database: database.fill(trouble=False, topics=()), r"[6?]/6 brokers"),
+    "stale": State(_down("observer"), r"▲ Not live since \d\d:", OLD_DATA),
+    "backend down": State(_down("backend", "observer"), r"Backend down since \d\d:", BACKEND_DOWN),
+    "pipeline down": State(_down("pipeline"), r"Pipeline down since \d\d:"),
+    "no permission": State(lambda database: database.fill(trouble=True), r"● Live · \d", READ_ONLY, viewer()),
+    "10,000 partitions": State(_large, r"● Live · \d"),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_every_page_has_a_designed_answer_to_a_state(database: Database, tmp_path: Path, name: str) -> None:
+    state = STATES[name]
+    state.prepare(database)
+    with refusing_api(tmp_path) as api:
+        for page_name in links.NAMES:
+            query: dict[str, Any] = {"tp": "orders-7"} if page_name == "partition" else {}
+            page = open_page(page_name, user=state.user, **query)
+            where = f"{page_name}, {name}"
+            assert not page.exception, where
+            assert re.search(state.says, text_of(page)), f"{where}: {text_of(page)[-2_000:]}"
+            assert "Traceback" not in text_of(page), where
+            _may_write(page, state, where)
+            _is_bounded(page, where)
+        assert api.calls == [], "to draw a page plans nothing"
+
+
+def _may_write(page: AppTest, state: State, where: str) -> None:
+    """A control that writes is there and says why it is off; it is never hidden."""
+    for button in page.button:
+        key = str(button.key)
+        if state.block is None or not WRITES.fullmatch(key) or (state.block == OLD_DATA and LAB.fullmatch(key)):
+            continue
+        assert button.disabled, f"{where}: {key}"
+        assert re.search(state.block, button.help or ""), f"{where}: {key} says {button.help!r}"
+
+
+def _is_bounded(page: AppTest, where: str) -> None:
+    """No figure, series or frame grows with the cluster beyond what a browser draws at once."""
+    for chart in page.get("plotly_chart"):
+        assert len(chart.proto.spec) <= FIGURE_BYTES_MAX, f"{where}: a figure of {len(chart.proto.spec)} bytes"
+        for series in json.loads(chart.proto.spec)["data"]:
+            most = CELLS_MAX if "cells" in chart.proto.id else POINTS_MAX
+            assert len(series.get("customdata") or ()) <= most, where
+            assert not isinstance(series.get("x"), list) or len(series["x"]) <= POINTS_MAX, where
+    for frame in page.dataframe:
+        assert len(frame.value) <= many.PARTITIONS, f"{where}: {len(frame.value)} rows"
+    assert len(html_of(page)) <= 300_000, f"{where}: {len(html_of(page))} characters of markup"
+
+
+@pytest.mark.parametrize("name", ["reassign", "config", "activity", "lab"])
+def test_every_write_control_is_there_for_a_viewer_too(trouble: Database, name: str) -> None:
+    """Off with a reason, never hidden: who may not write sees the same controls."""
+    mine, theirs = (
+        {str(button.key) for button in open_page(name, user=user).button if button.key} for user in (None, viewer())
+    )
+    assert mine == theirs
+    assert any(WRITES.fullmatch(key) or key == "review" for key in mine)
