@@ -3,7 +3,7 @@
 Place in the flow: a sink loads the rows a chunk touches, applies the events here in log order
 and stores what changed. What may follow what is decided by `backend.tiering.segment_state`
 (Kafka's `RemoteLogMetadataCache`): an event that may not follow leaves the ledger as it is and
-is kept, flagged with the reason. All values go by `backend/store/tables.py`.
+is kept, flagged with the reason. All values go by `backend/store/tables`.
 """
 
 from __future__ import annotations
