@@ -115,6 +115,13 @@ def test_a_large_batch_is_committed_in_several_transactions(engine: Engine, monk
     assert content(engine) == expected(records)
 
 
+def test_records_of_a_batch_may_come_in_any_order(engine: Engine) -> None:
+    records = mixed(400)
+    shuffled = random.Random(5).sample(records, len(records))
+    sink_of(engine).write(0, table(shuffled))
+    assert content(engine) == expected(records)
+
+
 def test_a_transaction_that_fails_leaves_neither_rows_nor_offsets(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,14 +27,13 @@ from backend.store import migrate
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
 from backend.store.queries.health import processes
-from spark import job, transforms
+from spark import job
 from spark.decode import RawRecord, to_batch
 from spark.heartbeat import Heartbeat, Progress
 from spark.job import GapFound, Pipeline
 from spark.kafka import TopicOffsets
 from spark.lock import only_one
 from spark.rebuild import forget_ledger
-from spark.schemas import RECORD_SCHEMA
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
 from tests.effort import SOAK, effort
@@ -251,16 +250,6 @@ def test_a_database_that_goes_and_comes_back_in_the_middle_is_waited_for(
         wait_until("the others are stored", read_to(engine, records), WAIT_S)
         wait_until("the pipeline says that it runs", says(engine, "running"), WAIT_S)
     assert content(engine) == expected(records)
-
-
-def test_records_come_in_log_order_out_of_any_order(spark_session: SparkSession) -> None:
-    records = mixed(400)
-    random.Random(5).shuffle(records)
-    frame = spark_session.createDataFrame(pa.Table.from_batches([to_batch(records)]), RECORD_SCHEMA).coalesce(1)
-    rows = transforms.in_log_order(frame).collect()
-    places = [(row.metadata_partition, row.metadata_offset) for row in rows]
-    assert places == sorted((record[0], record[1]) for record in records)
-    assert rows[0].asDict().keys() == set(RECORD_SCHEMA.names)
 
 
 # --- as a process ---
