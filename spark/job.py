@@ -11,6 +11,7 @@ the ledger wrong in silence.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -118,6 +119,7 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
             session = _start(settings)
             stack.callback(_stop_session, session)
             source.register(session)
+            gc.freeze()  # what is imported by now stays: a batch's many tuples need not be searched together with it
             Pipeline(settings, session, sink, progress, stop).run()
         except (GapFound, SparkFailed) as error:
             progress.state, progress.message = "failed", str(error)

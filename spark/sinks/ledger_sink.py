@@ -210,11 +210,11 @@ class LedgerSink:
             rows.append((self._cluster_id, *event, reason is None, reason))
         columns = ("cluster_id", *EVENT_COLUMNS, "legal", "illegal_reason")
         self._bulk.insert(connection, t.segment_event, columns, rows, replace=False)
-        segments = [_segment_values(ledger.segments[key]) for key in sorted(ledger.changed_segments)]
+        segments = [_segment_values(ledger.segments[key]) for key in sorted(ledger.segments)]
         self._upsert(connection, t.segment, _SEGMENT_COLUMNS, segments)
         intervals = [interval(ledger.segments[key]) for key in sorted(ledger.changed_intervals)]
         self._upsert(connection, t.segment_interval, IntervalRow._fields, intervals)
-        partitions = [_partition_values(ledger.partitions[key]) for key in sorted(ledger.changed_partitions)]
+        partitions = [_partition_values(ledger.partitions[key]) for key in sorted(ledger.partitions)]
         self._upsert(connection, t.remote_partition, _PARTITION_COLUMNS, partitions)
         return illegal
 
