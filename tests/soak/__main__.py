@@ -28,6 +28,7 @@ TESTS = (
     "tests/control/test_kill_in_a_move.py",
     "tests/e2e/test_attach.py",
     "tests/spark/test_pipeline.py",
+    "tests/spark/test_pipeline_process.py",
     "tests/spark/test_time_travel.py",
     "tests/spark/test_batch_analysis.py",
     "tests/e2e/test_flights.py",
