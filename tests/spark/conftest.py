@@ -25,8 +25,8 @@ from tests.spark.kafka_peer import NoKafka, create_topic, running_broker
 from tests.spark.outage import locked, stopped
 from tests.spark.running import CLUSTER
 
-# Jobs of Spark alone take half a minute there; `make soak` runs them.
-collect_ignore = effort(["test_batch_analysis.py"], [])
+# Jobs of Spark alone and a year of metadata take minutes; `make soak` runs them.
+collect_ignore = effort(["test_batch_analysis.py", "test_year.py"], [])
 
 
 @pytest.fixture(scope="session")
