@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.benchmarks.pipeline import load
@@ -12,7 +14,7 @@ QUERY_MS_MAX = 100.0
 
 @pytest.mark.timeout(3_600)
 def test_every_read_of_a_page_answers_in_a_tenth_of_a_second(
-    database_url: str, record_property: pytest.RecordProperty
+    database_url: str, record_property: Callable[[str, object], None]
 ) -> None:
     figures = load(database_url, SEGMENTS)
     for name, value in figures.items():
