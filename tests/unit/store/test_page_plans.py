@@ -74,8 +74,6 @@ QUERIES: dict[str, Query] = {
     "chains of the leaders": lambda c: lineage.leader_chains(c, CLUSTER),
     "what was remote": lambda c: time_travel.remote_at(c, CLUSTER, "t", 7, 1_700_000_000_000),
     "how much was remote": lambda c: time_travel.remote_totals_at(c, CLUSTER, "t", 7, 1_700_000_000_000),
-    "how much was remote in a topic": lambda c: time_travel.partitions_at(c, CLUSTER, 1_700_000_000_000, "orders"),
-    "how much was remote in the cluster": lambda c: time_travel.partitions_at(c, CLUSTER, 1_700_000_000_000),
     "the pipeline": lambda c: pipeline.pipeline_status(c, CLUSTER, 1),
     "audit": lambda c: audit.entries(c, CLUSTER),
 }
