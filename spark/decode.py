@@ -1,4 +1,7 @@
-"""Kafka records to Arrow: what the source does with bytes. Needs no Spark and no Kafka."""
+"""Kafka records to Arrow: what the source does with bytes. Needs no Spark and no Kafka.
+
+Usual events are decoded in bulk (`backend.tiering.bulk_events`), the others one by one; both give the same columns.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from backend.protocol.remote_log_metadata import (
     PartitionDelete,
@@ -16,6 +22,7 @@ from backend.protocol.remote_log_metadata import (
     Unreadable,
     decode,
 )
+from backend.tiering.bulk_events import UsualEvents, id_texts, split
 from backend.tiering.ids import uuid_text
 from spark.schemas import KIND_PARTITION_DELETE, KIND_SEGMENT, KIND_UPDATE, RECORD_ARROW
 
@@ -23,6 +30,7 @@ from spark.schemas import KIND_PARTITION_DELETE, KIND_SEGMENT, KIND_UPDATE, RECO
 # 1 MiB a record; a batch of 50 000 such must not fill the driver: 50 000 * 2 * 1 KiB are 100 MB.
 RAW_VALUE_BYTES_MAX: Final = 1_024
 _NOTHING: Final = (None,) * 15  # kind … txn_index_empty
+_DECODED: Final = pa.schema(list(RECORD_ARROW)[3:])  # all after the record's place
 
 # (partition, offset, timestamp in ms, key, value)
 RawRecord = tuple[int, int, int, bytes | None, bytes | None]
@@ -32,14 +40,71 @@ _id_text = lru_cache(maxsize=1 << 16)(uuid_text)
 
 
 def to_batch(records: Iterable[RawRecord]) -> pa.RecordBatch:
-    """Decode ``records`` into one Arrow batch of `RECORD_ARROW`. Never raises for what a record holds."""
-    rows = [_row(*record) for record in records]
-    columns = zip(*rows, strict=True) if rows else ([] for _ in RECORD_ARROW)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORD_ARROW, strict=True)]
+    """Decode ``records`` into one Arrow batch of `RECORD_ARROW`, in their order. Never raises for what one holds."""
+    rows = list(records)
+    if not rows:
+        return pa.RecordBatch.from_pylist([], schema=RECORD_ARROW)
+    partitions, offsets, times, _, values = zip(*rows, strict=True)
+    groups, rest = split(values)
+    parts = [_one_by_one([rows[at] for at in rest])] if rest or not groups else []
+    parts += [_usual(group) for group in groups]
+    decoded = pa.Table.from_batches(parts)
+    places = np.concatenate([np.asarray(rest, np.int64), *(group.positions for group in groups)])
+    columns = decoded.take(pa.array(np.argsort(places))).combine_chunks().columns
+    arrays = [pa.array(partitions, pa.int32()), pa.array(offsets, pa.int64()), pa.array(times, pa.int64())]
+    arrays += [column.chunk(0) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=RECORD_ARROW)
 
 
-def _row(partition: int, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> tuple[Any, ...]:
+def _one_by_one(records: list[RawRecord]) -> pa.RecordBatch:
+    columns = zip(*(_row(key, value) for *_, key, value in records), strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _DECODED, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_DECODED)
+
+
+def _usual(events: UsualEvents) -> pa.RecordBatch:
+    rows, count = events.rows, len(events.rows)
+    known: dict[str, pa.Array] = {
+        "kind": _all(KIND_SEGMENT if events.is_segment else KIND_UPDATE, pa.int16(), count),
+        "topic": _texts(np.ascontiguousarray(rows["name"]).tobytes(), count),
+        "topic_id": _texts(id_texts(rows["topic_id"]), count),
+        "partition": _numbers(rows["partition"], np.int32),
+        "segment_id": _texts(id_texts(rows["segment_id"]), count),
+        "state": _numbers(rows["state"], np.int16),
+        "broker_id": _numbers(rows["broker"], np.int32),
+        "event_timestamp_ms": _numbers(rows["event_timestamp_ms"], np.int64),
+    }
+    if events.is_segment:
+        epoch, offset = (_numbers(rows[name], np.int64).cast(pa.string()) for name in ("epoch", "epoch_offset"))
+        known |= {
+            "start_offset": _numbers(rows["start_offset"], np.int64),
+            "end_offset": _numbers(rows["end_offset"], np.int64),
+            "max_timestamp_ms": _numbers(rows["max_timestamp_ms"], np.int64),
+            "segment_size_bytes": _numbers(rows["size"], np.int32),
+            "leader_epochs": pc.binary_join_element_wise("[[", epoch, ", ", offset, "]]", ""),
+            "txn_index_empty": _all(events.txn_index_empty, pa.bool_(), count),
+        }
+    nothing = pa.nulls(count)
+    arrays = [known[field.name] if field.name in known else nothing.cast(field.type) for field in _DECODED]
+    return pa.RecordBatch.from_arrays(arrays, schema=_DECODED)
+
+
+def _all(value: int | bool, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _numbers(column: npt.NDArray[Any], kind: type[np.signedinteger[Any]]) -> pa.Array:
+    return pa.array(column.astype(kind))
+
+
+def _texts(joined: bytes, count: int) -> pa.Array:
+    """``count`` texts of the same length, which stand one after the other in ``joined``."""
+    ends = np.arange(count + 1, dtype=np.int32) * (len(joined) // count)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(joined))
+
+
+def _row(key: bytes | None, value: bytes | None) -> tuple[Any, ...]:
+    """What a record holds: all columns after its place."""
     try:
         event = decode(value)
     except Unreadable as error:
@@ -47,13 +112,13 @@ def _row(partition: int, offset: int, timestamp_ms: int, key: bytes | None, valu
     else:
         columns = _columns(event)
         if isinstance(columns, tuple):
-            return (partition, offset, timestamp_ms, *columns, None, None, None)
+            return (*columns, None, None, None)
         problem = columns
     kept = None if value is None else value[:RAW_VALUE_BYTES_MAX]
     if value is not None and len(value) > RAW_VALUE_BYTES_MAX:
         problem += f" (the first {RAW_VALUE_BYTES_MAX} of {len(value)} bytes are kept)"
     raw_key = None if key is None else key[:RAW_VALUE_BYTES_MAX]
-    return (partition, offset, timestamp_ms, *_NOTHING, problem, raw_key, kept)
+    return (*_NOTHING, problem, raw_key, kept)
 
 
 def _columns(event: RemoteLogMetadata) -> tuple[Any, ...] | str:

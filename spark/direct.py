@@ -91,11 +91,9 @@ class DirectReader:
 
 
 def _store(sink: LedgerSink, parts: list[pa.RecordBatch]) -> int:
-    """Store and forget the parts, in log order."""
+    """Store and forget the parts."""
     if not parts:
         return 0
-    records = pa.Table.from_batches(parts).sort_by(
-        [("metadata_partition", "ascending"), ("metadata_offset", "ascending")]
-    )
+    records = pa.Table.from_batches(parts)
     parts.clear()
     return sum(written.records for written in sink.write(0, records))

@@ -11,6 +11,7 @@ the ledger wrong in silence.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ import time
 from contextlib import ExitStack
 from typing import Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -29,15 +31,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from backend.store import migrate
 from backend.store.engine import StoreError, create_engine
-from spark import reading, source, transforms
+from spark import reading, source
 from spark.heartbeat import Heartbeat, Progress
 from spark.java import NoUsableJava, find_java
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
 from spark.life import LivingStop
 from spark.lock import Busy, only_one
+from spark.schemas import RECORD_COLUMNS
 from spark.session import prepare_environment, start_session
 from spark.settings import JOB, PipelineSettings, SettingsError, from_environment
 from spark.sinks.ledger_sink import LedgerSink, Stopped
+from spark.write_behind import WriteBehind
 
 log = logging.getLogger("spark.job")
 
@@ -115,6 +119,7 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
             session = _start(settings)
             stack.callback(_stop_session, session)
             source.register(session)
+            gc.freeze()  # what is imported by now stays: a batch's many tuples need not be searched together with it
             Pipeline(settings, session, sink, progress, stop).run()
         except (GapFound, SparkFailed) as error:
             progress.state, progress.message = "failed", str(error)
@@ -208,14 +213,22 @@ class Pipeline:
             self._progress.next_offsets = self._sink.next_offsets()
         except Stopped:
             return ""
+        behind = WriteBehind(self._store)
+        failure = self._follow_stream(behind)
+        unstored = behind.close()
+        if unstored is None or isinstance(unstored, Stopped):
+            return failure
+        return str(unstored) or type(unstored).__name__
+
+    def _follow_stream(self, behind: WriteBehind) -> str:
         try:
-            query = self._start_stream()
+            query = self._start_stream(behind)
         except (PySparkException, Py4JError) as error:
             return str(error)
         self._progress.state, self._progress.message = "running", None
         log.info("pipeline stream: running from %d known topic partitions on", len(self._progress.next_offsets))
         try:
-            while query.isActive and not self._stop.wait(0.2):
+            while query.isActive and not behind.failed() and not self._stop.wait(0.2):
                 continue
             if query.isActive:
                 query.stop()
@@ -224,7 +237,7 @@ class Pipeline:
         except (PySparkException, Py4JError, OSError) as error:
             return str(error)
 
-    def _start_stream(self) -> StreamingQuery:
+    def _start_stream(self, behind: WriteBehind) -> StreamingQuery:
         settings = self._settings
         checkpoint = settings.spark_dir / "checkpoint"
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -234,12 +247,15 @@ class Pipeline:
             maxRecords=str(self._records_per_batch),
             **{f"kafka.{name}": value for name, value in settings.client_properties.items()},
         )
-        writer = reader.load().writeStream.foreachBatch(self._store)
+
+        def hand_over(batch: DataFrame, batch_id: int) -> None:
+            behind.hand_over(batch_id, batch.select(*RECORD_COLUMNS).toArrow())
+
+        writer = reader.load().writeStream.foreachBatch(hand_over)
         return writer.option("checkpointLocation", checkpoint.as_uri()).queryName(JOB).start()
 
-    def _store(self, batch: DataFrame, batch_id: int) -> None:
+    def _store(self, batch_id: int, records: pa.Table) -> None:
         started = time.monotonic()
-        records = transforms.in_log_order(batch).toArrow()
         progress = self._progress
         for written in self._sink.write(batch_id, records):
             progress.next_offsets = written.next_offsets

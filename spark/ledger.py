@@ -3,7 +3,7 @@
 Place in the flow: a sink loads the rows a chunk touches, applies the events here in log order
 and stores what changed. What may follow what is decided by `backend.tiering.segment_state`
 (Kafka's `RemoteLogMetadataCache`): an event that may not follow leaves the ledger as it is and
-is kept, flagged with the reason. All values go by `backend/store/tables.py`.
+is kept, flagged with the reason. All values go by `backend/store/tables`.
 """
 
 from __future__ import annotations
@@ -138,12 +138,13 @@ class PartitionRow:
 
 @dataclass(slots=True)
 class Ledger:
-    """The part of the ledger that some events touch: loaded rows, then what the events made of them."""
+    """The part of the ledger that some events touch: loaded rows, then what the events made of them.
+
+    Every row that is in it is about an event, so all are stored again; of the intervals only those that changed.
+    """
 
     segments: dict[SegmentKey, SegmentRow] = field(default_factory=dict)
     partitions: dict[PartitionKey, PartitionRow] = field(default_factory=dict)
-    changed_segments: set[SegmentKey] = field(default_factory=set)
-    changed_partitions: set[PartitionKey] = field(default_factory=set)
     changed_intervals: set[SegmentKey] = field(default_factory=set)
 
     def apply(self, event: Event) -> str | None:
@@ -152,9 +153,9 @@ class Ledger:
         partition = self.partitions.get(key)
         if partition is None:
             partition = self.partitions[key] = PartitionRow(event.topic_id, event.partition, event.topic)
-        self.changed_partitions.add(key)
         partition.topic = event.topic
-        partition.last_event_ms = max(partition.last_event_ms, event.event_timestamp_ms)
+        if event.event_timestamp_ms > partition.last_event_ms:
+            partition.last_event_ms = event.event_timestamp_ms
         if event.kind == KIND_PARTITION_DELETE:
             reason = _apply_delete(partition, event)
         else:
@@ -165,22 +166,21 @@ class Ledger:
 
     def _apply_segment(self, partition: PartitionRow, event: Event) -> str | None:
         assert event.segment_id is not None
-        key = (event.topic_id, event.partition, event.segment_id)
+        key, state = (event.topic_id, event.partition, event.segment_id), event.state
         row = self.segments.get(key)
-        reason = _why_not(row, event)
-        if reason is not None:
-            return reason
+        # Kafka takes the first state only from a segment record and the others only from an update.
+        is_start = event.kind == KIND_SEGMENT
+        if is_start != (state == _STARTED) or (None if row is None else row.state, state) not in _LEGAL:
+            return _why_not(row, event)
         if row is not None:
             partition.count(row, -1)
-        if event.kind == KIND_SEGMENT:
-            row = _started(row, event)
-            self.segments[key] = row
+        if is_start:
+            row = self.segments[key] = _started(row, event)
         else:
             assert row is not None
             _update(row, event)
         partition.count(row, +1)
-        self.changed_segments.add(key)
-        if event.state in (_FINISHED, _DELETE_STARTED) and row.copy_finished_ms is not None:
+        if state == _FINISHED or (state == _DELETE_STARTED and row.copy_finished_ms is not None):
             self.changed_intervals.add(key)
         return None
 
@@ -206,19 +206,15 @@ def interval(row: SegmentRow) -> IntervalRow:
     )
 
 
-def _why_not(row: SegmentRow | None, event: Event) -> str | None:
-    """Why Kafka's cache would drop the event; None when it follows."""
-    # Kafka takes the first state only from a segment record and the others only from an update.
+def _why_not(row: SegmentRow | None, event: Event) -> str:
+    """Why Kafka's cache would drop an event that may not follow."""
     if event.kind == KIND_SEGMENT and event.state != _STARTED:
         return f"a segment record must say COPY_SEGMENT_STARTED, not {SegmentState(event.state).name}"
     if event.kind != KIND_SEGMENT and event.state == _STARTED:
         return "an update cannot say COPY_SEGMENT_STARTED"
-    before = None if row is None else row.state
-    if (before, event.state) not in _LEGAL:
-        if before is None:
-            return f"{SegmentState(event.state).name} of a segment that no event has started"
-        return f"{SegmentState(event.state).name} cannot follow {SegmentState(before).name}"
-    return None
+    if row is None:
+        return f"{SegmentState(event.state).name} of a segment that no event has started"
+    return f"{SegmentState(event.state).name} cannot follow {SegmentState(row.state).name}"
 
 
 def _started(before: SegmentRow | None, event: Event) -> SegmentRow:

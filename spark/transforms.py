@@ -1,10 +1,9 @@
 """DataFrame → DataFrame: what Spark does between source and sink, and for analysis of what the topic holds.
 
-    records (`spark.schemas`) ─ in_log_order ─► the sink
-            └─ events ─ followed ─► segment_states ─► summaries, overlaps_and_gaps
+    records (`spark.schemas`) ─ events ─ followed ─► segment_states ─► summaries, overlaps_and_gaps
 
-The streaming job needs the first only: it folds events into rows that are in the database already (`spark.ledger`).
-The others see the whole topic at once, in a batch, and give the same states by the same rules. What depends on the
+The streaming job folds events into rows that are in the database already (`spark.ledger`). These here see the whole
+topic at once, in a batch, and give the same states by the same rules. What depends on the
 clock or on the cluster's leader epochs is not computed here: the control plane does, from the stored rows.
 """
 
@@ -25,7 +24,6 @@ from spark.schemas import (
     KIND_PARTITION_DELETE,
     KIND_SEGMENT,
     RECORD_ARROW,
-    RECORD_COLUMNS,
     RECORD_SCHEMA,
 )
 
@@ -41,16 +39,6 @@ _FOLLOWED_ARROW: Final = pa.schema(
      pa.field("illegal_reason", pa.string())]
 )  # fmt: skip
 FOLLOW_ROWS: Final = 5_000
-
-
-def in_log_order(records: DataFrame) -> DataFrame:
-    """Records ordered as their topic partitions hold them.
-
-    A topic partition is read by one task, so the order inside tasks is enough: no shuffle, and
-    every prefix of the result is a prefix of each topic partition. The sink relies on that when
-    it commits a batch in several transactions.
-    """
-    return records.select(*RECORD_COLUMNS).sortWithinPartitions("metadata_partition", "metadata_offset")
 
 
 def events(records: DataFrame) -> DataFrame:

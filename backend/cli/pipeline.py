@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -83,6 +84,45 @@ def _lines(found: PipelineStatus) -> list[str]:
             f"p99 {found.batch_p99_ms} ms, longest {found.batch_max_ms} ms"
         )
     return lines
+
+
+@pipeline_app.command("at")
+def at(
+    moment: Annotated[str, typer.Argument(help="e.g. 2026-11-22T09:30 or 2026-11-22T09:30:00+01:00; without zone UTC")],
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    data: LocalDataOption = None,
+    database_url: DatabaseOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """What was remote at a moment of the past: segments, bytes and offsets by partition."""
+    from backend.store import migrate
+    from backend.store.engine import create_engine, reading
+    from backend.store.queries.time_travel import partitions_at
+
+    try:
+        then = datetime.fromisoformat(moment)
+    except ValueError:
+        refuse(f"{moment!r} is not a time: write it as 2026-11-22T09:30, in UTC.")
+    at_ms = int((then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp() * 1000)
+    settings = local_settings(data_dir=data, database_url=database_url)
+    with _sentences("Stopped."):
+        cluster_id = identity_of(settings).cluster_id
+        migrate.require_current(settings.database)
+        engine = create_engine(settings.database)
+        try:
+            with reading(engine) as connection:
+                found = partitions_at(connection, cluster_id, at_ms, topic)
+        finally:
+            engine.dispose()
+    if json_:
+        print(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
+        return
+    for one in found:
+        held = one.remote
+        offsets = f"offsets {held.first_offset} to {held.last_offset}"
+        print(f"{plain(one.topic)}-{one.partition}: {held.segments} segments, {held.bytes} bytes, {offsets}")
+    if not found:
+        print("Nothing that the ledger knows was remote then.")
 
 
 @pipeline_app.command("rebuild")

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -41,8 +42,11 @@ PAUSE_BETWEEN_CHUNKS_S: Final = 0.02
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 5.0
 BATCH_HISTORY_MS: Final = 3_600_000  # about five batches a second: 18,000 rows of history at most
 
+_LOG_ORDER: Final = [("metadata_partition", "ascending"), ("metadata_offset", "ascending")]
 _SEGMENT_COLUMNS: Final = tuple(field.name for field in fields(SegmentRow))
 _PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionRow))
+_segment_values = attrgetter(*_SEGMENT_COLUMNS)
+_partition_values = attrgetter(*_PARTITION_COLUMNS)
 _QUARANTINE_COLUMNS: Final = (
     "cluster_id", "topic", "partition", "offset", "reason", "key", "value", "record_timestamp_ms", "ingested_ms"
 )  # fmt: skip
@@ -72,7 +76,7 @@ class Stopped(Exception):
 
 
 class LedgerSink:
-    """Writes batches of records (`spark.schemas.RECORD_ARROW`, ordered by topic partition).
+    """Writes batches of records (`spark.schemas.RECORD_ARROW`).
 
     ``now_ms`` is the wall clock. `trouble` says in words what the sink waits for, or is None.
     """
@@ -108,18 +112,22 @@ class LedgerSink:
         return self._patiently("the offsets to continue at", load)
 
     def write(self, batch_id: int, records: pa.Table) -> list[Written]:
-        """Store a batch; returns one entry per transaction.
+        """Store a batch, in any order; returns one entry per transaction.
+
+        Each transaction stores a stretch of every topic partition that it touches, so what was committed when
+        something fails is a prefix of each.
 
         Waits, with `trouble` set, while the database is locked or away, and raises Stopped when
         asked to stop meanwhile; what was committed until then stays and is not written again.
         """
-        rows = list(zip(*(column.to_pylist() for column in records.columns), strict=True))
+        records = records.sort_by(_LOG_ORDER)
         written: list[Written] = []
         position = 0
-        while position < len(rows):
+        while position < records.num_rows:
             if written:
                 time.sleep(PAUSE_BETWEEN_CHUNKS_S)
-            chunk = rows[position : position + self._chunk_rows]
+            part = records.slice(position, self._chunk_rows)
+            chunk = list(zip(*(column.to_pylist() for column in part.columns), strict=True))
             written.append(self._store_measured(batch_id, chunk))
             position += len(chunk)
         return written
@@ -202,11 +210,11 @@ class LedgerSink:
             rows.append((self._cluster_id, *event, reason is None, reason))
         columns = ("cluster_id", *EVENT_COLUMNS, "legal", "illegal_reason")
         self._bulk.insert(connection, t.segment_event, columns, rows, replace=False)
-        segments = [_values(ledger.segments[key], _SEGMENT_COLUMNS) for key in sorted(ledger.changed_segments)]
+        segments = [_segment_values(ledger.segments[key]) for key in sorted(ledger.segments)]
         self._upsert(connection, t.segment, _SEGMENT_COLUMNS, segments)
         intervals = [interval(ledger.segments[key]) for key in sorted(ledger.changed_intervals)]
         self._upsert(connection, t.segment_interval, IntervalRow._fields, intervals)
-        partitions = [_values(ledger.partitions[key], _PARTITION_COLUMNS) for key in sorted(ledger.changed_partitions)]
+        partitions = [_partition_values(ledger.partitions[key]) for key in sorted(ledger.partitions)]
         self._upsert(connection, t.remote_partition, _PARTITION_COLUMNS, partitions)
         return illegal
 
@@ -280,7 +288,3 @@ class LedgerSink:
             old = table.c.finished_ms < now_ms - BATCH_HISTORY_MS
             connection.execute(delete(table).where(table.c.cluster_id == self._cluster_id, old))
             self._pruned_ms = now_ms
-
-
-def _values(row: object, columns: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in columns)

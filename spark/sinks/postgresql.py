@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import psycopg
 from sqlalchemy import JSON, Connection, Table
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from spark.sinks.bulk import Keys, Rows, insert_suffix, quoted
 
@@ -45,20 +45,39 @@ class PostgresqlBulk:
             marks = ", ".join("%s" + _cast(table, name) for name in columns)
             connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) VALUES ({marks}) {suffix}', list(rows))
             return
+        if not replace and _copied_as_new(connection, table.name, names, rows):
+            return
         staging = f"load_{table.name}"
         connection.exec_driver_sql(
             f'CREATE TEMPORARY TABLE IF NOT EXISTS "{staging}" (LIKE "{table.name}") ON COMMIT DELETE ROWS'
         )
-        driver: Any = connection.connection.driver_connection  # psycopg's: only it can COPY
-        sql = f'COPY "{staging}" ({names}) FROM STDIN'
-        try:
-            with driver.cursor() as cursor, cursor.copy(sql) as copy:
-                for row in rows:
-                    copy.write_row(row)
-        except psycopg.OperationalError as error:  # as SQLAlchemy reports those of its own statements
-            raise OperationalError(sql, None, error) from error
+        _copy(connection, staging, names, rows)
         connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) SELECT {names} FROM "{staging}" {suffix}')
         connection.exec_driver_sql(f'DELETE FROM "{staging}"')
+
+
+def _copied_as_new(connection: Connection, table: str, names: str, rows: Rows) -> bool:
+    """COPY without a staging table, half the work; False, and nothing done, when one of the rows is there already."""
+    try:
+        with connection.begin_nested():
+            _copy(connection, table, names, rows)
+    except IntegrityError:
+        return False
+    return True
+
+
+def _copy(connection: Connection, table: str, names: str, rows: Rows) -> None:
+    """Raises what SQLAlchemy raises for statements of its own."""
+    driver: Any = connection.connection.driver_connection  # psycopg's: only it can COPY
+    sql = f'COPY "{table}" ({names}) FROM STDIN'
+    try:
+        with driver.cursor() as cursor, cursor.copy(sql) as copy:
+            for row in rows:
+                copy.write_row(row)
+    except psycopg.errors.UniqueViolation as error:
+        raise IntegrityError(sql, None, error) from error
+    except psycopg.OperationalError as error:
+        raise OperationalError(sql, None, error) from error
 
 
 def _is_json(table: Table, name: str) -> bool:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Table
 
 from spark.sinks.bulk import Keys, Rows, insert_suffix, quoted
+
+CACHE_KB: Final = 32_768
 
 
 class SqliteBulk:
     """See `spark.sinks.bulk.Bulk`."""
 
     def lock(self, connection: Connection, cluster_id: str, job: str) -> None:
-        """Nothing to do: BEGIN IMMEDIATE admits one writer to the whole database."""
+        # BEGIN IMMEDIATE admits one writer to the whole database, so there is nothing to lock. The ids of segments are
+        # random: with SQLite's own 2 MB, a large ledger would read and write its indexes' pages many times over.
+        connection.exec_driver_sql(f"PRAGMA cache_size=-{CACHE_KB}")
 
     def load(self, connection: Connection, table: Table, columns: Sequence[str], keys: Keys) -> Iterable[Any]:
         # One JSON parameter: a statement takes 32,766 parameters at most.

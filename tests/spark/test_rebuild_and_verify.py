@@ -250,6 +250,9 @@ def test_the_commands_say_what_they_did_and_found(
     done = call("rebuild")
     assert (done.exit_code, done.output.startswith("The ledger is new: ")) == (0, True), done.output
     assert call("verify", "--remote", "none").exit_code == 0
+    assert "orders-0: " in call("at", "2026-01-01T00:00").output
+    assert call("at", "1969-01-01T00:00+01:00").output == "Nothing that the ledger knows was remote then.\n"
+    assert call("at", "yesterday").exit_code == 2
     monkeypatch.setenv("EBBLINE_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     monkeypatch.setattr(direct, "PATIENCE_S", 0.0)
     done = call("rebuild")

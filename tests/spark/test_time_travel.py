@@ -18,7 +18,7 @@ from backend.protocol.remote_log_metadata import (
     decode,
 )
 from backend.store.engine import create_engine, reading
-from backend.store.queries.time_travel import RemoteTotalsThen, remote_at, remote_totals_at
+from backend.store.queries.time_travel import RemoteTotalsThen, partitions_at, remote_at, remote_totals_at
 from backend.tiering.ids import uuid_text
 from spark.decode import RawRecord, to_batch
 from spark.sinks.ledger_sink import LedgerSink
@@ -124,3 +124,17 @@ def test_a_deletion_that_says_an_earlier_time_than_the_copy_ends_it_at_once(engi
         for at_ms in (0, 5, 11_001, 11_002, 20_000):
             totals = remote_totals_at(connection, CLUSTER, topic_id, 0, at_ms)
             assert totals == RemoteTotalsThen(0, 0, None, None)
+
+
+def test_the_whole_cluster_at_a_moment_is_the_sum_of_its_partitions(engine: Engine) -> None:
+    records = mixed(600, seed=6)
+    store(engine, records)
+    events = told(records)
+    at_ms = sorted(event.event_timestamp_ms for event in events)[len(events) // 2]
+    with reading(engine) as connection:
+        found = {(p.topic_id, p.partition): p.remote.segments for p in partitions_at(connection, CLUSTER, at_ms)}
+        of_topic = partitions_at(connection, CLUSTER, at_ms, "orders")
+        assert partitions_at(connection, CLUSTER, at_ms, "no such topic") == []
+    assert found == {key: len(held) for key, held in replayed(events, at_ms).items() if held}
+    assert {(p.topic_id, p.partition): p.remote.segments for p in of_topic} == found
+    assert found

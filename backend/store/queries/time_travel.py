@@ -12,6 +12,7 @@ from backend.store import tables as t
 from backend.tiering.intervals import OPEN_NODE, ancestors, moment
 
 SEGMENTS_MAX: Final = 20_000
+PARTITIONS_MAX: Final = 1_000  # look-ups by index of 43 probes each: a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,16 @@ class RemoteTotalsThen:
     bytes: int
     first_offset: int | None
     last_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionThen:
+    """A partition of the topic with this id, and its remote part at a moment."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    remote: RemoteTotalsThen
 
 
 def remote_at(
@@ -69,6 +80,23 @@ def remote_totals_at(
         )
     ).one()
     return RemoteTotalsThen(int(row[0]), int(row[1]), row[2], row[3])
+
+
+def partitions_at(connection: Connection, cluster_id: str, at_ms: int, topic: str | None = None) -> list[PartitionThen]:
+    """Every partition that had a remote part at ``at_ms``, by topic and number, also of topics that are gone.
+
+    Of the cluster, or of one topic; the first `PARTITIONS_MAX` that ever had one are looked at.
+    """
+    known = t.remote_partition
+    query = select(known.c.topic, known.c.topic_id, known.c.partition).where(known.c.cluster_id == cluster_id)
+    if topic is not None:
+        query = query.where(known.c.topic == topic)
+    rows = connection.execute(query.order_by(known.c.topic, known.c.partition, known.c.topic_id).limit(PARTITIONS_MAX))
+    found = [
+        PartitionThen(*row, remote_totals_at(connection, cluster_id, row.topic_id, row.partition, at_ms))
+        for row in rows.all()
+    ]
+    return [one for one in found if one.remote.segments]
 
 
 def _held(cluster_id: str, topic_id: str, partition: int, at_ms: int) -> Iterator[ColumnElement[bool]]:

@@ -1,0 +1,184 @@
+"""What the pipeline reads from `__remote_log_metadata`."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    String,
+    Table,
+    text,
+)
+
+from backend.store.tables.shared import cluster_key, json, metadata, row_id
+
+# Copies and deletions that have begun and not ended. As text, also in queries: SQLite uses the
+# partial index only for a condition it can read at planning time, not for a bound value.
+OPEN_SEGMENT = text("state IN (0, 2)")
+
+
+segment_event = Table(
+    "segment_event",
+    metadata,
+    cluster_key(),
+    Column("metadata_partition", Integer, primary_key=True),
+    Column("metadata_offset", BigInteger, primary_key=True),
+    Column(
+        "kind", SmallInteger, nullable=False, comment="the record's apiKey: 0 segment, 1 update, 2 partition delete"
+    ),
+    Column("topic", String, nullable=False),
+    Column("topic_id", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("segment_id", String, comment="NULL for a partition delete"),
+    Column("state", SmallInteger, nullable=False, comment="segment state, or partition delete state"),
+    Column("broker_id", Integer, nullable=False),
+    Column("event_timestamp_ms", BigInteger, nullable=False),
+    Column("record_timestamp_ms", BigInteger, nullable=False),
+    Column("start_offset", BigInteger),
+    Column("end_offset", BigInteger, comment="inclusive"),
+    Column("max_timestamp_ms", BigInteger),
+    Column("segment_size_bytes", Integer),
+    Column("leader_epochs", json(), comment="list of [epoch, start_offset]"),
+    Column("custom_metadata", LargeBinary),
+    Column("txn_index_empty", Boolean),
+    Column("legal", Boolean, nullable=False, comment="did the ledger follow it"),
+    Column("illegal_reason", String),
+    Index(None, "cluster_id", "topic_id", "partition", "segment_id"),
+    Index(
+        "ix_segment_event_illegal",
+        "cluster_id",
+        "metadata_partition",
+        "metadata_offset",
+        sqlite_where=text("legal = 0"),
+        postgresql_where=text("NOT legal"),
+    ),
+)
+
+segment = Table(
+    "segment",
+    metadata,
+    cluster_key(),
+    Column("topic_id", String, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("segment_id", String, primary_key=True),
+    Column("topic", String, nullable=False),
+    Column("start_offset", BigInteger, nullable=False),
+    Column("end_offset", BigInteger, nullable=False, comment="inclusive"),
+    Column("state", SmallInteger, nullable=False),
+    Column("segment_size_bytes", Integer, nullable=False, comment="the .log only"),
+    Column("max_timestamp_ms", BigInteger, nullable=False),
+    Column("leader_epochs", json(), nullable=False, comment="list of [epoch, start_offset]"),
+    Column("custom_metadata", LargeBinary),
+    Column("txn_index_empty", Boolean, nullable=False),
+    Column("copy_broker_id", Integer, nullable=False, comment="who started the copy"),
+    Column("broker_id", Integer, nullable=False, comment="who wrote the last event"),
+    Column("copy_started_ms", BigInteger, nullable=False),
+    Column("copy_finished_ms", BigInteger),
+    Column("delete_started_ms", BigInteger),
+    Column("delete_finished_ms", BigInteger),
+    Column("metadata_partition", Integer, nullable=False),
+    Column("last_event_offset", BigInteger, nullable=False),
+    Column("last_event_ms", BigInteger, nullable=False),
+    CheckConstraint("state BETWEEN 0 AND 3", name="state"),
+    CheckConstraint("end_offset >= start_offset", name="range"),
+    Index(None, "cluster_id", "topic", "partition", "start_offset"),
+    # How much was copied in a time is read from the index alone.
+    Index(None, "cluster_id", "copy_finished_ms", "segment_size_bytes"),
+    Index(
+        "ix_segment_open",
+        "cluster_id",
+        "state",
+        "last_event_ms",
+        sqlite_where=OPEN_SEGMENT,
+        postgresql_where=OPEN_SEGMENT,
+    ),
+)
+
+segment_interval = Table(
+    "segment_interval",
+    metadata,
+    cluster_key(),
+    Column("topic_id", String, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("segment_id", String, primary_key=True),
+    Column("from_ms", BigInteger, nullable=False, comment="the copy was finished: readable from then on"),
+    Column("to_ms", BigInteger, comment="the deletion began: not readable any more; NULL: still remote"),
+    Column("node", BigInteger, nullable=False, comment="backend.tiering.intervals; 0: still remote"),
+    Column("start_offset", BigInteger, nullable=False),
+    Column("end_offset", BigInteger, nullable=False, comment="inclusive"),
+    Column("segment_size_bytes", Integer, nullable=False, comment="the .log only"),
+    CheckConstraint("to_ms >= from_ms", name="times"),
+    # "What was remote at time t" reads this index: some nodes, and of each the rows that began or end in time.
+    Index(None, "cluster_id", "topic_id", "partition", "node", "from_ms", "to_ms"),
+)
+
+remote_partition = Table(
+    "remote_partition",
+    metadata,
+    cluster_key(),
+    Column("topic_id", String, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("topic", String, nullable=False),
+    Column("copy_started_segments", BigInteger, nullable=False),
+    Column("copy_started_bytes", BigInteger, nullable=False),
+    Column("copy_finished_segments", BigInteger, nullable=False),
+    Column("copy_finished_bytes", BigInteger, nullable=False),
+    Column("delete_started_segments", BigInteger, nullable=False),
+    Column("delete_started_bytes", BigInteger, nullable=False),
+    Column("delete_finished_segments", BigInteger, nullable=False),
+    Column("delete_finished_bytes", BigInteger, nullable=False),
+    Column("highest_copied_offset", BigInteger, comment="inclusive end of the furthest finished copy; only grows"),
+    Column("illegal_events", BigInteger, nullable=False),
+    Column("delete_state", SmallInteger, comment="PartitionDeleteState; NULL: not being deleted"),
+    Column("delete_state_ms", BigInteger),
+    Column("last_event_ms", BigInteger, nullable=False),
+    Index(None, "cluster_id", "topic", "partition"),
+)
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    cluster_key(),
+    Column("topic", String, primary_key=True, comment="the topic it was read from"),
+    Column("partition", Integer, primary_key=True),
+    Column("offset", BigInteger, primary_key=True),
+    Column("reason", String, nullable=False),
+    Column("key", LargeBinary),
+    Column("value", LargeBinary),
+    Column("record_timestamp_ms", BigInteger, nullable=False),
+    Column("ingested_ms", BigInteger, nullable=False),
+)
+
+source_offsets = Table(
+    "source_offsets",
+    metadata,
+    cluster_key(),
+    Column("job", String, primary_key=True),
+    Column("topic", String, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("next_offset", BigInteger, nullable=False, comment="rows below it are already in the tables"),
+    Column("updated_ms", BigInteger, nullable=False),
+)
+
+pipeline_batch = Table(
+    "pipeline_batch",
+    metadata,
+    row_id(),
+    Column("cluster_id", String, nullable=False),
+    Column("job", String, nullable=False),
+    Column("batch_id", BigInteger, nullable=False, comment="Spark's; starts over when the checkpoint is lost"),
+    Column("records", BigInteger, nullable=False),
+    Column("replayed_records", BigInteger, nullable=False, comment="below the watermark, dropped"),
+    Column("illegal_events", BigInteger, nullable=False),
+    Column("quarantined_records", BigInteger, nullable=False),
+    Column("newest_event_ms", BigInteger),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("finished_ms", BigInteger, nullable=False),
+    Index(None, "cluster_id", "finished_ms"),
+)

