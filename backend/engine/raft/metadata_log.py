@@ -13,7 +13,6 @@ from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.unified_log import FlushWork, UnifiedLog, sync_files
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.disk import Buffer
-from backend.engine.raft.quorum import LogEnd
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
@@ -21,6 +20,7 @@ from backend.engine.raft.quorum_state import (
     encode_quorum_state,
 )
 from backend.engine.raft.snapshots import SnapshotFiles, SnapshotId, keep_from
+from backend.engine.raft.state import LogEnd
 from backend.protocol import cluster_metadata
 from backend.protocol.batch import build_batch, crc_valid, iter_batches, iter_records
 from backend.protocol.control_records import leader_change

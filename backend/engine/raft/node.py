@@ -19,8 +19,19 @@ from backend.engine.raft.fetch import LogView
 from backend.engine.raft.follower import Follower
 from backend.engine.raft.metadata_log import TOPIC, MetadataLog, MetadataLogFailed
 from backend.engine.raft.observers import Observers
-from backend.engine.raft.quorum import Moment, Quorum, Role
 from backend.engine.raft.quorum_state import NOBODY
+from backend.engine.raft.state import (
+    AskForVotes,
+    BeginEpoch,
+    Effect,
+    Moment,
+    Quorum,
+    Role,
+    Step,
+    TellEnd,
+    TellLeader,
+    Timing,
+)
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
 from backend.protocol.messages import Message
@@ -96,7 +107,7 @@ class RaftNode:
         self.failure: BaseException | None = None
         self.elections = 0
         self._on_failure = on_failure
-        self._timing = q.Timing(
+        self._timing = Timing(
             config.controller_quorum_election_timeout_ms,
             config.controller_quorum_fetch_timeout_ms,
             config.controller_quorum_election_backoff_max_ms,
@@ -158,7 +169,7 @@ class RaftNode:
             )
         stored = replace(stored, voters=self.voters)
 
-        def begin(_: Quorum, now: Moment) -> q.Step:
+        def begin(_: Quorum, now: Moment) -> Step:
             state, effects = q.start(self.node_id, self.voters, self._timing, stored, self.log.end, now)
             return replace(state, high_watermark=self.log.high_watermark), effects
 
@@ -206,12 +217,12 @@ class RaftNode:
     def _moment(self) -> Moment:
         return Moment(self._ports.clock.monotonic_ms(), self._ports.random.uniform(0.0, 0.999999))
 
-    async def step(self, change: Callable[[Quorum, Moment], q.Step]) -> Quorum:
+    async def step(self, change: Callable[[Quorum, Moment], Step]) -> Quorum:
         """One change of the state: on disk first, then its effects. Goes through even when the caller is cancelled."""
         step = tasks.start(self._step(change), name=f"raft step of node {self.node_id}")
         return await tasks.shield(step)
 
-    async def _step(self, change: Callable[[Quorum, Moment], q.Step]) -> Quorum:
+    async def _step(self, change: Callable[[Quorum, Moment], Step]) -> Quorum:
         async with self._turn:
             before = self._state
             state, effects = change(before, self._moment())
@@ -233,13 +244,13 @@ class RaftNode:
                 self.log.wake()
             return state
 
-    def _carry_out(self, state: Quorum, effect: q.Effect) -> None:
+    def _carry_out(self, state: Quorum, effect: Effect) -> None:
         match effect:
-            case q.AskForVotes(pre_vote):
+            case AskForVotes(pre_vote):
                 self._ballot += 1
                 for voter in state.others():
                     self._send(self._ask_for_vote(voter, state.epoch, pre_vote, self._ballot))
-            case q.BeginEpoch(granting_voters):
+            case BeginEpoch(granting_voters):
                 self.elections += 1
                 try:
                     self.log.append_leader_change(
@@ -248,10 +259,10 @@ class RaftNode:
                 except (OSError, KafkaError) as error:
                     self.fail(error)
                 self._unflushed.set()
-            case q.TellLeader(to):
+            case TellLeader(to):
                 for voter in to:
                     self._send(self._tell_leader(voter, state.epoch))
-            case q.TellEnd(epoch, preferred):
+            case TellEnd(epoch, preferred):
                 for voter in state.others():
                     self._send(self._tell_end(voter, epoch, preferred))
 
@@ -327,7 +338,7 @@ class RaftNode:
             return
 
     async def _vote_answered(self, voter: int, epoch: int, pre_vote: bool, granted: bool) -> None:
-        def change(state: Quorum, now: Moment) -> q.Step:
+        def change(state: Quorum, now: Moment) -> Step:
             return q.vote_answered(
                 state, voter, epoch=epoch, pre_vote=pre_vote, granted=granted, log_end=self.log.end, now=now
             )
@@ -430,6 +441,6 @@ class RaftNode:
         return min((offset for offset in heard if offset >= 0), default=None)
 
 
-def _resign(state: Quorum, now: Moment) -> q.Step:
+def _resign(state: Quorum, now: Moment) -> Step:
     """As a step."""
     return q.resign(state, now)

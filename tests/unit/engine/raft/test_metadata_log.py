@@ -14,7 +14,6 @@ from backend.engine.config import BrokerConfig
 from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed, decode_batches, open_metadata_log
-from backend.engine.raft.quorum import LogEnd
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
@@ -22,6 +21,7 @@ from backend.engine.raft.quorum_state import (
     encode_quorum_state,
 )
 from backend.engine.raft.snapshots import SnapshotId
+from backend.engine.raft.state import LogEnd
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
 from tests.unit.protocol.kafka_fixtures import ROOT as KAFKA
