@@ -6,13 +6,15 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from backend.engine.controller.image import EMPTY_IMAGE
+from backend.engine.controller.bulk import BulkDecoder
+from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.loading import load_newest_snapshot
 from backend.engine.controller.removed_topics import RemovedTopics
-from backend.engine.controller.replay import ReplayError, apply_records
+from backend.engine.controller.replay import ImageBuilder, ReplayError
 from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import READ_BYTES, MetadataLog, decode_batches
+from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
 
 _log = logging.getLogger(__name__)
@@ -64,19 +66,12 @@ class CommittedImage:
                 await self.load_snapshot()
                 continue
             unknown = self._unknown_records
-            image, size_bytes = self.image, 0
             try:
-                for batch in decode_batches(self._metadata_log.read(offset, READ_BYTES)):
-                    self._removed_topics.note(image, batch.records, batch.last_offset, replayed=True)
-                    image = apply_records(
-                        image, batch.records, batch.last_offset, batch.epoch, report_unknown=self._count_unknown
-                    )
-                    self.last_record_ms = batch.timestamp_ms
-                    size_bytes += batch.size_bytes
+                image, size_bytes = self._replayed(self._metadata_log.read(offset, READ_BYTES))
             except (DecodeError, ReplayError) as error:
                 raise CorruptLog(
-                    f"{self._metadata_log.dir} is damaged behind offset {image.offset}: {error}; restore the folder"
-                    " from another controller"
+                    f"{self._metadata_log.dir} is damaged behind offset {self.image.offset}: {error}; restore the"
+                    " folder from another controller"
                 ) from error
             if image is self.image:
                 raise CorruptLog(f"{self._metadata_log.dir} has no whole batch at offset {offset}; restore the folder")
@@ -88,6 +83,22 @@ class CommittedImage:
                     self._node_id, self._unknown_records - unknown, image.offset,
                 )  # fmt: skip
             await tasks.sleep_ms(0)
+
+    def _replayed(self, data: bytes) -> tuple[MetadataImage, int]:
+        """The image after whole batches of the log, and their bytes. DecodeError, ReplayError."""
+        image, last, size_bytes = self.image, None, 0
+        builder = ImageBuilder(image, self._count_unknown)
+        for batch in decode_batches(data, BulkDecoder().decode):
+            if any(type(record) is m.RemoveTopicRecord for record in batch.records):
+                # Who removes a topic is asked what it was.
+                image = image if last is None else builder.finish(last.last_offset, last.epoch)
+                self._removed_topics.note(image, batch.records, batch.last_offset, replayed=True)
+                builder = ImageBuilder(image, self._count_unknown)
+            builder.apply(batch.records)
+            last, size_bytes = batch, size_bytes + batch.size_bytes
+        if last is not None:
+            image, self.last_record_ms = builder.finish(last.last_offset, last.epoch), last.timestamp_ms
+        return image, size_bytes
 
     def _count_unknown(self, record: object) -> None:
         self._unknown_records += 1

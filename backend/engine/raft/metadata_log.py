@@ -54,7 +54,14 @@ class MetadataBatch:
     size_bytes: int = 0
 
 
-def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[MetadataBatch]:
+def decode_record(value: bytes | None) -> object:
+    """One record, as `cluster_metadata.decode`."""
+    return cluster_metadata.decode(value)[0]
+
+
+def decode_batches(
+    data: bytes | bytearray | memoryview, decode: Callable[[bytes | None], object] = decode_record
+) -> Iterator[MetadataBatch]:
     """Whole batches with their records; DecodeError for a bad CRC or a record that cannot be read.
 
     Records of a kind that Kafka 4.3 does not have come as `cluster_metadata.UnknownRecord`.
@@ -64,7 +71,7 @@ def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[MetadataBat
             raise DecodeError(f"the metadata batch at offset {header.base_offset} has a wrong CRC")
         records: tuple[object, ...] = ()
         if not header.is_control:
-            records = tuple(cluster_metadata.decode(record.value)[0] for record in iter_records(data, position))
+            records = tuple(decode(record.value) for record in iter_records(data, position))
         yield MetadataBatch(
             header.base_offset,
             header.last_offset,

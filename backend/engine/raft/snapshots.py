@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -69,13 +69,35 @@ class SnapshotContent:
         return sum(len(batch) for batch in self.batches)
 
 
-def read_content(data: Buffer) -> SnapshotContent:
-    """The snapshot in a file's bytes. BadSnapshot when it is damaged or its end is missing."""
-    headers: list[int] = []
-    batches: list[tuple[object, ...]] = []
-    footers = 0
-    end = 0
-    try:
+Decode = Callable[[bytes | None], object]
+
+
+def _decode(value: bytes | None) -> object:
+    return cluster_metadata.decode(value)[0]
+
+
+class SnapshotReader:
+    """A snapshot's records, batch by batch, so that a large one is never in memory as records.
+
+    Nothing that was read counts before `batches` has come to its end: the last thing it looks for is the footer.
+    """
+
+    def __init__(self, data: Buffer, decode: Decode = _decode) -> None:
+        self._data = data
+        self._decode = decode
+        # Append time of the last record that the snapshot stands for, ms; known once its first batch has been read.
+        self.last_contained_ms = 0
+
+    def batches(self) -> Iterator[list[object]]:
+        """Each group of records as it was written. BadSnapshot when it is damaged or its end is missing."""
+        try:
+            yield from self._batches()
+        except DecodeError as error:
+            raise BadSnapshot(str(error)) from error
+
+    def _batches(self) -> Iterator[list[object]]:
+        data, decode = self._data, self._decode
+        headers = footers = end = 0
         for position, batch in iter_batches(data):
             if not crc_valid(data, position, batch):
                 raise BadSnapshot(f"the batch at byte {position} has a wrong CRC")
@@ -85,19 +107,24 @@ def read_content(data: Buffer) -> SnapshotContent:
             if batch.is_control:
                 for kind, value in _controls(data, position):
                     if kind == ControlType.SNAPSHOT_HEADER:
-                        headers.append(last_contained_ms(value))
+                        headers += 1
+                        self.last_contained_ms = last_contained_ms(value)
                     footers += kind == ControlType.SNAPSHOT_FOOTER
             elif not headers:
                 raise BadSnapshot("it does not begin with a snapshot header")
             else:
-                batches.append(tuple(cluster_metadata.decode(one.value)[0] for one in iter_records(data, position)))
-    except DecodeError as error:
-        raise BadSnapshot(str(error)) from error
-    if len(headers) != 1:
-        raise BadSnapshot(f"it has {len(headers)} snapshot headers instead of one")
-    if not footers or end != len(data):
-        raise BadSnapshot("its end is missing: there is no footer")
-    return SnapshotContent(headers[0], tuple(batches))
+                yield [decode(record.value) for record in iter_records(data, position)]
+        if headers != 1:
+            raise BadSnapshot(f"it has {headers} snapshot headers instead of one")
+        if not footers or end != len(data):
+            raise BadSnapshot("its end is missing: there is no footer")
+
+
+def read_content(data: Buffer) -> SnapshotContent:
+    """The snapshot in a file's bytes. BadSnapshot when it is damaged or its end is missing."""
+    reader = SnapshotReader(data)
+    batches = tuple(tuple(batch) for batch in reader.batches())
+    return SnapshotContent(reader.last_contained_ms, batches)
 
 
 def _controls(data: Buffer, position: int) -> Iterator[tuple[int, Buffer]]:
@@ -270,7 +297,8 @@ class PartialSnapshot:
 
     def check(self) -> None:
         """BadSnapshot unless what has been written is a complete snapshot."""
-        read_content(self._disk.read(self._path))
+        for _ in SnapshotReader(self._disk.read(self._path)).batches():
+            pass
 
     def freeze(self) -> int:
         """fsync, close, rename, fsync of the folder; the size. It counts once `SnapshotFiles.added` is told."""
