@@ -14,6 +14,7 @@ from backend.engine.controller.replay import ImageBuilder, ReplayError
 from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import READ_BYTES, MetadataLog, decode_batches
+from backend.engine.raft.snapshots import StoredSnapshot
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
 
@@ -32,13 +33,17 @@ class CommittedImage:
         node_id: int,
         cluster_id: str,
         applied: Callable[[int], None],
+        loaded: Callable[[StoredSnapshot], None],
     ) -> None:
-        """`applied` is told of the bytes of records that have become part of the image."""
+        """`applied` is told of the bytes of records that have become part of the image, `loaded` of a snapshot that
+        the image was taken from.
+        """
         self._ports = ports
         self._metadata_log = log
         self._removed_topics = removed_topics
         self._node_id = node_id
         self._applied = applied
+        self._loaded = loaded
         self.image = replace(EMPTY_IMAGE, cluster_id=cluster_id)
         # Time of the last committed record, ms since the epoch; how long the last load of a snapshot took.
         self.last_record_ms = 0
@@ -57,7 +62,8 @@ class CommittedImage:
         if loaded.snapshot is not None:
             self.load_latency_ms = self._ports.clock.monotonic_ms() - begun_ms
             self.snapshots_loaded += 1
-            _log.info("Controller %d has loaded snapshot %s", self._node_id, loaded.snapshot)
+            _log.info("Controller %d has loaded snapshot %s", self._node_id, loaded.snapshot.id)
+            self._loaded(loaded.snapshot)
 
     async def follow(self) -> None:
         """The image follows the log as far as it is committed."""

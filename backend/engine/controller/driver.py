@@ -90,6 +90,7 @@ class Controller:
             node_id=config.id,
             cluster_id=cluster_id,
             applied=lambda size_bytes: self.snapshotter.applied(size_bytes),
+            loaded=lambda snapshot: self.snapshotter.found(snapshot),
         )
         self._newest = self.image
         self.snapshotter = Snapshotter(

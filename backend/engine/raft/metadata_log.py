@@ -297,23 +297,6 @@ class MetadataLog:
             raise MetadataLogFailed(error.message) from error
         return found.records
 
-    def stored_batches(self, offset: int | None = None) -> Iterator[MetadataBatch]:
-        """Everything in the log from an offset on, or from its start. CorruptLog when a batch cannot be read."""
-        offset = self.start_offset if offset is None else offset
-        while offset < self.end_offset:
-            found = self._log.read(offset, READ_BYTES, up_to_offset=self.end_offset, min_one_message=True)
-            before = offset
-            try:
-                for batch in decode_batches(found.records):
-                    offset = batch.last_offset + 1
-                    yield batch
-            except DecodeError as error:
-                raise CorruptLog(
-                    f"{self.dir} is damaged at offset {offset}: {error}; restore the folder from another controller"
-                ) from error
-            if offset == before:
-                raise CorruptLog(f"{self.dir} has no whole batch at offset {offset}; restore the folder")
-
     async def write_snapshot(self, snapshot_id: SnapshotId, chunks: Iterable[Buffer]) -> int:
         """A snapshot of the records below its end offset, written by a worker thread; its size in bytes. OSError."""
         unique = self._ports.random.uuid().hex()

@@ -139,11 +139,12 @@ def last_contained_ms(value: Buffer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """What retention weighs."""
+    """What retention weighs; `written_ms` is when somebody wrote it, whoever fetched it since."""
 
     id: SnapshotId
     size_bytes: int
     last_contained_ms: int
+    written_ms: int = 0
 
 
 def keep_from(
@@ -182,7 +183,8 @@ class SnapshotFiles:
         self._disk = disk
         self.folder = folder
         self._ids: list[SnapshotId] = []
-        self._last_contained: dict[SnapshotId, int] = {}
+        # Of each: time of the last record that it stands for, and time of its own first batch.
+        self._times: dict[SnapshotId, tuple[int, int]] = {}
         for name in disk.list_dir(folder):
             found = parse_file_name(name)
             if found is not None:
@@ -225,20 +227,21 @@ class SnapshotFiles:
 
     def stored(self) -> list[StoredSnapshot]:
         """What retention weighs, oldest first. A file whose header cannot be read counts as of 1970."""
-        return [StoredSnapshot(one, self.size(one), self._last_contained_of(one)) for one in self.ids]
+        return [StoredSnapshot(one, self.size(one), *self._times_of(one)) for one in self.ids]
 
-    def _last_contained_of(self, snapshot_id: SnapshotId) -> int:
-        known = self._last_contained.get(snapshot_id)
+    def _times_of(self, snapshot_id: SnapshotId) -> tuple[int, int]:
+        known = self._times.get(snapshot_id)
         if known is None:
-            known = 0
+            known = 0, 0
             head = self.read_part(snapshot_id, 0, _HEADER_BYTES)
             try:
                 position, batch = next(iter(iter_batches(head)), (0, None))
                 if isinstance(batch, BatchHeader) and batch.is_control:
-                    known = max(last_contained_ms(value) for _, value in _controls(head, position))
+                    contained_ms = max(last_contained_ms(value) for _, value in _controls(head, position))
+                    known = contained_ms, batch.max_timestamp
             except (DecodeError, ValueError):
                 _log.warning("Snapshot %s has a header that cannot be read", self.path(snapshot_id))
-            self._last_contained[snapshot_id] = known
+            self._times[snapshot_id] = known
         return known
 
     def write(self, snapshot_id: SnapshotId, chunks: Iterable[Buffer], unique: str) -> int:
@@ -272,7 +275,7 @@ class SnapshotFiles:
         target = path.removesuffix(SUFFIX) + suffix
         self._disk.rename(path, target)
         self._ids.remove(snapshot_id)
-        self._last_contained.pop(snapshot_id, None)
+        self._times.pop(snapshot_id, None)
         return target
 
 
