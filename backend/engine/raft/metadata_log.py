@@ -22,7 +22,7 @@ from backend.engine.raft.quorum_state import (
 from backend.engine.raft.snapshots import SnapshotFiles, SnapshotId, keep_from
 from backend.engine.raft.state import LogEnd
 from backend.protocol import cluster_metadata
-from backend.protocol.batch import build_batch, crc_valid, iter_batches, iter_records
+from backend.protocol.batch import BatchHeader, build_batch, crc_valid, iter_batches, iter_records
 from backend.protocol.control_records import leader_change
 from backend.protocol.errors import DecodeError, KafkaError
 from backend.protocol.messages import Message
@@ -105,6 +105,7 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
 
     def opened() -> tuple[UnifiedLog, SnapshotFiles]:
         log = open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
+        _restore_epochs(log)
         snapshots = SnapshotFiles(ports.disk, folder)
         latest = snapshots.latest
         if latest is not None and log.log_end_offset < latest.end_offset:
@@ -114,6 +115,34 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
 
     log, snapshots = await ports.workers.run(opened)
     return MetadataLog(ports, log, snapshots)
+
+
+def _restore_epochs(log: UnifiedLog) -> None:
+    """A power failure may take the epoch file, or its last changes, and leave the records: they say it again.
+
+    Without it this node would take its log for less than it is and vote for one that lacks what is committed. Both ends
+    of every segment are compared; only when one does not fit is the whole log looked through.
+    """
+    epochs, start, end = log.leader_epochs, log.log_start_offset, log.log_end_offset
+    bases = [segment.base_offset for segment in log.segments]
+    ends = {offset for base in (*bases, end) for offset in (base - 1, base) if start <= offset < end}
+    if all(epochs.epoch_for_offset(offset) == _headers(log, offset, 1)[0].leader_epoch for offset in ends):
+        return
+    found: list[tuple[int, int]] = []
+    offset = start
+    while offset < end:
+        for header in _headers(log, offset, READ_BYTES):
+            if not found or header.leader_epoch > found[-1][0]:
+                found.append((header.leader_epoch, max(header.base_offset, start)))
+            offset = header.next_offset
+    epochs.clear()
+    epochs.assign_all(found)
+
+
+def _headers(log: UnifiedLog, offset: int, max_bytes: int) -> list[BatchHeader]:
+    """Of the batch that holds the offset, and of those behind it."""
+    found = log.read(offset, max_bytes, up_to_offset=log.log_end_offset, min_one_message=True)
+    return [header for _, header in iter_batches(found.records)]
 
 
 class MetadataLog:

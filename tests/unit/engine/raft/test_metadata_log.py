@@ -208,6 +208,32 @@ def test_damage_before_the_tail_is_never_cut_off(tmp_path: Path) -> None:
     run(read)
 
 
+@pytest.mark.parametrize("left", [None, "0\n1\n1 0\n"], ids=["lost", "old"])
+def test_the_records_say_which_epochs_they_are_of_when_the_epoch_file_does_not(
+    tmp_path: Path, left: str | None
+) -> None:
+    """A power failure may take the file: a node that took its log for less would vote for one that lacks records."""
+
+    async def play(ports: Ports) -> None:
+        for epoch in (1, 2, 4):
+            log = await opened(ports, tmp_path, metadata_log_segment_bytes="200")
+            await begin(log, epoch)
+            for _ in range(3):
+                log.append([FEATURE], epoch, 1001)
+            await log.flush()
+            log.close()
+        file = tmp_path / "__cluster_metadata-0" / "leader-epoch-checkpoint"
+        file.unlink()
+        if left is not None:
+            file.write_text(left)
+        log = await opened(ports, tmp_path, metadata_log_segment_bytes="200")
+        assert log.end == LogEnd(4, 12)
+        assert [log.end_offset_for_epoch(epoch) for epoch in (1, 2, 3, 4)] == [(1, 4), (2, 8), (2, 8), (4, 12)]
+        log.close()
+
+    run(play)
+
+
 def test_many_segments_are_replayed_in_order(tmp_path: Path) -> None:
     async def play(ports: Ports) -> None:
         log = await opened(ports, tmp_path, metadata_log_segment_bytes="300")
