@@ -57,9 +57,9 @@ class QuorumWorld(World):
 
     def __init__(self, seed: int, show: Callable[[str], None] | None = None) -> None:
         super().__init__(seed, show)
-        self.fabric = QuorumFabric(self.loop, self.new_random("network"), self.trace)
-        self.fabric.before_send = self._effect
-        self.fabric.asked = deque(maxlen=REMEMBERED_MAX)
+        self.fabric = self.quorum_fabric = QuorumFabric(self.loop, self.new_random("network"), self.trace)
+        self.quorum_fabric.before_send = self._effect
+        self.quorum_fabric.asked = deque(maxlen=REMEMBERED_MAX)
         self.machines = {
             node: Machine(self, node, SETTINGS | {"node.id": str(node), "listeners": f"CONTROLLER://{HOST}:{node}000"})
             for node in VOTERS
@@ -117,7 +117,7 @@ class QuorumWorld(World):
 
     async def ask_again(self, choice: Callable[[int], int]) -> None:
         """An old request reaches its node once more, by a connection of its own."""
-        asked = self.fabric.asked
+        asked = self.quorum_fabric.asked
         if not asked:
             return
         port, data = asked[choice(len(asked))]

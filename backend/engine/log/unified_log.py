@@ -85,6 +85,8 @@ class UnifiedLog:
         self.producer_state = producer_state
         self.remote_system_enabled = remote_system_enabled
         self.recovery_point = recovery_point
+        # The metadata log: only its last segment may be torn by a power failure, whatever it has promised.
+        self.flush_before_roll = False
         # Whether `partition.metadata` has yet to reach the device; the next flush sees to it, before any records.
         self.topic_id_dirty = False
         self.offline_reason: str | None = None
@@ -410,6 +412,8 @@ class UnifiedLog:
         local = self._local
         try:
             if local.must_roll(len(records), timestamp, entries[-1].last_offset, now_ms):
+                if self.flush_before_roll:
+                    self.flush()
                 self.roll(first_offset)
             segment = local.append(records, entries, now_ms)
             if local.end_offset - self.recovery_point >= local.config.flush_messages:

@@ -105,6 +105,10 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
 
     def opened() -> tuple[UnifiedLog, SnapshotFiles]:
         log = open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
+        log.flush_before_roll = True
+        # What a process that was killed has left to the operating system is vouched for from now on.
+        active = FlushWork((log.active_segment.log_path,), log.dir, log.log_end_offset, epochs_dirty=False)
+        sync_files(ports.disk, active)
         _restore_epochs(log)
         snapshots = SnapshotFiles(ports.disk, folder)
         latest = snapshots.latest
