@@ -112,13 +112,20 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
         _restore_epochs(log)
         snapshots = SnapshotFiles(ports.disk, folder)
         latest = snapshots.latest
-        if latest is not None and log.log_end_offset < latest.end_offset:
-            # A crash after a snapshot was fetched and before the log was cut to it: what the log holds is older.
+        if latest is not None and not _leads_to(log, latest):
+            # A crash after a snapshot was fetched and before the log was cut to it: the log is older, or another one.
             log.truncate_fully_and_start_at(latest.end_offset)
         return log, snapshots
 
     log, snapshots = await ports.workers.run(opened)
     return MetadataLog(ports, log, snapshots)
+
+
+def _leads_to(log: UnifiedLog, snapshot: SnapshotId) -> bool:
+    """Whether the log goes through the last record that the snapshot stands for, or begins behind it."""
+    if log.log_end_offset < snapshot.end_offset or log.log_start_offset >= snapshot.end_offset:
+        return log.log_end_offset >= snapshot.end_offset
+    return log.leader_epochs.epoch_for_offset(snapshot.end_offset - 1) == snapshot.epoch
 
 
 def _restore_epochs(log: UnifiedLog) -> None:
