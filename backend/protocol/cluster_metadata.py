@@ -38,14 +38,11 @@ def decode(value: bytes | bytearray | memoryview | None) -> tuple[Message | Unkn
     """The record and its version; raises DecodeError for another frame version, a broken record or trailing bytes."""
     if not value:
         raise DecodeError("a metadata record has no value")
-    try:
-        frame_version, position = decode_uvarint(value, 0)
-        if frame_version != FRAME_VERSION:
-            raise DecodeError(f"a metadata record has frame version {frame_version}, not {FRAME_VERSION}")
-        key, position = decode_uvarint(value, position)
-        version, position = decode_uvarint(value, position)
-    except IndexError as error:
-        raise DecodeError(f"a metadata record of {len(value)} bytes is cut off in its frame") from error
+    if len(value) > 2 and value[0] == FRAME_VERSION and value[1] < 128 and value[2] < 128:
+        # What every record of Kafka 4.3 begins with: each varint takes one byte.
+        key, version, position = value[1], value[2], 3
+    else:
+        key, version, position = _read_frame(value)
     try:
         cls = record_class(GROUP, key)
     except KeyError:
@@ -56,3 +53,16 @@ def decode(value: bytes | bytearray | memoryview | None) -> tuple[Message | Unkn
     if end != len(value):
         raise DecodeError(f"{len(value) - end} bytes follow the end of {cls.NAME} version {version}")
     return record, version
+
+
+def _read_frame(value: bytes | bytearray | memoryview) -> tuple[int, int, int]:
+    """Type and version of the record, and where it begins."""
+    try:
+        frame_version, position = decode_uvarint(value, 0)
+        if frame_version != FRAME_VERSION:
+            raise DecodeError(f"a metadata record has frame version {frame_version}, not {FRAME_VERSION}")
+        key, position = decode_uvarint(value, position)
+        version, position = decode_uvarint(value, position)
+    except IndexError as error:
+        raise DecodeError(f"a metadata record of {len(value)} bytes is cut off in its frame") from error
+    return key, version, position

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.driver import Controller
 from backend.engine.raft import follower
+from backend.protocol import messages as m
 from tests.engine_cluster import EngineCluster, layout
+from tests.wire import ask
 
 NODES = (1, 2, 3)
+CREATE_VERSION = 7
 EAGER = {
     "metadata.log.max.record.bytes.between.snapshots": "2000",
     "metadata.log.segment.bytes": "4000",
@@ -55,10 +57,14 @@ def active(cluster: EngineCluster) -> int:
 
 
 def create(cluster: EngineCluster, *names: str) -> None:
-    # Of the nodes one that surely runs: the client gives up on what it asked of another.
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_of(active(cluster)), "log_level": 0})
-    for future in admin.create_topics([NewTopic(name, 2, 2) for name in names]).values():
-        future.result(40)
+    """Through the active controller's node, which surely runs: a client may ask one that is just starting."""
+    topic = m.CreateTopicsRequest.Topics
+    request = m.CreateTopicsRequest(
+        topics=[topic(name=name, num_partitions=2, replication_factor=2) for name in names], timeout_ms=30_000
+    )
+    port = cluster.layout.ports[active(cluster)]
+    answer = ask(port, request, CREATE_VERSION, m.CreateTopicsResponse, timeout_s=40)
+    assert [(one.name, one.error_code, one.error_message) for one in answer.topics] == [(n, 0, None) for n in names]
 
 
 def same_images(cluster: EngineCluster) -> bool:

@@ -11,6 +11,7 @@ from backend.engine.controller.driver import Controller
 from backend.engine.raft import quorum as q
 from backend.engine.raft.metadata_log import TOPIC
 from backend.engine.raft.node import RaftNode
+from backend.engine.raft.state import LogEnd, Moment, Quorum, Step, VoteAsked
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
@@ -36,10 +37,10 @@ def _asked(services: Services, request: Any) -> tuple[Controller, Any] | ErrorCo
     return controller, asked
 
 
-async def _stepped(raft: RaftNode, change: Callable[[q.Quorum, q.Moment], tuple[q.Quorum, ErrorCode]]) -> ErrorCode:
+async def _stepped(raft: RaftNode, change: Callable[[Quorum, Moment], tuple[Quorum, ErrorCode]]) -> ErrorCode:
     outcome: list[ErrorCode] = []
 
-    def step(state: q.Quorum, now: q.Moment) -> q.Step:
+    def step(state: Quorum, now: Moment) -> Step:
         state, code = change(state, now)
         outcome.append(code)
         return state, ()
@@ -75,15 +76,15 @@ async def vote(services: Services, context: RequestContext, request: m.VoteReque
         return _answer(m.VoteResponse, controller, context, ErrorCode.INVALID_VOTER_KEY, vote_granted=False)
     if min(asked.last_offset, asked.last_offset_epoch, asked.replica_epoch) < 0:
         return m.VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
-    question = q.VoteAsked(
+    question = VoteAsked(
         asked.replica_id,
         asked.replica_epoch,
-        q.LogEnd(asked.last_offset_epoch, asked.last_offset),
+        LogEnd(asked.last_offset_epoch, asked.last_offset),
         context.api_version >= 2 and asked.pre_vote,
     )
     granted: list[bool] = []
 
-    def change(state: q.Quorum, now: q.Moment) -> tuple[q.Quorum, ErrorCode]:
+    def change(state: Quorum, now: Moment) -> tuple[Quorum, ErrorCode]:
         state, code, yes = q.vote_asked(state, question, raft.log.end, now)
         granted.append(yes)
         return state, code

@@ -10,27 +10,27 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.brokers import broker_heartbeat, fence_broker, register_broker
-from backend.engine.controller.commands.cluster import bootstrap, register_controller
-from backend.engine.controller.commands.elections import elect_unclean, rebalance_leaders
+from backend.engine.controller.chores import Chores
+from backend.engine.controller.commands.brokers import broker_heartbeat, register_broker
+from backend.engine.controller.commands.cluster import bootstrap
 from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.image import EMPTY_IMAGE, ControllerRegistration, MetadataImage
-from backend.engine.controller.loading import load_newest_snapshot
+from backend.engine.controller.committed import CommittedImage
+from backend.engine.controller.image import ControllerRegistration, MetadataImage
+from backend.engine.controller.introduction import Introduction
 from backend.engine.controller.removed_topics import RemovedPartition, RemovedTopics
-from backend.engine.controller.replay import ReplayError, apply_records
+from backend.engine.controller.replay import apply_records
 from backend.engine.controller.sessions import Sessions
 from backend.engine.controller.snapshotter import Snapshotter
-from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, tasks
-from backend.engine.raft.metadata_log import READ_BYTES, MetadataLog, MetadataLogFailed, decode_batches
+from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.node import QuorumMismatch, RaftNode
 from backend.protocol import messages as m
-from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+from backend.protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 Command = Callable[[MetadataImage], Outcome[R]]
@@ -39,11 +39,6 @@ Command = Callable[[MetadataImage], Outcome[R]]
 QUEUED_COMMANDS_MAX: Final = 4096
 # Commands that share a flush; the rest waits for the next one.
 COMMANDS_PER_FLUSH_MAX: Final = 256
-# Sessions are looked at this many times per session time-out, so a dead broker is found at most an eighth late.
-SESSION_CHECKS: Final = 8
-# A standby looks so often whether the metadata tells where it listens.
-INTRODUCE_PAUSE_MS: Final = 1000
-UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 _log = logging.getLogger(__name__)
@@ -76,12 +71,9 @@ class Controller:
         self._ports = ports
         self._config = config
         self.raft = raft
-        self._registration = registration
-        self._channel = channel
         self._on_failure = on_failure
-        self._committed = replace(EMPTY_IMAGE, cluster_id=cluster_id)
-        self._newest = self._committed
         self._sessions = Sessions(config.broker_session_timeout_ms)
+        self._chores = Chores(ports, config, self, self._sessions)
         self.removed_topics = RemovedTopics()
         self._queue: deque[_Waiting] = deque()
         self._wake = tasks.Event()
@@ -90,20 +82,35 @@ class Controller:
         self._active_epoch = -1
         self._introduced: tasks.Future[None] = tasks.future()
         self._stopped = False
-        # Time of the last committed record, ms since the epoch; how long the last load of a snapshot took.
-        self._last_record_ms = 0
-        self.load_latency_ms = 0.0
-        self.snapshots_loaded = 0
-        self._unknown_records = 0
-        self.snapshotter = Snapshotter(
-            ports, config, raft.log, lambda: (self._committed, self._last_record_ms), raft.lowest_needed
-        )
         self._failure: BaseException | None = None
+        self._committed = CommittedImage(
+            ports,
+            raft.log,
+            self.removed_topics,
+            node_id=config.id,
+            cluster_id=cluster_id,
+            applied=lambda size_bytes: self.snapshotter.applied(size_bytes),
+            loaded=lambda snapshot: self.snapshotter.found(snapshot),
+        )
+        self._newest = self.image
+        self.snapshotter = Snapshotter(
+            ports, config, raft.log, lambda: (self.image, self._committed.last_record_ms), raft.lowest_needed
+        )
+        self._introduction = Introduction(config, self, registration, channel)
 
     @property
     def image(self) -> MetadataImage:
         """The newest committed image."""
-        return self._committed
+        return self._committed.image
+
+    @property
+    def load_latency_ms(self) -> float:
+        """How long the last load of a snapshot took."""
+        return self._committed.load_latency_ms
+
+    @property
+    def snapshots_loaded(self) -> int:
+        return self._committed.snapshots_loaded
 
     @property
     def _alone(self) -> bool:
@@ -125,7 +132,7 @@ class Controller:
 
     def leader_address(self, listener_name: str) -> tuple[str, int]:
         """Where the leader's listener of that name is, from the metadata or else the settings; ("", 0) unknown."""
-        leader = self._committed.controllers.get(self.raft.leader_id)
+        leader = self.image.controllers.get(self.raft.leader_id)
         endpoint = next((one for one in leader.endpoints if one.name == listener_name), None) if leader else None
         if endpoint is not None:
             return endpoint.host, endpoint.port
@@ -137,98 +144,15 @@ class Controller:
 
         An only voter leads when this returns, and has made an empty log a cluster's.
         """
-        await self._load_snapshot()
+        await self._committed.load_snapshot()
+        self._newest = self.image
         self.snapshotter.start()
         self._running.append(tasks.spawn(self._run(), name=f"controller {self._config.id}"))
         if self._alone:
             await tasks.shield(self._introduced)
         else:
-            introducing = self._introduce_again_and_again()
+            introducing = self._introduction.run()
             self._running.append(tasks.spawn(introducing, name=f"controller {self._config.id} registration"))
-
-    async def _load_snapshot(self) -> None:
-        begun_ms = self._ports.clock.monotonic_ms()
-        log, cluster_id = self.log, self._committed.cluster_id
-        loaded = await self._ports.workers.run(lambda: load_newest_snapshot(log, cluster_id))
-        self._committed = self._newest = loaded.image
-        self._last_record_ms = loaded.last_record_ms
-        self._unknown_records += loaded.unknown_records
-        if loaded.snapshot is not None:
-            self.load_latency_ms = self._ports.clock.monotonic_ms() - begun_ms
-            self.snapshots_loaded += 1
-            _log.info("Controller %d has loaded snapshot %s", self._config.id, loaded.snapshot)
-
-    async def _apply_committed(self) -> None:
-        """The image follows the log as far as it is committed."""
-        while (offset := self._committed.offset + 1) < self.log.high_watermark:
-            if offset < self.log.start_offset:
-                await self._load_snapshot()
-                continue
-            unknown = self._unknown_records
-            image, size_bytes = self._committed, 0
-            try:
-                for batch in decode_batches(self.log.read(offset, READ_BYTES)):
-                    self.removed_topics.note(image, batch.records, batch.last_offset, replayed=True)
-                    image = apply_records(
-                        image, batch.records, batch.last_offset, batch.epoch, report_unknown=self._count_unknown
-                    )
-                    self._last_record_ms = batch.timestamp_ms
-                    size_bytes += batch.size_bytes
-            except (DecodeError, ReplayError) as error:
-                raise CorruptLog(
-                    f"{self.log.dir} is damaged behind offset {image.offset}: {error}; restore the folder from another"
-                    " controller"
-                ) from error
-            if image is self._committed:
-                raise CorruptLog(f"{self.log.dir} has no whole batch at offset {offset}; restore the folder")
-            self._committed = image
-            self.snapshotter.applied(size_bytes)
-            if self._unknown_records > unknown:
-                _log.warning(
-                    "Controller %d skipped %d metadata records of unknown kinds up to offset %d",
-                    self._config.id, self._unknown_records - unknown, image.offset,
-                )  # fmt: skip
-            await tasks.sleep_ms(0)
-
-    def _count_unknown(self, record: object) -> None:
-        self._unknown_records += 1
-
-    def _introduce(self, image: MetadataImage) -> Outcome[Any]:
-        own = self._registration
-        if image.controllers.get(own.id) == own:
-            return Outcome((), None)
-        return register_controller(image, self._registration_request())
-
-    def _registration_request(self) -> m.ControllerRegistrationRequest:
-        own, request = self._registration, m.ControllerRegistrationRequest
-        return request(
-            controller_id=own.id,
-            incarnation_id=own.incarnation_id,
-            listeners=[
-                request.Listeners(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
-                for one in own.endpoints
-            ],
-            features=[
-                request.Features(
-                    name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level
-                )
-                for one in own.features
-            ],
-        )
-
-    async def _introduce_again_and_again(self) -> None:
-        """Until the metadata shows where this controller listens: then brokers and tools find it when it leads."""
-        while True:
-            if self._committed.controllers.get(self._registration.id) != self._registration:
-                try:
-                    if self.is_active:
-                        await self.submit("register controller", self._introduce)
-                    elif self._channel is not None and self.raft.leader_id >= 0:
-                        timeout_ms = self._config.controller_quorum_request_timeout_ms
-                        await self._channel.send(self._registration_request(), 0, timeout_ms=timeout_ms)
-                except KafkaError as error:
-                    _log.debug("Controller %d is not registered yet: %s", self._config.id, error)
-            await tasks.sleep_ms(INTRODUCE_PAUSE_MS)
 
     async def stop(self) -> None:
         """Refuses what still waits and ends; the log is left flushed."""
@@ -297,21 +221,21 @@ class Controller:
         """
         if not self.is_active:
             return ()
-        return self.removed_topics.offline(self._committed, self._sessions.applied_offset)
+        return self.removed_topics.offline(self.image, self._sessions.applied_offset)
 
     async def _run(self) -> None:
         """A standby follows; the leader carries out commands until it leads no more."""
         raft, log = self.raft, self.log
         try:
             while True:
-                await self._apply_committed()
+                await self._committed.follow()
                 if raft.failure is not None:
                     raise MetadataLogFailed(str(raft.failure))
                 if raft.is_leader:
                     await self._lead(raft.epoch)
                     continue
                 await log.wait_until(
-                    lambda: log.high_watermark > self._committed.offset + 1 or raft.is_leader or bool(raft.failure)
+                    lambda: log.high_watermark > self.image.offset + 1 or raft.is_leader or bool(raft.failure)
                 )
         except (OSError, KafkaError) as error:
             self._fail(error)
@@ -335,17 +259,18 @@ class Controller:
         raft, log = self.raft, self.log
         start = raft.state.epoch_start
         await log.wait_until(lambda: log.high_watermark > start or not raft.leads(epoch))
-        await self._apply_committed()
+        await self._committed.follow()
         if not raft.leads(epoch):
             return
-        self._newest = self._committed
+        self._newest = self.image
         self._sessions = Sessions(self._config.broker_session_timeout_ms)
-        self._sessions.update(self._committed, self._ports.clock.monotonic_ms())
+        self._chores = Chores(self._ports, self._config, self, self._sessions)
+        self._sessions.update(self.image, self._ports.clock.monotonic_ms())
         self._active_epoch = epoch
         name = f"controller {self._config.id}"
         helpers = [
-            tasks.spawn(self._watch_sessions(), name=f"{name} sessions"),
-            tasks.spawn(self._tend_leaders(), name=f"{name} leaders"),
+            tasks.spawn(self._chores.watch_sessions(), name=f"{name} sessions"),
+            tasks.spawn(self._chores.tend_leaders(), name=f"{name} leaders"),
             tasks.spawn(self._begin(), name=f"{name} first commands"),
             tasks.spawn(self._wake_at_end_of(epoch), name=f"{name} epoch"),
         ]
@@ -363,7 +288,7 @@ class Controller:
         finally:
             self._active_epoch = -1
             # What was not committed may be replaced by the next leader: the log will tell.
-            self._newest = self._committed
+            self._newest = self.image
             self._refuse_all("The controller leads no longer")
             for helper in helpers:
                 await tasks.cancel(helper)
@@ -377,7 +302,7 @@ class Controller:
         """An empty log becomes a cluster's, and the metadata tells where this controller listens."""
         try:
             await self.submit("bootstrap", bootstrap)
-            await self.submit("register controller", self._introduce)
+            await self.submit("register controller", self._introduction.command)
         except KafkaError as error:
             if self._alone and not self._introduced.done():
                 self._introduced.set_exception(error)
@@ -398,12 +323,12 @@ class Controller:
                     continue
                 taken.append(waiting)
                 answers.append(self._carry_out(waiting, epoch))
-            if self._newest is not self._committed:
+            if self._newest is not self.image:
                 await self.raft.committed(self._newest.offset, epoch)
-                self._committed = self._newest
-                self._last_record_ms = self._ports.clock.time_ms()
+                self._committed.image = self._newest
+                self._committed.last_record_ms = self._ports.clock.time_ms()
                 self.snapshotter.applied(self.log.appended_bytes - bytes_before)
-                self._sessions.update(self._committed, self._ports.clock.monotonic_ms())
+                self._sessions.update(self.image, self._ports.clock.monotonic_ms())
         except OSError as error:
             for waiting in taken:
                 _answer(waiting, None, KafkaError(ErrorCode.NOT_CONTROLLER, f"The metadata log failed: {error}"))
@@ -443,60 +368,12 @@ class Controller:
         self._newest = image
         if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in outcome.records):
             # Who allows unclean elections wants the leaderless partitions led now, not at the next turn.
-            tasks.spawn(self._do("elect unclean leaders", self._elect_unclean), name="unclean elections")
+            tasks.spawn(self._chores.do("elect unclean leaders", self._chores.elect_unclean), name="unclean elections")
         return outcome.response, None
-
-    def _elect_unclean(self, image: MetadataImage) -> Outcome[None]:
-        return elect_unclean(image, self._config)
 
     def _refuse_all(self, message: str) -> None:
         while self._queue:
             _answer(self._queue.popleft(), None, KafkaError(ErrorCode.NOT_CONTROLLER, message))
-
-    async def _watch_sessions(self) -> None:
-        pause_ms = max(1.0, self._config.broker_session_timeout_ms / SESSION_CHECKS)
-        while self._failure is None:
-            due_ms = self._ports.clock.monotonic_ms() + pause_ms
-            await tasks.sleep_ms(pause_ms)
-            now_ms = self._ports.clock.monotonic_ms()
-            if now_ms > due_ms:
-                self._sessions.extend(now_ms - due_ms, now_ms)
-            if now_ms > due_ms + pause_ms:
-                _log.warning(
-                    "Controller %d was held up for %d ms, which counts as no broker's silence; check the load of its"
-                    " machine", self._config.id, now_ms - due_ms,
-                )  # fmt: skip
-            for broker_id in self._sessions.expired(self._committed, now_ms):
-                _log.warning(
-                    "Controller %d fences broker %d: no heartbeat for %d ms",
-                    self._config.id, broker_id, self._config.broker_session_timeout_ms,
-                )  # fmt: skip
-                await self._fence(broker_id)
-
-    async def _fence(self, broker_id: int) -> None:
-        def command(image: MetadataImage) -> Outcome[None]:
-            # A heartbeat may have come while the command waited for its turn.
-            if broker_id not in self._sessions.expired(image, self._ports.clock.monotonic_ms()):
-                return Outcome((), None)
-            return fence_broker(image, broker_id, self._config)
-
-        await self._do("fence a broker", command)
-
-    async def _tend_leaders(self) -> None:
-        """Leadership back to preferred replicas, and unclean elections for topics that allow them since."""
-        rebalance_ms = self._config.leader_imbalance_check_interval_seconds * 1000
-        pause_ms = min(rebalance_ms, UNCLEAN_ELECTION_INTERVAL_MS)
-        while self._failure is None:
-            await tasks.sleep_ms(pause_ms)
-            if self._config.auto_leader_rebalance_enable:
-                await self._do("rebalance leaders", rebalance_leaders)
-            await self._do("elect unclean leaders", self._elect_unclean)
-
-    async def _do(self, name: str, command: Command[None]) -> None:
-        try:
-            await self.submit(name, command)
-        except KafkaError as error:
-            _log.warning("Controller %d could not %s: %s", self._config.id, name, error)
 
 
 def _answer(waiting: _Waiting, response: Any, refusal: BaseException | None) -> None:

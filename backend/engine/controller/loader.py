@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Final
 
 from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.controller.bulk import BulkDecoder
 from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.metadata_cache import MetadataCache
-from backend.engine.controller.replay import ReplayError, apply_records
+from backend.engine.controller.replay import ImageBuilder, ReplayError
 from backend.engine.controller.snapshot_images import image_of_snapshot
 from backend.engine.ports import Workers, tasks
 from backend.engine.raft.fetch import as_buffer
@@ -157,14 +158,19 @@ class MetadataLoader:
         if partition.snapshot_id.end_offset >= 0:
             await self._fetch_snapshot(SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch))
             return
-        for batch in decode_batches(as_buffer(partition.records)):
-            self._image = apply_records(
-                self._image, batch.records, batch.last_offset, batch.epoch, report_unknown=self._note_unknown
-            )
+        self._replay(as_buffer(partition.records))
         if self._image.offset + 1 >= partition.high_watermark:
             self._caught_up = True
         if self._caught_up and self._image is not self._cache.image:
             await self._publish()
+
+    def _replay(self, data: bytes | bytearray | memoryview) -> None:
+        builder, last = ImageBuilder(self._image, self._note_unknown), None
+        for batch in decode_batches(data, BulkDecoder().decode):
+            builder.apply(batch.records)
+            last = batch
+        if last is not None:
+            self._image = builder.finish(last.last_offset, last.epoch)
 
     async def _fetch_snapshot(self, wanted: SnapshotId) -> None:
         """The image starts over from a snapshot; whatever goes wrong, the next fetch says what to do instead."""

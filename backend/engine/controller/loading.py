@@ -13,7 +13,7 @@ from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.snapshot_images import image_of_snapshot
 from backend.engine.log.errors import CorruptLog
 from backend.engine.raft.metadata_log import MetadataLog
-from backend.engine.raft.snapshots import BadSnapshot, SnapshotId
+from backend.engine.raft.snapshots import BadSnapshot, StoredSnapshot
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class LoadedImage:
     image: MetadataImage
     last_record_ms: int = 0
     unknown_records: int = 0
-    snapshot: SnapshotId | None = None
+    snapshot: StoredSnapshot | None = None
 
 
 def load_newest_snapshot(log: MetadataLog, cluster_id: str) -> LoadedImage:
@@ -48,7 +48,7 @@ def load_newest_snapshot(log: MetadataLog, cluster_id: str) -> LoadedImage:
             continue
         if latest.end_offset < log.start_offset:
             break
-        return LoadedImage(image, last_ms, unknown, latest)
+        return LoadedImage(image, last_ms, unknown, log.snapshots.stored()[-1])
     if log.start_offset > 0:
         raise CorruptLog(
             f"{log.dir} begins at offset {log.start_offset} and has no whole snapshot that reaches it; restore the"

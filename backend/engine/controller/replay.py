@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from immutables import Map, MapMutation
 
@@ -80,9 +80,17 @@ def new_partition(record: m.PartitionRecord) -> PartitionRegistration:
     )
 
 
+class PartitionCreated(NamedTuple):
+    """A PartitionRecord, read in bulk."""
+
+    topic_id: bytes
+    partition_id: int
+    registration: PartitionRegistration
+
+
 @dataclass(slots=True)
 class _Draft:
-    """The maps of an image while a group of records is applied; nothing outside sees it."""
+    """The maps of an image while groups of records are applied; nothing outside sees it."""
 
     brokers: Map[int, BrokerRegistration]
     topics: MapMutation[bytes, TopicImage]
@@ -189,6 +197,10 @@ def _create_partition(draft: _Draft, record: m.PartitionRecord) -> None:
     draft.partitions(bytes(record.topic_id))[record.partition_id] = new_partition(record)
 
 
+def _put_partition(draft: _Draft, created: PartitionCreated) -> None:
+    draft.partitions(created.topic_id)[created.partition_id] = created.registration
+
+
 def _change_partition(draft: _Draft, record: m.PartitionChangeRecord) -> None:
     partitions = draft.partitions(bytes(record.topic_id))
     old = partitions.get(record.partition_id)
@@ -293,6 +305,7 @@ _REPLAY: Final[dict[type, Callable[[_Draft, Any], None]]] = {
     m.TopicRecord: _create_topic,
     m.RemoveTopicRecord: _remove_topic,
     m.PartitionRecord: _create_partition,
+    PartitionCreated: _put_partition,
     m.PartitionChangeRecord: _change_partition,
     m.ClearElrRecord: _clear_elr,
     m.ConfigRecord: _set_config,
@@ -306,6 +319,61 @@ _REPLAY: Final[dict[type, Callable[[_Draft, Any], None]]] = {
 }
 
 
+class ImageBuilder:
+    """An image in the making: groups of records are applied in place, and `finish` freezes what they have made.
+
+    The image that it began with stays as it is. Once finished, a builder is of no use any more.
+    """
+
+    def __init__(self, image: MetadataImage, report_unknown: Callable[[object], None] = lambda record: None) -> None:
+        """A record kind that images do not model is passed to `report_unknown` and skipped."""
+        self._image = image
+        self._report_unknown = report_unknown
+        self._topics_touched = False
+        self._draft = _Draft(
+            brokers=image.brokers,
+            topics=image.topics.mutate(),
+            topic_ids=image.topic_ids.mutate(),
+            open_topics={},
+            configs=image.configs,
+            features=image.features,
+            next_producer_id=image.next_producer_id,
+            controllers=image.controllers,
+            client_quotas=image.client_quotas,
+            scram=image.scram,
+        )
+
+    def apply(self, records: Iterable[object]) -> None:
+        """`ReplayError` when a record cannot belong to the image; the builder is of no use after that."""
+        draft = self._draft
+        for record in records:
+            replay = _REPLAY.get(type(record))
+            if replay is None:
+                self._report_unknown(record)
+            else:
+                replay(draft, record)
+                self._topics_touched = self._topics_touched or replay in _TOPIC_REPLAYS
+
+    def finish(self, offset: int, epoch: int) -> MetadataImage:
+        """The image, the last record of which stands at `offset` and was written in raft `epoch`."""
+        image, draft, touched = self._image, self._draft, self._topics_touched
+        draft.freeze()
+        return replace(
+            image,
+            offset=offset,
+            epoch=epoch,
+            brokers=draft.brokers,
+            topics=draft.topics.finish() if touched else image.topics,
+            topic_ids=draft.topic_ids.finish() if touched else image.topic_ids,
+            configs=draft.configs,
+            features=draft.features,
+            next_producer_id=draft.next_producer_id,
+            controllers=draft.controllers,
+            client_quotas=draft.client_quotas,
+            scram=draft.scram,
+        )
+
+
 def apply_records(
     image: MetadataImage,
     records: Iterable[object],
@@ -314,47 +382,13 @@ def apply_records(
     *,
     report_unknown: Callable[[object], None] = lambda record: None,
 ) -> MetadataImage:
-    """The image after `records`, the last of which stands at `offset` and was written in raft `epoch`.
-
-    A record kind that images do not model is passed to `report_unknown` and skipped. `ReplayError` when a record cannot
-    belong to this image.
-    """
-    draft = _Draft(
-        brokers=image.brokers,
-        topics=image.topics.mutate(),
-        topic_ids=image.topic_ids.mutate(),
-        open_topics={},
-        configs=image.configs,
-        features=image.features,
-        next_producer_id=image.next_producer_id,
-        controllers=image.controllers,
-        client_quotas=image.client_quotas,
-        scram=image.scram,
-    )
-    topics_touched = False
-    for record in records:
-        replay = _REPLAY.get(type(record))
-        if replay is None:
-            report_unknown(record)
-        else:
-            replay(draft, record)
-            topics_touched = topics_touched or replay in _TOPIC_REPLAYS
-    draft.freeze()
-    return replace(
-        image,
-        offset=offset,
-        epoch=epoch,
-        brokers=draft.brokers,
-        topics=draft.topics.finish() if topics_touched else image.topics,
-        topic_ids=draft.topic_ids.finish() if topics_touched else image.topic_ids,
-        configs=draft.configs,
-        features=draft.features,
-        next_producer_id=draft.next_producer_id,
-        controllers=draft.controllers,
-        client_quotas=draft.client_quotas,
-        scram=draft.scram,
-    )
+    """The image after one group of records. As `ImageBuilder`."""
+    builder = ImageBuilder(image, report_unknown)
+    builder.apply(records)
+    return builder.finish(offset, epoch)
 
 
 # Replays that may change the topics; without one the maps keep their identity, which is how readers see "no change".
-_TOPIC_REPLAYS: Final = frozenset({_create_topic, _remove_topic, _create_partition, _change_partition, _clear_elr})
+_TOPIC_REPLAYS: Final = frozenset(
+    {_create_topic, _remove_topic, _create_partition, _put_partition, _change_partition, _clear_elr}
+)

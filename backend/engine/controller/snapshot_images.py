@@ -7,12 +7,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from backend.engine.controller.bulk import BulkDecoder
 from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.image_records import image_records
-from backend.engine.controller.replay import ReplayError, apply_records
+from backend.engine.controller.replay import ImageBuilder, ReplayError
 from backend.engine.ports.disk import Buffer
 from backend.engine.raft.metadata_log import encode_batch
-from backend.engine.raft.snapshots import BadSnapshot, SnapshotId, read_content
+from backend.engine.raft.snapshots import BadSnapshot, SnapshotId, SnapshotReader
 from backend.protocol.control_records import snapshot_footer, snapshot_header
 
 # Records of one batch: a partition of 3 replicas takes about 120 bytes, so a batch about 120 kB.
@@ -47,12 +48,11 @@ def image_of_snapshot(
 
     Record kinds that images do not model are passed to `report_unknown` and left out.
     """
-    content = read_content(data)
-    image = replace(EMPTY_IMAGE, cluster_id=cluster_id)
-    last, epoch = snapshot_id.end_offset - 1, snapshot_id.epoch
+    reader = SnapshotReader(data, BulkDecoder().decode)
+    builder = ImageBuilder(replace(EMPTY_IMAGE, cluster_id=cluster_id), report_unknown)
     try:
-        for batch in content.batches:
-            image = apply_records(image, batch, last, epoch, report_unknown=report_unknown)
+        for batch in reader.batches():
+            builder.apply(batch)
     except ReplayError as error:
         raise BadSnapshot(f"its records contradict one another: {error}") from error
-    return replace(image, offset=last, epoch=epoch), content.last_contained_ms
+    return builder.finish(snapshot_id.end_offset - 1, snapshot_id.epoch), reader.last_contained_ms

@@ -17,6 +17,7 @@ from backend.engine.controller.image import MetadataImage
 from backend.engine.controller.snapshot_images import snapshot_batches, snapshot_id_of
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
+from backend.engine.raft.snapshots import StoredSnapshot
 
 # How often the age is looked at. Bytes are looked at on every change too.
 CHECK_INTERVAL_MS: Final = 5_000
@@ -51,7 +52,7 @@ class Snapshotter:
         self._not_before_ms = 0.0
         self._wake = tasks.Event()
         self._task: tasks.Task[None] | None = None
-        # For metrics: time of the last one written or loaded (ms since the epoch), its size, how long it took.
+        # For metrics: when the newest one here was written (ms since the epoch), its size, how long the last took.
         self.latest_generated_ms: int | None = None
         self.latest_generated_bytes = 0
         self.generation_latency_ms = 0.0
@@ -69,6 +70,10 @@ class Snapshotter:
         self._bytes_since += size_bytes
         if self._enough_bytes():
             self._wake.set()
+
+    def found(self, snapshot: StoredSnapshot) -> None:
+        """The image was taken from this one, of an earlier run or of the leader."""
+        self.latest_generated_ms, self.latest_generated_bytes = snapshot.written_ms, snapshot.size_bytes
 
     def _enough_bytes(self) -> bool:
         return self._bytes_since >= self._config.metadata_log_max_record_bytes_between_snapshots

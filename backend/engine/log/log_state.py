@@ -56,6 +56,8 @@ class LogState:
         self.producer_state = producer_state
         self.remote_system_enabled = remote_system_enabled
         self.recovery_point = recovery_point
+        # The metadata log: only its last segment may be torn by a power failure, whatever it has promised.
+        self.flush_before_roll = False
         # Whether `partition.metadata` has yet to reach the device; the next flush sees to it, before any records.
         self.topic_id_dirty = False
         self.offline_reason: str | None = None

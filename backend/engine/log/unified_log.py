@@ -161,6 +161,8 @@ class UnifiedLog(LogStorage):
         local = self._local
         try:
             if local.must_roll(len(records), timestamp, entries[-1].last_offset, now_ms):
+                if self.flush_before_roll:
+                    self.flush()
                 self.roll(first_offset)
             segment = local.append(records, entries, now_ms)
             if local.end_offset - self.recovery_point >= local.config.flush_messages:

@@ -13,9 +13,9 @@ from backend.engine.ports import Ports, tasks
 from backend.engine.raft import quorum as q
 from backend.engine.raft.fetch import as_buffer
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID, MetadataLogFailed
-from backend.engine.raft.quorum import Quorum, Role
 from backend.engine.raft.quorum_state import NOBODY
 from backend.engine.raft.snapshots import BadSnapshot, PartialSnapshot, SnapshotId
+from backend.engine.raft.state import Moment, Quorum, Role, Step
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
 
@@ -73,7 +73,7 @@ class Follower:
                 node.fail(error)
 
     async def _unreachable(self, asked: Quorum) -> None:
-        def change(state: Quorum, now: q.Moment) -> q.Step:
+        def change(state: Quorum, now: Moment) -> Step:
             same = state.epoch == asked.epoch and state.leader_id == asked.leader_id
             # Once for each silence: every further failure would only draw another time.
             return (q.leader_unreachable(state, now) if same and state.leader_heard else state), ()

@@ -14,7 +14,6 @@ from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.disk import Buffer
-from backend.engine.raft.quorum import LogEnd
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
@@ -22,8 +21,9 @@ from backend.engine.raft.quorum_state import (
     encode_quorum_state,
 )
 from backend.engine.raft.snapshots import SnapshotFiles, SnapshotId, keep_from
+from backend.engine.raft.state import LogEnd
 from backend.protocol import cluster_metadata
-from backend.protocol.batch import build_batch, crc_valid, iter_batches, iter_records
+from backend.protocol.batch import BatchHeader, build_batch, crc_valid, iter_batches, iter_records
 from backend.protocol.control_records import leader_change
 from backend.protocol.errors import DecodeError, KafkaError
 from backend.protocol.messages import Message
@@ -55,7 +55,14 @@ class MetadataBatch:
     size_bytes: int = 0
 
 
-def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[MetadataBatch]:
+def decode_record(value: bytes | None) -> object:
+    """One record, as `cluster_metadata.decode`."""
+    return cluster_metadata.decode(value)[0]
+
+
+def decode_batches(
+    data: bytes | bytearray | memoryview, decode: Callable[[bytes | None], object] = decode_record
+) -> Iterator[MetadataBatch]:
     """Whole batches with their records; DecodeError for a bad CRC or a record that cannot be read.
 
     Records of a kind that Kafka 4.3 does not have come as `cluster_metadata.UnknownRecord`.
@@ -65,7 +72,7 @@ def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[MetadataBat
             raise DecodeError(f"the metadata batch at offset {header.base_offset} has a wrong CRC")
         records: tuple[object, ...] = ()
         if not header.is_control:
-            records = tuple(cluster_metadata.decode(record.value)[0] for record in iter_records(data, position))
+            records = tuple(decode(record.value) for record in iter_records(data, position))
         yield MetadataBatch(
             header.base_offset,
             header.last_offset,
@@ -99,15 +106,55 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
 
     def opened() -> tuple[UnifiedLog, SnapshotFiles]:
         log = open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
+        log.flush_before_roll = True
+        # What a process that was killed has left to the operating system is vouched for from now on.
+        active = FlushWork((log.active_segment.log_path,), log.dir, log.log_end_offset, epochs_dirty=False)
+        sync_files(ports.disk, active)
+        _restore_epochs(log)
         snapshots = SnapshotFiles(ports.disk, folder)
         latest = snapshots.latest
-        if latest is not None and log.log_end_offset < latest.end_offset:
-            # A crash after a snapshot was fetched and before the log was cut to it: what the log holds is older.
+        if latest is not None and not _leads_to(log, latest):
+            # A crash after a snapshot was fetched and before the log was cut to it: the log is older, or another one.
             log.truncate_fully_and_start_at(latest.end_offset)
         return log, snapshots
 
     log, snapshots = await ports.workers.run(opened)
     return MetadataLog(ports, log, snapshots)
+
+
+def _leads_to(log: UnifiedLog, snapshot: SnapshotId) -> bool:
+    """Whether the log goes through the last record that the snapshot stands for, or begins behind it."""
+    if log.log_end_offset < snapshot.end_offset or log.log_start_offset >= snapshot.end_offset:
+        return log.log_end_offset >= snapshot.end_offset
+    return log.leader_epochs.epoch_for_offset(snapshot.end_offset - 1) == snapshot.epoch
+
+
+def _restore_epochs(log: UnifiedLog) -> None:
+    """A power failure may take the epoch file, or its last changes, and leave the records: they say it again.
+
+    Without it this node would take its log for less than it is and vote for one that lacks what is committed. Both ends
+    of every segment are compared; only when one does not fit is the whole log looked through.
+    """
+    epochs, start, end = log.leader_epochs, log.log_start_offset, log.log_end_offset
+    bases = [segment.base_offset for segment in log.segments]
+    ends = {offset for base in (*bases, end) for offset in (base - 1, base) if start <= offset < end}
+    if all(epochs.epoch_for_offset(offset) == _headers(log, offset, 1)[0].leader_epoch for offset in ends):
+        return
+    found: list[tuple[int, int]] = []
+    offset = start
+    while offset < end:
+        for header in _headers(log, offset, READ_BYTES):
+            if not found or header.leader_epoch > found[-1][0]:
+                found.append((header.leader_epoch, max(header.base_offset, start)))
+            offset = header.next_offset
+    epochs.clear()
+    epochs.assign_all(found)
+
+
+def _headers(log: UnifiedLog, offset: int, max_bytes: int) -> list[BatchHeader]:
+    """Of the batch that holds the offset, and of those behind it."""
+    found = log.read(offset, max_bytes, up_to_offset=log.log_end_offset, min_one_message=True)
+    return [header for _, header in iter_batches(found.records)]
 
 
 class MetadataLog:
@@ -290,23 +337,6 @@ class MetadataLog:
         except KafkaError as error:
             raise MetadataLogFailed(error.message) from error
         return found.records
-
-    def stored_batches(self, offset: int | None = None) -> Iterator[MetadataBatch]:
-        """Everything in the log from an offset on, or from its start. CorruptLog when a batch cannot be read."""
-        offset = self.start_offset if offset is None else offset
-        while offset < self.end_offset:
-            found = self._log.read(offset, READ_BYTES, up_to_offset=self.end_offset, min_one_message=True)
-            before = offset
-            try:
-                for batch in decode_batches(found.records):
-                    offset = batch.last_offset + 1
-                    yield batch
-            except DecodeError as error:
-                raise CorruptLog(
-                    f"{self.dir} is damaged at offset {offset}: {error}; restore the folder from another controller"
-                ) from error
-            if offset == before:
-                raise CorruptLog(f"{self.dir} has no whole batch at offset {offset}; restore the folder")
 
     async def write_snapshot(self, snapshot_id: SnapshotId, chunks: Iterable[Buffer]) -> int:
         """A snapshot of the records below its end offset, written by a worker thread; its size in bytes. OSError."""

@@ -10,42 +10,29 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
 
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft import quorum as q
 from backend.engine.raft.fetch import LogView
 from backend.engine.raft.follower import Follower
-from backend.engine.raft.metadata_log import TOPIC, MetadataLog, MetadataLogFailed
+from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.observers import Observers
-from backend.engine.raft.quorum import Moment, Quorum, Role
 from backend.engine.raft.quorum_state import NOBODY
-from backend.protocol import messages as m
-from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
+from backend.engine.raft.state import BeginEpoch, Effect, Moment, Quorum, Role, Step, Timing
+from backend.engine.raft.voter_requests import Peer, VoterRequests
+from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.protocol.messages import Message
 
-VOTE_VERSION: Final = 2
-BEGIN_VERSION: Final = 1
-END_VERSION: Final = 1
 # The clock looks at most so often at a deadline that something else may have moved.
 TICK_MS: Final = 50.0
 # A clock that comes so much too late was held up: nobody could be heard meanwhile.
 HELD_UP_MS: Final = 250.0
-# Nobody needs an answer to a vote that is older than an election.
-RETRY_PAUSE_MS: Final = 100.0
 # How long a stop waits for the others to hear that this leader resigns.
 RESIGN_TIMEOUT_MS: Final = 500.0
 
 _log = logging.getLogger(__name__)
-
-
-class Peer(Protocol):
-    """The way to another voter; `net` implements it."""
-
-    async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
-        """The answer; KafkaError NETWORK_EXCEPTION or REQUEST_TIMED_OUT, DecodeError."""
-        ...
 
 
 class QuorumMismatch(Exception):
@@ -96,7 +83,7 @@ class RaftNode:
         self.failure: BaseException | None = None
         self.elections = 0
         self._on_failure = on_failure
-        self._timing = q.Timing(
+        self._timing = Timing(
             config.controller_quorum_election_timeout_ms,
             config.controller_quorum_fetch_timeout_ms,
             config.controller_quorum_election_backoff_max_ms,
@@ -104,10 +91,10 @@ class RaftNode:
         self._state = Quorum(config.id, self.voters, self._timing, Role.UNATTACHED)
         self._turn = tasks.Lock()
         self._unflushed = tasks.Event()
-        self._ballot = 0
-        self._joined = False
+        # Whether some voter has taken this node for one of its cluster.
+        self.joined = False
         self._running: list[tasks.Task[None]] = []
-        self._sending: set[tasks.Task[None]] = set()
+        self._requests = VoterRequests(self)
 
     # --- what others read
 
@@ -158,7 +145,7 @@ class RaftNode:
             )
         stored = replace(stored, voters=self.voters)
 
-        def begin(_: Quorum, now: Moment) -> q.Step:
+        def begin(_: Quorum, now: Moment) -> Step:
             state, effects = q.start(self.node_id, self.voters, self._timing, stored, self.log.end, now)
             return replace(state, high_watermark=self.log.high_watermark), effects
 
@@ -180,17 +167,15 @@ class RaftNode:
         if self.is_leader and self.peers and self.failure is None:
             await self.step(_resign)
             with suppress(tasks.Timeout):
-                await tasks.wait_for(self._all_sent(), RESIGN_TIMEOUT_MS)
+                await tasks.wait_for(self._requests.all_sent(), RESIGN_TIMEOUT_MS)
         await self.kill()
-
-    async def _all_sent(self) -> None:
-        await tasks.gather_settled(list(self._sending))
 
     async def kill(self) -> None:
         """Ends without a word."""
-        for task in [*self._running, *self._sending]:
+        for task in self._running:
             await tasks.cancel(task)
         self._running.clear()
+        await self._requests.cancel()
 
     def fail(self, error: BaseException) -> None:
         """This node's log cannot be used any longer: it takes part no more."""
@@ -201,17 +186,31 @@ class RaftNode:
             if self._on_failure is not None:
                 self._on_failure(error)
 
+    def refused(self, voter: int, code: int) -> None:
+        """A voter has refused a whole request."""
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self.joined:
+            where = self.addresses.get(voter)
+            place = f" at {where.host}:{where.port}" if where else ""
+            self.fail(
+                QuorumMismatch(
+                    f"voter {voter}{place} belongs to another cluster than {self.cluster_id}; correct"
+                    " controller.quorum.voters, or start with this cluster's folder"
+                )
+            )
+        else:
+            _log.warning("Node %d: voter %d refuses its request: %s", self.node_id, voter, error_for(code))
+
     # --- steps
 
     def _moment(self) -> Moment:
         return Moment(self._ports.clock.monotonic_ms(), self._ports.random.uniform(0.0, 0.999999))
 
-    async def step(self, change: Callable[[Quorum, Moment], q.Step]) -> Quorum:
+    async def step(self, change: Callable[[Quorum, Moment], Step]) -> Quorum:
         """One change of the state: on disk first, then its effects. Goes through even when the caller is cancelled."""
         step = tasks.start(self._step(change), name=f"raft step of node {self.node_id}")
         return await tasks.shield(step)
 
-    async def _step(self, change: Callable[[Quorum, Moment], q.Step]) -> Quorum:
+    async def _step(self, change: Callable[[Quorum, Moment], Step]) -> Quorum:
         async with self._turn:
             before = self._state
             state, effects = change(before, self._moment())
@@ -233,32 +232,18 @@ class RaftNode:
                 self.log.wake()
             return state
 
-    def _carry_out(self, state: Quorum, effect: q.Effect) -> None:
-        match effect:
-            case q.AskForVotes(pre_vote):
-                self._ballot += 1
-                for voter in state.others():
-                    self._send(self._ask_for_vote(voter, state.epoch, pre_vote, self._ballot))
-            case q.BeginEpoch(granting_voters):
-                self.elections += 1
-                try:
-                    self.log.append_leader_change(
-                        self.node_id, state.epoch, self.voters, granting_voters, self._ports.clock.time_ms()
-                    )
-                except (OSError, KafkaError) as error:
-                    self.fail(error)
-                self._unflushed.set()
-            case q.TellLeader(to):
-                for voter in to:
-                    self._send(self._tell_leader(voter, state.epoch))
-            case q.TellEnd(epoch, preferred):
-                for voter in state.others():
-                    self._send(self._tell_end(voter, epoch, preferred))
-
-    def _send(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = tasks.spawn(coroutine, name=f"raft request of node {self.node_id}")
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+    def _carry_out(self, state: Quorum, effect: Effect) -> None:
+        if not isinstance(effect, BeginEpoch):
+            self._requests.carry_out(state, effect)
+            return
+        self.elections += 1
+        try:
+            self.log.append_leader_change(
+                self.node_id, state.epoch, self.voters, effect.granting_voters, self._ports.clock.time_ms()
+            )
+        except (OSError, KafkaError) as error:
+            self.fail(error)
+        self._unflushed.set()
 
     async def learn(self, epoch: int, leader_id: int) -> None:
         """Somebody spoke of an epoch and its leader."""
@@ -269,92 +254,15 @@ class RaftNode:
         """Held while the log is changed by what a leader has sent: no vote is given meanwhile."""
         return self._turn
 
-    # --- requests to the others
+    async def vote_answered(self, voter: int, epoch: int, pre_vote: bool, granted: bool) -> None:
+        """A voter has answered the Vote that was sent in `epoch`."""
 
-    async def _ask(self, voter: int, request: Message, version: int) -> Message | None:
-        """The answer; None when there was none. A foreign cluster's ends this node, unless it has its place already."""
-        timeout_ms = self.config.controller_quorum_request_timeout_ms
-        try:
-            answer = await self.peers[voter].send(request, version, timeout_ms=timeout_ms)
-        except (KafkaError, DecodeError) as error:
-            _log.debug("Node %d got no answer from voter %d: %s", self.node_id, voter, error)
-            return None
-        code = getattr(answer, "error_code", 0)
-        if code:
-            self.refused(voter, code)
-            return None
-        self._joined = True
-        return answer
-
-    def refused(self, voter: int, code: int) -> None:
-        """A voter has refused a whole request."""
-        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self._joined:
-            where = self.addresses.get(voter)
-            place = f" at {where.host}:{where.port}" if where else ""
-            self.fail(
-                QuorumMismatch(
-                    f"voter {voter}{place} belongs to another cluster than {self.cluster_id}; correct"
-                    " controller.quorum.voters, or start with this cluster's folder"
-                )
-            )
-        else:
-            _log.warning("Node %d: voter %d refuses its request: %s", self.node_id, voter, error_for(code))
-
-    async def _ask_for_vote(self, voter: int, epoch: int, pre_vote: bool, ballot: int) -> None:
-        wanted = Role.PROSPECTIVE if pre_vote else Role.CANDIDATE
-        while self._ballot == ballot and self._state.role is wanted and self.epoch == epoch:
-            end = self.log.end
-            part = m.VoteRequest.Topics.Partitions
-            asked = part(
-                partition_index=0,
-                replica_epoch=epoch,
-                replica_id=self.node_id,
-                replica_directory_id=self.directory_id,
-                last_offset_epoch=end.epoch,
-                last_offset=end.offset,
-                pre_vote=pre_vote,
-            )
-            topics = [m.VoteRequest.Topics(topic_name=TOPIC, partitions=[asked])]
-            request = m.VoteRequest(cluster_id=self.cluster_id, voter_id=voter, topics=topics)
-            answer = cast(m.VoteResponse | None, await self._ask(voter, request, VOTE_VERSION))
-            if answer is None:
-                await tasks.sleep_ms(RETRY_PAUSE_MS)
-                continue
-            [topic] = answer.topics
-            [told] = topic.partitions
-            await self.learn(told.leader_epoch, told.leader_id)
-            await self._vote_answered(voter, epoch, pre_vote, told.vote_granted and not told.error_code)
-            return
-
-    async def _vote_answered(self, voter: int, epoch: int, pre_vote: bool, granted: bool) -> None:
-        def change(state: Quorum, now: Moment) -> q.Step:
+        def change(state: Quorum, now: Moment) -> Step:
             return q.vote_answered(
                 state, voter, epoch=epoch, pre_vote=pre_vote, granted=granted, log_end=self.log.end, now=now
             )
 
         await self.step(change)
-
-    async def _tell_leader(self, voter: int, epoch: int) -> None:
-        part = m.BeginQuorumEpochRequest.Topics.Partitions
-        told = part(partition_index=0, leader_id=self.node_id, leader_epoch=epoch)
-        topics = [m.BeginQuorumEpochRequest.Topics(topic_name=TOPIC, partitions=[told])]
-        request = m.BeginQuorumEpochRequest(cluster_id=self.cluster_id, voter_id=voter, topics=topics)
-        answer = cast(m.BeginQuorumEpochResponse | None, await self._ask(voter, request, BEGIN_VERSION))
-        if answer is not None:
-            [topic] = answer.topics
-            [known] = topic.partitions
-            await self.learn(known.leader_epoch, known.leader_id)
-
-    async def _tell_end(self, voter: int, epoch: int, preferred: Sequence[int]) -> None:
-        part = m.EndQuorumEpochRequest.Topics.Partitions
-        told = part(
-            partition_index=0,
-            leader_id=self.node_id,
-            leader_epoch=epoch,
-            preferred_candidates=[part.PreferredCandidates(candidate_id=one) for one in preferred],
-        )
-        topics = [m.EndQuorumEpochRequest.Topics(topic_name=TOPIC, partitions=[told])]
-        await self._ask(voter, m.EndQuorumEpochRequest(cluster_id=self.cluster_id, topics=topics), END_VERSION)
 
     # --- the clock and the disk
 
@@ -430,6 +338,6 @@ class RaftNode:
         return min((offset for offset in heard if offset >= 0), default=None)
 
 
-def _resign(state: Quorum, now: Moment) -> q.Step:
+def _resign(state: Quorum, now: Moment) -> Step:
     """As a step."""
     return q.resign(state, now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -69,13 +69,35 @@ class SnapshotContent:
         return sum(len(batch) for batch in self.batches)
 
 
-def read_content(data: Buffer) -> SnapshotContent:
-    """The snapshot in a file's bytes. BadSnapshot when it is damaged or its end is missing."""
-    headers: list[int] = []
-    batches: list[tuple[object, ...]] = []
-    footers = 0
-    end = 0
-    try:
+Decode = Callable[[bytes | None], object]
+
+
+def _decode(value: bytes | None) -> object:
+    return cluster_metadata.decode(value)[0]
+
+
+class SnapshotReader:
+    """A snapshot's records, batch by batch, so that a large one is never in memory as records.
+
+    Nothing that was read counts before `batches` has come to its end: the last thing it looks for is the footer.
+    """
+
+    def __init__(self, data: Buffer, decode: Decode = _decode) -> None:
+        self._data = data
+        self._decode = decode
+        # Append time of the last record that the snapshot stands for, ms; known once its first batch has been read.
+        self.last_contained_ms = 0
+
+    def batches(self) -> Iterator[list[object]]:
+        """Each group of records as it was written. BadSnapshot when it is damaged or its end is missing."""
+        try:
+            yield from self._batches()
+        except DecodeError as error:
+            raise BadSnapshot(str(error)) from error
+
+    def _batches(self) -> Iterator[list[object]]:
+        data, decode = self._data, self._decode
+        headers = footers = end = 0
         for position, batch in iter_batches(data):
             if not crc_valid(data, position, batch):
                 raise BadSnapshot(f"the batch at byte {position} has a wrong CRC")
@@ -85,19 +107,24 @@ def read_content(data: Buffer) -> SnapshotContent:
             if batch.is_control:
                 for kind, value in _controls(data, position):
                     if kind == ControlType.SNAPSHOT_HEADER:
-                        headers.append(last_contained_ms(value))
+                        headers += 1
+                        self.last_contained_ms = last_contained_ms(value)
                     footers += kind == ControlType.SNAPSHOT_FOOTER
             elif not headers:
                 raise BadSnapshot("it does not begin with a snapshot header")
             else:
-                batches.append(tuple(cluster_metadata.decode(one.value)[0] for one in iter_records(data, position)))
-    except DecodeError as error:
-        raise BadSnapshot(str(error)) from error
-    if len(headers) != 1:
-        raise BadSnapshot(f"it has {len(headers)} snapshot headers instead of one")
-    if not footers or end != len(data):
-        raise BadSnapshot("its end is missing: there is no footer")
-    return SnapshotContent(headers[0], tuple(batches))
+                yield [decode(record.value) for record in iter_records(data, position)]
+        if headers != 1:
+            raise BadSnapshot(f"it has {headers} snapshot headers instead of one")
+        if not footers or end != len(data):
+            raise BadSnapshot("its end is missing: there is no footer")
+
+
+def read_content(data: Buffer) -> SnapshotContent:
+    """The snapshot in a file's bytes. BadSnapshot when it is damaged or its end is missing."""
+    reader = SnapshotReader(data)
+    batches = tuple(tuple(batch) for batch in reader.batches())
+    return SnapshotContent(reader.last_contained_ms, batches)
 
 
 def _controls(data: Buffer, position: int) -> Iterator[tuple[int, Buffer]]:
@@ -112,11 +139,12 @@ def last_contained_ms(value: Buffer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """What retention weighs."""
+    """What retention weighs; `written_ms` is when somebody wrote it, whoever fetched it since."""
 
     id: SnapshotId
     size_bytes: int
     last_contained_ms: int
+    written_ms: int = 0
 
 
 def keep_from(
@@ -155,7 +183,8 @@ class SnapshotFiles:
         self._disk = disk
         self.folder = folder
         self._ids: list[SnapshotId] = []
-        self._last_contained: dict[SnapshotId, int] = {}
+        # Of each: time of the last record that it stands for, and time of its own first batch.
+        self._times: dict[SnapshotId, tuple[int, int]] = {}
         for name in disk.list_dir(folder):
             found = parse_file_name(name)
             if found is not None:
@@ -198,20 +227,21 @@ class SnapshotFiles:
 
     def stored(self) -> list[StoredSnapshot]:
         """What retention weighs, oldest first. A file whose header cannot be read counts as of 1970."""
-        return [StoredSnapshot(one, self.size(one), self._last_contained_of(one)) for one in self.ids]
+        return [StoredSnapshot(one, self.size(one), *self._times_of(one)) for one in self.ids]
 
-    def _last_contained_of(self, snapshot_id: SnapshotId) -> int:
-        known = self._last_contained.get(snapshot_id)
+    def _times_of(self, snapshot_id: SnapshotId) -> tuple[int, int]:
+        known = self._times.get(snapshot_id)
         if known is None:
-            known = 0
+            known = 0, 0
             head = self.read_part(snapshot_id, 0, _HEADER_BYTES)
             try:
                 position, batch = next(iter(iter_batches(head)), (0, None))
                 if isinstance(batch, BatchHeader) and batch.is_control:
-                    known = max(last_contained_ms(value) for _, value in _controls(head, position))
+                    contained_ms = max(last_contained_ms(value) for _, value in _controls(head, position))
+                    known = contained_ms, batch.max_timestamp
             except (DecodeError, ValueError):
                 _log.warning("Snapshot %s has a header that cannot be read", self.path(snapshot_id))
-            self._last_contained[snapshot_id] = known
+            self._times[snapshot_id] = known
         return known
 
     def write(self, snapshot_id: SnapshotId, chunks: Iterable[Buffer], unique: str) -> int:
@@ -245,7 +275,7 @@ class SnapshotFiles:
         target = path.removesuffix(SUFFIX) + suffix
         self._disk.rename(path, target)
         self._ids.remove(snapshot_id)
-        self._last_contained.pop(snapshot_id, None)
+        self._times.pop(snapshot_id, None)
         return target
 
 
@@ -270,7 +300,8 @@ class PartialSnapshot:
 
     def check(self) -> None:
         """BadSnapshot unless what has been written is a complete snapshot."""
-        read_content(self._disk.read(self._path))
+        for _ in SnapshotReader(self._disk.read(self._path)).batches():
+            pass
 
     def freeze(self) -> int:
         """fsync, close, rename, fsync of the folder; the size. It counts once `SnapshotFiles.added` is told."""

@@ -8,7 +8,7 @@ from backend.engine.raft.quorum_state import NOBODY
 from tests.effort import effort
 from tests.properties.raft.world import Violation, World
 
-SEEDS = effort(100, 2_000)
+SEEDS = effort(25, 2_000)
 STEPS = 400
 
 
@@ -35,7 +35,7 @@ def test_one_leader_an_epoch_and_nothing_committed_is_ever_lost() -> None:
 
 
 def test_a_quorum_that_is_left_in_peace_elects_a_leader_and_catches_everybody_up() -> None:
-    for seed in range(effort(12, 500)):
+    for seed in range(effort(6, 500)):
         world = play(seed, 300)
         world.heal()
         for _ in range(600):
@@ -52,7 +52,8 @@ def test_a_quorum_that_is_left_in_peace_elects_a_leader_and_catches_everybody_up
 
 @pytest.mark.parametrize(
     "bug",
-    ["forgets its vote", "votes for any log", "sends to any log", "never flushes"],
+    # What else there is to plant is planted in the simulator.
+    ["forgets its vote", "votes for any log", "never flushes"],
 )
 def test_a_planted_bug_is_found(bug: str) -> None:
     for seed in range(400):

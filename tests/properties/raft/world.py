@@ -13,12 +13,24 @@ from typing import Any, Final
 
 from backend.engine.raft import quorum as q
 from backend.engine.raft.fetch import LogView, decide, is_diverging
-from backend.engine.raft.quorum import LogEnd, Moment, Quorum, Role
 from backend.engine.raft.quorum_state import NOBODY, QuorumState
 from backend.engine.raft.snapshots import SnapshotId
+from backend.engine.raft.state import (
+    AskForVotes,
+    BeginEpoch,
+    Effect,
+    LogEnd,
+    Moment,
+    Quorum,
+    Role,
+    TellEnd,
+    TellLeader,
+    Timing,
+    VoteAsked,
+)
 from backend.protocol import messages as m
 
-TIMING: Final = q.Timing(election_timeout_ms=100, fetch_timeout_ms=200, backoff_max_ms=100)
+TIMING: Final = Timing(election_timeout_ms=100, fetch_timeout_ms=200, backoff_max_ms=100)
 Entry = tuple[int, int]  # epoch, value; a leader change has the value 0
 
 
@@ -135,7 +147,7 @@ class World:
         if self.random.random() < self.crash_rate:
             raise Crash
 
-    def settle(self, node_id: int, state: Quorum | None, effects: tuple[q.Effect, ...] = ()) -> None:
+    def settle(self, node_id: int, state: Quorum | None, effects: tuple[Effect, ...] = ()) -> None:
         """What the driver does after every step: durable first, then the effects in order."""
         node = self.nodes[node_id]
         assert state is not None
@@ -152,21 +164,21 @@ class World:
             self.crash_point()
         self.check_committed(node_id)
 
-    def carry_out(self, node_id: int, effect: q.Effect) -> None:
+    def carry_out(self, node_id: int, effect: Effect) -> None:
         node = self.nodes[node_id]
         state = node.state
         assert state is not None
         match effect:
-            case q.AskForVotes(pre_vote):
+            case AskForVotes(pre_vote):
                 end = node.disk.log_end
                 for other in state.others():
                     self.send(node_id, other, "vote", epoch=state.epoch, end=end, pre_vote=pre_vote)
-            case q.BeginEpoch():
+            case BeginEpoch():
                 self.begin_epoch(node_id)
-            case q.TellLeader(to):
+            case TellLeader(to):
                 for other in to:
                     self.send(node_id, other, "begin", epoch=state.epoch)
-            case q.TellEnd(epoch, preferred):
+            case TellEnd(epoch, preferred):
                 for other in state.others():
                     self.send(node_id, other, "end", epoch=epoch, preferred=preferred)
 
@@ -202,7 +214,7 @@ class World:
 
     def on_vote(self, me: int, node: Node, state: Quorum, message: Message) -> None:
         end = LogEnd(-1, -1) if "votes for any log" in self.bugs else node.disk.log_end
-        asked = q.VoteAsked(message["source"], message["epoch"], message["end"], message["pre_vote"])
+        asked = VoteAsked(message["source"], message["epoch"], message["end"], message["pre_vote"])
         state, error, granted = q.vote_asked(state, asked, end, self.moment())
         self.settle(me, state)
         content = {"asked_epoch": message["epoch"], "pre_vote": message["pre_vote"], "granted": granted and not error}

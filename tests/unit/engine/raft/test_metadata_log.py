@@ -13,8 +13,14 @@ import pytest
 from backend.engine.config import BrokerConfig
 from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
-from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed, decode_batches, open_metadata_log
-from backend.engine.raft.quorum import LogEnd
+from backend.engine.raft.metadata_log import (
+    READ_BYTES,
+    MetadataBatch,
+    MetadataLog,
+    MetadataLogFailed,
+    decode_batches,
+    open_metadata_log,
+)
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
@@ -22,6 +28,7 @@ from backend.engine.raft.quorum_state import (
     encode_quorum_state,
 )
 from backend.engine.raft.snapshots import SnapshotId
+from backend.engine.raft.state import LogEnd
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
 from tests.unit.protocol.kafka_fixtures import ROOT as KAFKA
@@ -50,6 +57,16 @@ async def opened(ports: Ports, folder: Path, **properties: str) -> MetadataLog:
     return await open_metadata_log(ports, config_of(folder, **properties))
 
 
+def stored(log: MetadataLog) -> list[MetadataBatch]:
+    """Everything that the log holds, committed or not."""
+    batches: list[MetadataBatch] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        batches += decode_batches(log.read(offset, READ_BYTES, log.end_offset))
+        offset = batches[-1].last_offset + 1
+    return batches
+
+
 async def begin(log: MetadataLog, epoch: int = 1) -> None:
     """An epoch of an only voter."""
     log.append_leader_change(1, epoch, (1,), (1,), 1000)
@@ -66,7 +83,7 @@ def test_each_epoch_begins_with_a_leader_change(tmp_path: Path) -> None:
             await log.flush()
             log.close()
         log = await opened(ports, tmp_path)
-        batches = list(log.stored_batches())
+        batches = stored(log)
         assert [(batch.base_offset, batch.last_offset, batch.epoch) for batch in batches] == [
             (0, 0, 1), (1, 2, 1), (3, 3, 2), (4, 5, 2), (6, 6, 3), (7, 8, 3),
         ]  # fmt: skip
@@ -160,7 +177,7 @@ def test_a_tail_that_was_cut_off_is_dropped_and_the_rest_stays(tmp_path: Path) -
     async def read(ports: Ports) -> None:
         log = await opened(ports, tmp_path)
         assert log.end_offset == 3
-        assert sum(len(batch.records) for batch in log.stored_batches()) == 2
+        assert sum(len(batch.records) for batch in stored(log)) == 2
         log.close()
 
     run(write)
@@ -182,13 +199,39 @@ def test_damage_before_the_tail_is_never_cut_off(tmp_path: Path) -> None:
 
     async def read(ports: Ports) -> None:
         with pytest.raises(CorruptLog):
-            list((await opened(ports, tmp_path)).stored_batches())
+            await opened(ports, tmp_path)
 
     run(write)
     data = bytearray(file.read_bytes())
     data[170] ^= 0xFF
     file.write_bytes(data)
     run(read)
+
+
+@pytest.mark.parametrize("left", [None, "0\n1\n1 0\n"], ids=["lost", "old"])
+def test_the_records_say_which_epochs_they_are_of_when_the_epoch_file_does_not(
+    tmp_path: Path, left: str | None
+) -> None:
+    """A power failure may take the file: a node that took its log for less would vote for one that lacks records."""
+
+    async def play(ports: Ports) -> None:
+        for epoch in (1, 2, 4):
+            log = await opened(ports, tmp_path, metadata_log_segment_bytes="200")
+            await begin(log, epoch)
+            for _ in range(3):
+                log.append([FEATURE], epoch, 1001)
+            await log.flush()
+            log.close()
+        file = tmp_path / "__cluster_metadata-0" / "leader-epoch-checkpoint"
+        file.unlink()
+        if left is not None:
+            file.write_text(left)
+        log = await opened(ports, tmp_path, metadata_log_segment_bytes="200")
+        assert log.end == LogEnd(4, 12)
+        assert [log.end_offset_for_epoch(epoch) for epoch in (1, 2, 3, 4)] == [(1, 4), (2, 8), (2, 8), (4, 12)]
+        log.close()
+
+    run(play)
 
 
 def test_many_segments_are_replayed_in_order(tmp_path: Path) -> None:
@@ -203,7 +246,7 @@ def test_many_segments_are_replayed_in_order(tmp_path: Path) -> None:
         log.close()
         assert len(list((tmp_path / "__cluster_metadata-0").glob("*.log"))) > 5
         log = await opened(ports, tmp_path, metadata_log_segment_bytes="300")
-        levels = [getattr(record, "feature_level", 0) for b in log.stored_batches() for record in b.records]
+        levels = [getattr(record, "feature_level", 0) for b in stored(log) for record in b.records]
         assert levels == list(range(1, 30))
         log.close()
 
@@ -243,7 +286,7 @@ def test_more_records_than_a_batch_holds_go_in_several(tmp_path: Path) -> None:
         await begin(log)
         assert log.append([FEATURE] * 20_001, 1, 1000) == 20_001
         await log.flush()
-        assert [len(batch.records) for batch in log.stored_batches()] == [0, 10_000, 10_000, 1]
+        assert [len(batch.records) for batch in stored(log)] == [0, 10_000, 10_000, 1]
         log.close()
 
     run(play)

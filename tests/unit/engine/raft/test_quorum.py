@@ -7,11 +7,24 @@ from dataclasses import replace
 import pytest
 
 from backend.engine.raft import quorum as q
-from backend.engine.raft.quorum import LogEnd, Moment, Quorum, Role
 from backend.engine.raft.quorum_state import NOBODY, QuorumState
+from backend.engine.raft.state import (
+    NEVER,
+    AskForVotes,
+    BeginEpoch,
+    LogEnd,
+    Moment,
+    Quorum,
+    Role,
+    Step,
+    TellEnd,
+    TellLeader,
+    Timing,
+    VoteAsked,
+)
 from backend.protocol.errors import ErrorCode
 
-TIMING = q.Timing(1000, 2000, 1000)
+TIMING = Timing(1000, 2000, 1000)
 END = LogEnd(3, 50)
 VOTERS = (1, 2, 3)
 
@@ -24,7 +37,7 @@ def prospective() -> Quorum:
     return q.tick(started(), END, Moment(5000))[0]
 
 
-def answered(state: Quorum, voter: int, granted: bool, pre_vote: bool) -> q.Step:
+def answered(state: Quorum, voter: int, granted: bool, pre_vote: bool) -> Step:
     return q.vote_answered(
         state, voter, epoch=state.epoch, pre_vote=pre_vote, granted=granted, log_end=END, now=Moment(5001)
     )
@@ -37,8 +50,8 @@ def leading() -> Quorum:
 
 def test_an_only_voter_leads_from_its_start_on() -> None:
     state, effects = q.start(1, (1,), TIMING, QuorumState(1, 3, NOBODY, (1,)), END, Moment(0))
-    assert (state.role, state.epoch, state.deadline_ms) == (Role.LEADER, 4, q.NEVER)
-    assert effects == (q.BeginEpoch((1,)),)
+    assert (state.role, state.epoch, state.deadline_ms) == (Role.LEADER, 4, NEVER)
+    assert effects == (BeginEpoch((1,)),)
     assert q.flushed(state, 50).high_watermark == 0
     assert q.flushed(state, 51).high_watermark == 51
 
@@ -47,14 +60,14 @@ def test_silence_leads_by_a_pre_vote_and_a_vote_to_leadership() -> None:
     state, effects = q.tick(started(), END, Moment(999))
     assert (state.role, effects) == (Role.UNATTACHED, ())
     state, effects = q.tick(state, END, Moment(2000))
-    assert (state.role, state.epoch, effects) == (Role.PROSPECTIVE, 3, (q.AskForVotes(pre_vote=True),))
+    assert (state.role, state.epoch, effects) == (Role.PROSPECTIVE, 3, (AskForVotes(pre_vote=True),))
     state, effects = answered(state, 2, True, True)
     assert (state.role, state.epoch, state.voted_id) == (Role.CANDIDATE, 4, 1)
-    assert effects == (q.AskForVotes(pre_vote=False),)
+    assert effects == (AskForVotes(pre_vote=False),)
     assert answered(state, 3, True, True) == (state, ()), "a late answer to the pre-vote counts for nothing"
     state, effects = answered(state, 3, True, False)
     assert (state.role, state.leader_id, state.epoch_start) == (Role.LEADER, 1, 50)
-    assert effects == (q.BeginEpoch((1, 3)), q.TellLeader((2, 3)))
+    assert effects == (BeginEpoch((1, 3)), TellLeader((2, 3)))
 
 
 def test_a_lost_pre_vote_changes_no_epoch() -> None:
@@ -81,7 +94,7 @@ def test_a_start_goes_on_from_what_is_on_disk(stored: QuorumState, role: Role, v
 
 
 def vote(state: Quorum, candidate: int = 2, epoch: int = 4, end: LogEnd = END, pre: bool = False) -> tuple[bool, int]:
-    after, code, granted = q.vote_asked(state, q.VoteAsked(candidate, epoch, end, pre), END, Moment(10))
+    after, code, granted = q.vote_asked(state, VoteAsked(candidate, epoch, end, pre), END, Moment(10))
     after.check()
     return granted, code
 
@@ -92,7 +105,7 @@ def test_a_vote_is_given_once_an_epoch_and_only_to_a_log_that_lacks_nothing() ->
     assert vote(started(), end=LogEnd(3, 49)) == (False, 0)
     assert vote(started(), epoch=2) == (False, ErrorCode.FENCED_LEADER_EPOCH)
     assert vote(started(), candidate=9) == (False, ErrorCode.INCONSISTENT_VOTER_SET)
-    voted, _, _ = q.vote_asked(started(), q.VoteAsked(2, 4, END, False), END, Moment(10))
+    voted, _, _ = q.vote_asked(started(), VoteAsked(2, 4, END, False), END, Moment(10))
     assert (voted.role, voted.voted_id, voted.durable.voted_id) == (Role.VOTED, 2, 2)
     assert vote(voted) == (True, 0)
     assert vote(voted, candidate=3) == (False, 0)
@@ -108,7 +121,7 @@ def test_a_pre_vote_disturbs_no_follower_that_hears_its_leader() -> None:
     assert vote(hearing, candidate=3, pre=True) == (False, 0)
     assert vote(q.leader_unreachable(hearing, Moment(6)), candidate=3, pre=True) == (True, 0)
     assert vote(leading(), pre=True) == (False, 0)
-    assert q.vote_asked(hearing, q.VoteAsked(3, 4, END, True), END, Moment(10))[0] == hearing
+    assert q.vote_asked(hearing, VoteAsked(3, 4, END, True), END, Moment(10))[0] == hearing
 
 
 def test_only_a_record_of_the_own_epoch_commits_what_older_leaders_left() -> None:
@@ -123,10 +136,10 @@ def test_only_a_record_of_the_own_epoch_commits_what_older_leaders_left() -> Non
 def test_a_leader_that_no_majority_asks_resigns_and_names_the_most_complete_first() -> None:
     leader = q.voter_fetched(q.voter_fetched(leading(), 2, 40, Moment(6000)), 3, 51, Moment(6500))
     state, effects = q.tick(leader, END, Moment(7600))
-    assert (state.role, effects) == (Role.LEADER, (q.TellLeader((2, 3)),))
+    assert (state.role, effects) == (Role.LEADER, (TellLeader((2, 3)),))
     state, effects = q.tick(state, END, Moment(9500))
     assert (state.role, state.leader_id) == (Role.RESIGNED, NOBODY)
-    assert effects == (q.TellEnd(4, (3, 2)),)
+    assert effects == (TellEnd(4, (3, 2)),)
     assert vote(state, candidate=3, epoch=4) == (False, 0)
     late = q.tick(q.held_up(leader, 3000), END, Moment(9500))[0]
     assert late.role is Role.LEADER, "its own pause is no silence of the others"

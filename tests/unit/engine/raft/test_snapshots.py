@@ -73,7 +73,7 @@ def test_a_snapshot_counts_once_it_is_frozen_and_nothing_else_is_left(tmp_path: 
     assert files.latest == SnapshotId(5, 1)
     assert [path.name for path in tmp_path.iterdir()] == [SnapshotId(5, 1).file_name]
     assert files.read_part(SnapshotId(5, 1), 10, 20) == EMPTY[10:30]
-    assert files.stored() == [StoredSnapshot(SnapshotId(5, 1), len(EMPTY), 7)]
+    assert files.stored() == [StoredSnapshot(SnapshotId(5, 1), len(EMPTY), 7, 8)]
 
     def breaks() -> list[bytes]:
         raise OSError("no space")

@@ -1,0 +1,158 @@
+"""One node's place in the metadata quorum as values: its state, what happens to it, and the effects of a step.
+
+`quorum` has the functions that lead from one state to the next. Terms as in Kafka's `QuorumState` (KIP-595).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from immutables import Map
+
+from backend.engine.raft.quorum_state import NOBODY, QuorumState
+
+NEVER: Final = float("inf")
+
+
+class Role(StrEnum):
+    """What a node is in its epoch. VOTED is unattached with a vote given."""
+
+    UNATTACHED = "unattached"
+    VOTED = "voted"
+    FOLLOWER = "follower"
+    PROSPECTIVE = "prospective"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    RESIGNED = "resigned"
+    OBSERVER = "observer"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """controller.quorum.election.timeout.ms, .fetch.timeout.ms, .election.backoff.max.ms."""
+
+    election_timeout_ms: float = 1000
+    fetch_timeout_ms: float = 2000
+    backoff_max_ms: float = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something happens, ms, and a number drawn from [0, 1) for what must differ between nodes."""
+
+    ms: float
+    draw: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogEnd:
+    """Epoch of the last record and the offset behind it; the greater one is the more complete log."""
+
+    epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A voter as the leader knows it: it has everything below `end_offset` on its disk."""
+
+    end_offset: int
+    heard_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """One node's whole state; `leader_id` and `voted_id` are NOBODY when there is none."""
+
+    node_id: int
+    voters: tuple[int, ...]
+    timing: Timing
+    role: Role
+    epoch: int = 0
+    leader_id: int = NOBODY
+    voted_id: int = NOBODY
+    # When `tick` has something to do.
+    deadline_ms: float = NEVER
+    granted: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()
+    # Follower: whether the leader has answered a fetch and nothing since says that it is gone.
+    leader_heard: bool = False
+    # Leader: offset of the record that begins its epoch, and what each voter has on disk.
+    epoch_start: int = -1
+    flushed_end: int = 0
+    progress: Map[int, Progress] = field(default_factory=Map)
+    high_watermark: int = 0
+
+    @property
+    def durable(self) -> QuorumState:
+        """What must be on disk before anybody is told."""
+        return QuorumState(self.leader_id, self.epoch, self.voted_id, self.voters)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.role is Role.LEADER
+
+    @property
+    def is_voter(self) -> bool:
+        return self.node_id in self.voters
+
+    @property
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def others(self) -> tuple[int, ...]:
+        return tuple(one for one in self.voters if one != self.node_id)
+
+    def check(self) -> None:
+        """Invariants; AssertionError when one is broken."""
+        assert self.epoch >= 0
+        assert (self.role is Role.LEADER) == (self.leader_id == self.node_id), self
+        assert self.role is not Role.FOLLOWER or self.leader_id not in (NOBODY, self.node_id), self
+        assert self.role not in (Role.CANDIDATE, Role.LEADER, Role.RESIGNED) or self.voted_id == self.node_id, self
+        assert self.role is Role.OBSERVER or self.is_voter, self
+        assert not self.granted & self.refused, self
+
+
+@dataclass(frozen=True, slots=True)
+class AskForVotes:
+    """Send Vote to every other voter, in the state's epoch."""
+
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BeginEpoch:
+    """This node leads: append the leader change, with the voters that chose it, as the epoch's first record."""
+
+    granting_voters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellLeader:
+    """Send BeginQuorumEpoch to these voters."""
+
+    to: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellEnd:
+    """Send EndQuorumEpoch for `epoch` to the other voters; the most complete logs first in `preferred`."""
+
+    epoch: int
+    preferred: tuple[int, ...]
+
+
+Effect = AskForVotes | BeginEpoch | TellLeader | TellEnd
+Step = tuple[Quorum, tuple[Effect, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class VoteAsked:
+    """A Vote request; `epoch` is the one that the candidate wants to lead, or in a pre-vote the one it is in."""
+
+    candidate_id: int
+    epoch: int
+    log_end: LogEnd
+    pre_vote: bool

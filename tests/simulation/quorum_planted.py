@@ -1,0 +1,67 @@
+"""One bug for each promise of the quorum, planted into one function of the engine for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from backend.engine.apis import metadata_log_fetch
+from backend.engine.controller import snapshot_images
+from backend.engine.controller.image_records import image_records
+from backend.engine.raft import quorum
+from backend.engine.raft.fetch import EndOffsetForEpoch, LogView, decide
+from backend.engine.raft.metadata_log import MetadataLog
+from backend.engine.raft.quorum_state import QuorumState
+from backend.engine.raft.state import LogEnd, Quorum
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def votes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A node that starts again does not know what it has promised."""
+    read = MetadataLog.read_state
+
+    def careless(self: MetadataLog) -> QuorumState:
+        return replace(read(self), voted_id=-1, leader_id=-1, leader_epoch=0)
+
+    patch.setattr(MetadataLog, "read_state", careless)
+
+
+def any_log_is_sent_to(patch: pytest.MonkeyPatch) -> None:
+    """A leader takes it that whoever asks has its own log up to there."""
+
+    def careless(asked: Any, view: LogView, end_offset_for_epoch: EndOffsetForEpoch) -> Any:
+        return decide(asked, view, lambda epoch: (asked.last_fetched_epoch, asked.fetch_offset))
+
+    patch.setattr(metadata_log_fetch, "decide", careless)
+
+
+def any_log_is_voted_for(patch: pytest.MonkeyPatch) -> None:
+    """A vote is given to whoever asks first, whatever its log lacks."""
+    asked = quorum.vote_asked
+
+    def careless(state: Quorum, vote: Any, log_end: LogEnd, now: Any) -> Any:
+        return asked(state, vote, LogEnd(-1, -1), now)
+
+    patch.setattr(quorum, "vote_asked", careless)
+
+
+def snapshots_leave_something_out(patch: pytest.MonkeyPatch) -> None:
+    """A snapshot lacks the last of its records."""
+
+    def careless(image: Any) -> Iterator[Any]:
+        yield from list(image_records(image))[:-1]
+
+    patch.setattr(snapshot_images, "image_records", careless)
+
+
+# The bug and the promise that it breaks.
+PLANTED: Final[tuple[tuple[Plant, str], ...]] = (
+    (votes_are_forgotten, "ElectionSafety"),
+    (any_log_is_sent_to, "LogMatching"),
+    (any_log_is_voted_for, "LeaderCompleteness"),
+    (snapshots_leave_something_out, "StateMachineSafety"),
+)

@@ -1,0 +1,139 @@
+"""Three voters of a metadata quorum on the simulator's clock, network and disks: nothing but controllers.
+
+A process may end before any of its effects: before the n-th thing that it writes, renames, syncs or sends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from backend.engine.controller.driver import Controller
+from tests.simulation.machine import Machine, Process
+from tests.simulation.network import EPHEMERAL_PORT, Fabric, VirtualConnection, VirtualNetwork, port_owner
+from tests.simulation.world import CLUSTER_ID, HOST, World
+
+VOTERS: Final = (1, 2, 3)
+# Requests that may come again, much later, by another way.
+REMEMBERED_MAX: Final = 40
+
+# Small times and sizes: a run of some seconds sees elections, snapshots and logs that begin behind 0.
+SETTINGS: Final = {
+    "process.roles": "controller",
+    "ebbline.cluster.id": CLUSTER_ID,
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": ",".join(f"{node}@{HOST}:{node}000" for node in VOTERS),
+    "controller.quorum.election.timeout.ms": "200",
+    "controller.quorum.fetch.timeout.ms": "400",
+    "controller.quorum.election.backoff.max.ms": "200",
+    "controller.quorum.request.timeout.ms": "400",
+    "metadata.log.max.record.bytes.between.snapshots": "1500",
+    "metadata.log.segment.bytes": "1000",
+    "metadata.max.retention.bytes": "5000",
+    "log.dirs": "/data",
+}
+
+
+class QuorumFabric(Fabric):
+    """Sending is an effect, before which a process may end; what was asked of a node is remembered."""
+
+    before_send: Callable[[Process], None] = staticmethod(lambda process: None)
+    asked: deque[tuple[int, bytes]]
+
+    def carry(self, near: VirtualConnection, data: bytes) -> None:
+        if not near.process.alive:
+            return
+        self.before_send(near.process)
+        if near.process.alive:
+            port = int(near.peer.rpartition(":")[2])
+            if port < EPHEMERAL_PORT:
+                self.asked.append((port, data))
+            super().carry(near, data)
+
+
+class QuorumWorld(World):
+    """Everything of one run, drawn from one seed."""
+
+    def __init__(self, seed: int, show: Callable[[str], None] | None = None) -> None:
+        super().__init__(seed, show)
+        self.fabric = self.quorum_fabric = QuorumFabric(self.loop, self.new_random("network"), self.trace)
+        self.quorum_fabric.before_send = self._effect
+        self.quorum_fabric.asked = deque(maxlen=REMEMBERED_MAX)
+        self.machines = {
+            node: Machine(self, node, SETTINGS | {"node.id": str(node), "listeners": f"CONTROLLER://{HOST}:{node}000"})
+            for node in VOTERS
+        }
+        self.client = Process(self, 0, 0, Machine(self, 0, {}).disk, 0)
+        # Of each process that is to crash: effects until then, and whether its machine loses power.
+        self._fuses: dict[Process, tuple[int, bool]] = {}
+        self.crashes = 0
+        # What a checker reads is no effect of the process.
+        self.looking = False
+
+    def controllers(self) -> dict[int, Controller]:
+        """Those that have opened their log and have not gone down."""
+        found = {}
+        for node, machine in self.machines.items():
+            part = None if machine.broker is None else machine.broker._controller
+            process = machine.process
+            if process is None or not process.alive or part is None or part.controller is None or part._log is None:
+                continue
+            if part._ports is process.ports and part.controller.raft.failure is None:
+                found[node] = part.controller
+        return found
+
+    def crash_at(self, node: int, effects: int, *, power: bool) -> None:
+        """The node's process ends before its n-th effect from now on."""
+        process = self.machines[node].process
+        if process is not None and process not in self._fuses:
+            self._fuses[process] = effects, power
+            check = process.disk.check_alive
+
+            def check_alive() -> None:
+                self._effect(process)
+                check()
+
+            process.disk.check_alive = check_alive  # type: ignore[method-assign]  # of this one process
+
+    def spare_all(self) -> None:
+        """Whoever was to end does not."""
+        self._fuses.clear()
+
+    def _effect(self, process: Process) -> None:
+        fuse = self._fuses.get(process)
+        if fuse is None or not process.alive or self.looking:
+            return
+        left, power = fuse
+        if left > 0:
+            self._fuses[process] = left - 1, power
+            return
+        del self._fuses[process]
+        self.crashes += 1
+        self.trace.note(f"node {process.node_id} ends between two effects{' with its power' if power else ''}")
+        self.machines[process.node_id].crash(power=power)
+        # What the call that is under way still starts ends with it.
+        self.loop.call_soon(self.loop.drop, process, context=self.context)
+
+    async def ask_again(self, choice: Callable[[int], int]) -> None:
+        """An old request reaches its node once more, by a connection of its own."""
+        asked = self.quorum_fabric.asked
+        if not asked:
+            return
+        port, data = asked[choice(len(asked))]
+        if self.machines[port_owner(port)].process is None:
+            return
+        connection = await VirtualNetwork(self.fabric, self.client).connect(
+            HOST, port, lambda connection: _Deaf(), timeout_ms=1000
+        )
+        connection.send([data])
+
+
+class _Deaf:
+    """Whoever repeats a request does not listen."""
+
+    def on_frame(self, frame: bytearray) -> None:
+        """Nobody waits for it."""
+
+    def on_closed(self, error: BaseException | None) -> None:
+        """Nobody cares."""
