@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from crc32c import crc32c
+
 from backend.protocol.batch import RecordData, build_batch
-from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.errors import KafkaError
 from tests.simulation.client import Client
 from tests.simulation.history import TopicHistory
 
@@ -16,23 +18,11 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 21
 MAGIC_AT: Final = 16
 COUNT_AT: Final = 57
-DAY_MS: Final = 86_400_000
-# What a broker may say to a well-formed batch at any time, since it may be in trouble itself.
-TROUBLE: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-    }
-)
+# More than message.timestamp.after.max.ms allows.
+HOURS_MS: Final = 3 * 3_600_000
 
 Spoil = Callable[[bytearray], bytearray]
 
@@ -45,6 +35,12 @@ def _with(at: int, data: bytes) -> Spoil:
     return spoil
 
 
+def _sealed(batch: bytearray) -> bytearray:
+    """The batch with the checksum of what is in it."""
+    batch[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(batch)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+    return batch
+
+
 # Each way to spoil a good batch.
 SPOILED: Final[Mapping[str, Spoil]] = {
     "another checksum": _with(CRC_AT, b"\x00\x00\x00\x01"),
@@ -52,6 +48,7 @@ SPOILED: Final[Mapping[str, Spoil]] = {
     "a future magic": _with(MAGIC_AT, b"\x7f"),
     "a base offset": _with(0, (5).to_bytes(8, "big")),
     "a size below the least": _with(8, (3).to_bytes(4, "big")),
+    "more records than it has": _with(COUNT_AT, (9).to_bytes(4, "big")),
     "two batches": lambda batch: batch + batch,
     "half a batch": lambda batch: batch[: len(batch) // 2],
     "a few bytes": lambda batch: batch[:9],
@@ -80,21 +77,30 @@ class OddProducer:
             await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
 
     async def _spoiled(self, topic: TopicHistory, index: int) -> None:
-        what = self._random.choice((*SPOILED, *self._wrong()))
-        spoil = SPOILED.get(what)
-        batch = self._wrong()[what] if spoil is None else spoil(self._batch())
+        wrong = self._wrong(topic)
+        what = self._random.choice((*SPOILED, *wrong))
+        batch = wrong[what] if what in wrong else SPOILED[what](self._batch())
         await self._refused(topic, index, batch, f"a batch with {what}")
 
-    def _wrong(self) -> dict[str, bytearray]:
+    def _wrong(self, topic: TopicHistory) -> dict[str, bytearray]:
         """Batches whose checksum is right."""
         now_ms = self._world.client.ports.clock.time_ms()
         record = RecordData(now_ms, b"key", b"odd")
-        return {
+        not_compressed = _sealed(_with(ATTRIBUTES_AT, b"\x00\x01")(build_batch([record])))
+        too_many = _sealed(_with(COUNT_AT, (900).to_bytes(4, "big"))(build_batch([record])))
+        found = {
+            "something else than gzip": not_compressed,
+            "a count that is not its own": too_many,
             "a control marker": build_batch([record], control=True),
             "the broker's timestamps": build_batch([record], log_append_time=True),
             "too many bytes": build_batch([RecordData(now_ms, b"key", bytes(1_100_000))]),
             "a negative sequence": build_batch([record], producer_id=1, producer_epoch=0, base_sequence=-2),
         }
+        if not topic.broker_stamps:
+            found["a time to come"] = build_batch([record, RecordData(now_ms + HOURS_MS, b"key", b"odd")])
+        if topic.compacted:
+            found["no key"] = build_batch([RecordData(now_ms, None, b"odd")])
+        return found
 
     def _batch(self, *values: bytes, **identity: Any) -> bytearray:
         now_ms = self._world.client.ports.clock.time_ms()

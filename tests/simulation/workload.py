@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 BATCHES_PER_SEGMENT: Final = 4
 READ_ALL_TRIES: Final = 40
 KEYS: Final = 5
+# None, none, gzip, snappy, lz4, zstd.
+COMPRESSIONS: Final = (0, 0, 1, 2, 3, 4)
 # ListOffsets: latest, earliest, maximum timestamp, earliest local, last tiered, earliest pending upload.
 SENTINELS: Final = (-1, -2, -3, -4, -5, -6)
 
@@ -159,6 +161,7 @@ class Workload:
             producer_id=-1 if idempotent is None else idempotent.producer_id,
             producer_epoch=-1 if idempotent is None else idempotent.epoch,
             base_sequence=-1 if idempotent is None else idempotent.sequences.get(key, 0),
+            compression=self._random.choice(COMPRESSIONS),
         )
         acks = 1 if self._random.random() < acks_one else -1
         try:

@@ -59,13 +59,15 @@ class Checker:
             manager = broker._services.replica_manager if broker._services is not None else None
             if manager is None:
                 continue
-            partitions = manager._partitions
+            partitions, broken = manager._partitions, self.world.machines[node].disk.broken
             for topic, history, at in wanted:
                 found = partitions.get(at)
                 if (
                     found is not None
                     and found.topic_id_partition.topic_id == topic.topic_id
                     and found.log.offline_reason is None
+                    # Its broker has not noticed yet, and must do so by itself.
+                    and not (broken is not None and found.log.dir.startswith(broken))
                 ):
                     yield node, topic, history, found
 
