@@ -103,7 +103,8 @@ class Workload:
             unclean,
             tiered,
             compacted,
-            tiered,
+            may_tier=tiered,
+            broker_stamps=configs["message.timestamp.type"] == "LogAppendTime",
         )
         self._world.trace.note(
             f"topic {name} is there: {assignments}, tiered {tiered}, unclean {unclean}, compacted {compacted}"
