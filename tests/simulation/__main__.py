@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from tests.simulation.covered import Covered
+from tests.simulation.covered import Covered, report
 from tests.simulation.run import simulate
 
 
@@ -49,8 +49,8 @@ def covered(first: int, last: int) -> int:
     with lines:
         for seed in range(first, last + 1):
             simulate(seed)
-    for name, hit, total, missed in lines.report():
-        print(f"{name:32} {hit:5} of {total:5} {hit / max(1, total):6.1%}  {missed[:40] if missed else ''}")
+    for name, hit, total, missed in report(lines.missed):
+        print(f"{name:32} {hit:5} of {total:5} {hit / max(1, total):6.1%}  {missed or ''}")
     return 0
 
 

@@ -35,6 +35,8 @@ class Read:
     next_offset: int = -1
     # Under which epoch the asked broker led when it was asked; -1 unknown.
     leader_epoch_before: int = -1
+    # Who is nearer to the asker's rack, and has the records instead; -1 for nobody.
+    preferred_replica: int = -1
 
 
 class Client:
@@ -77,14 +79,24 @@ class Client:
         return row.base_offset
 
     async def fetch(
-        self, node: int, topic_id: bytes, index: int, offset: int, *, max_bytes: int = 4096, committed: bool = False
+        self,
+        node: int,
+        topic_id: bytes,
+        index: int,
+        offset: int,
+        *,
+        max_bytes: int = 4096,
+        committed: bool = False,
+        rack: str = "",
+        wait_ms: int = 0,
     ) -> Read:
         """What a consumer gets at an offset."""
         topics = m.FetchRequest.Topics
         request = m.FetchRequest(
-            max_wait_ms=0,
-            min_bytes=1,
+            max_wait_ms=wait_ms,
+            min_bytes=1 + 10 * wait_ms,
             max_bytes=max_bytes,
+            rack_id=rack,
             isolation_level=int(committed),
             topics=[
                 topics(
@@ -115,6 +127,7 @@ class Client:
             row.log_start_offset,
             tuple(found),
             next_offset,
+            preferred_replica=row.preferred_read_replica,
         )
 
     async def list_offset(self, node: int, topic: str, index: int, timestamp: int) -> int:
@@ -166,6 +179,15 @@ class Client:
         answer = cast(m.AlterPartitionReassignmentsResponse, await self.ask(node, request, 0))
         _raise(answer.error_code)
         _raise(answer.responses[0].partitions[0].error_code)
+
+    async def move_directory(self, node: int, topic: str, index: int, path: str) -> None:
+        """A broker's replica goes to another log directory."""
+        dirs = m.AlterReplicaLogDirsRequest.Dirs
+        request = m.AlterReplicaLogDirsRequest(
+            dirs=[dirs(path=path, topics=[dirs.Topics(name=topic, partitions=[index])])]
+        )
+        answer = cast(m.AlterReplicaLogDirsResponse, await self.ask(node, request, 2))
+        _raise(answer.results[0].partitions[0].error_code)
 
     async def elect(self, node: int, topic: str, index: int) -> None:
         """The preferred replica leads."""

@@ -61,6 +61,12 @@ class Disk:
     # How to undo each change of folders that the device may not have yet, oldest first.
     journal: list[Callable[[], None]] = field(default_factory=list)
     full: bool = False
+    # Below this folder nothing can be read or written: the device that it is on has failed.
+    broken: str | None = None
+
+    def check_device(self, path: str) -> None:
+        if self.broken is not None and path.startswith(self.broken):
+            raise OSError(errno.EIO, "Input/output error", path)
 
     def lose_power(self) -> None:
         """Leaves what the device has."""
@@ -153,15 +159,16 @@ class Disk:
 class VirtualFile:
     """An open file of one process."""
 
-    __slots__ = ("_disk", "_inode", "_owner")
+    __slots__ = ("_disk", "_inode", "_owner", "_path")
 
-    def __init__(self, owner: VirtualDisk, inode: Inode) -> None:
+    def __init__(self, owner: VirtualDisk, inode: Inode, path: str) -> None:
         self._owner = owner
+        self._path = path
         self._disk = owner.disk
         self._inode = inode
 
     def append(self, chunks: Sequence[Buffer]) -> int:
-        self._owner.check_alive()
+        self._owner.check_alive(self._path)
         data, inode = b"".join(chunks), self._inode
         if self._disk.full:
             inode.data += data[: self._disk.random.randint(0, len(data))]
@@ -173,10 +180,11 @@ class VirtualFile:
         return len(data)
 
     def pread(self, size: int, position: int) -> bytes:
+        self._disk.check_device(self._path)
         return bytes(self._inode.data[position : position + size])
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        self._owner.check_alive()
+        self._owner.check_alive(self._path)
         inode, size = self._inode, len(data)
         below = max(0, min(size, inode.synced - position))
         if below:
@@ -188,7 +196,7 @@ class VirtualFile:
         return len(self._inode.data)
 
     def truncate(self, size: int) -> None:
-        self._owner.check_alive()
+        self._owner.check_alive(self._path)
         inode = self._inode
         if size < len(inode.data):
             del inode.data[size:]
@@ -198,7 +206,7 @@ class VirtualFile:
         inode.ends = [end for end in inode.ends if end <= size]
 
     def sync(self) -> None:
-        self._owner.check_alive()
+        self._owner.check_alive(self._path)
         self._inode.sync()
         self._disk.journal.clear()
 
@@ -213,19 +221,29 @@ class VirtualDisk:
         self.disk = disk
         self._alive = alive
         self._locked: set[str] = set()
+        # So many more changes, and the process is killed in the midst of its work.
+        self.changes_left: int | None = None
+        self.on_last_change: Callable[[], None] | None = None
 
-    def check_alive(self) -> None:
+    def check_alive(self, path: str = "") -> None:
+        """Before each change."""
+        if self.changes_left is not None and self._alive():
+            self.changes_left -= 1
+            if self.changes_left < 0 and self.on_last_change is not None:
+                self.on_last_change()
         if not self._alive():
             raise OSError(errno.EIO, "the process is dead")
+        self.disk.check_device(path)
 
     def open(self, path: str, *, create: bool = False) -> VirtualFile:
-        self.check_alive()
+        self.disk.check_device(path)
         inode = self.disk.files.get(path)
         if inode is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+            self.check_alive(path)
             inode = self.disk.create(path)
-        return VirtualFile(self, inode)
+        return VirtualFile(self, inode, path)
 
     def exists(self, path: str) -> bool:
         return path in self.disk.files or path.rstrip("/") in self.disk.folders
@@ -234,6 +252,7 @@ class VirtualDisk:
         return path.rstrip("/") in self.disk.folders
 
     def _inode(self, path: str) -> Inode:
+        self.disk.check_device(path)
         inode = self.disk.files.get(path)
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
@@ -249,13 +268,14 @@ class VirtualDisk:
         self._inode(path).modified_ms = time_ms
 
     def list_dir(self, path: str) -> list[str]:
+        self.disk.check_device(path)
         entries = self.disk.folders.get(path.rstrip("/"))
         if entries is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return sorted(entries)
 
     def make_dirs(self, path: str) -> None:
-        self.check_alive()
+        self.check_alive(path)
         disk, path = self.disk, path.rstrip("/")
         if path in disk.folders:
             return
@@ -274,12 +294,13 @@ class VirtualDisk:
         return bytes(self._inode(path).data)
 
     def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
-        self.check_alive()
+        self.check_alive(path)
         temporary = path + ".tmp"
         self.disk.unlink(temporary)
         inode = self.disk.create(temporary)
         inode.data += data
         inode.ends.append(len(data))
+        self.check_alive(path)
         # As ext4 and btrfs do: a rename over another file is not written before the new content is.
         if sync or path in self.disk.files:
             inode.sync()
@@ -288,17 +309,18 @@ class VirtualDisk:
             self.disk.journal.clear()
 
     def rename(self, source: str, target: str) -> None:
-        self.check_alive()
+        self.check_alive(source)
         self.disk.rename(source.rstrip("/"), target.rstrip("/"))
 
     def remove(self, path: str) -> None:
-        self.check_alive()
+        self.check_alive(path)
         self.disk.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        self.check_alive()
+        self.check_alive(path)
         disk, path = self.disk, path.rstrip("/")
         for file in [one for one in disk.files if one.startswith(path + "/")]:
+            self.check_alive(path)
             disk.remove(file)
         for folder in sorted((one for one in disk.folders if one == path or one.startswith(path + "/")), reverse=True):
             del disk.folders[folder]
@@ -311,7 +333,7 @@ class VirtualDisk:
             self.disk.add_entry(folder)
 
     def sync_dir(self, path: str) -> None:
-        self.check_alive()
+        self.check_alive(path)
         self.disk.journal.clear()
 
     def free_bytes(self, path: str) -> int:

@@ -11,22 +11,26 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from backend.protocol.errors import KafkaError
-from backend.tiering.ids import TopicPartition
-from tests.simulation.client import BROKER_RESOURCE, TOPIC_RESOURCE
+from tests.simulation.operators import Operators
 from tests.simulation.workload import Workload
-from tests.simulation.world import BROKERS, CLIENT, CONTROLLER
+from tests.simulation.world import BROKERS, CLIENT, CONTROLLER, LOG_DIRS
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 EVENTS_TOPIC: Final = "__ebbline_events"
-TOPICS_MAX: Final = 3
 HOLES_MAX: Final = 3
+# Between one fault and the next; those that last overlap.
+PAUSE_S: Final = (0.05, 0.5)
 # Half a second each: a broker whose controller is away waits a minute and more by itself.
 STARTS_MAX: Final = 400
 # Tenths of a second that an orderly stop may take, as a service manager would wait.
 STOP_LOOKS_MAX: Final = 200
-LAST_TIERED: Final = "follower.fetch.last.tiered.offset.enable"
+# Changes of the disk until a process is killed in the midst of its work: a copy of a segment has some ten.
+KILL_AFTER_MAX: Final = 80
+# What a broker makes again when it is missing or makes no sense: indexes, producer snapshots, checkpoints, caches.
+MADE_AGAIN: Final = (".index", ".timeindex", ".snapshot", "-offset-checkpoint")
+CACHES: Final = ("/remote-log-index-cache/",)
 
 
 class Faults:
@@ -36,10 +40,10 @@ class Faults:
         self._world = world
         self._workload = workload
         self._random = world.new_random("faults")
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], None] = {}
         # The broker that has lost power until the controller has noticed.
         self._in_the_dark: tuple[int, int] | None = None
-        self._next_topic = 0
+        self.operators = Operators(world, workload, self._random, self._dark)
         self.counts: dict[str, int] = {}
         kinds: dict[str, tuple[int, Callable[[], Awaitable[bool]]]] = {
             "crash": (6, self._crash),
@@ -50,14 +54,10 @@ class Faults:
             "bad line": (2, self._bad_line),
             "store trouble": (5, self._store_trouble),
             "disk full": (2, self._fill_disk),
-            "reassignment": (5, self._reassign),
-            "election": (3, self._elect),
-            "new topic": (1, self._new_topic),
-            "topic deletion": (1, self._delete_topic),
-            "retention": (3, self._change_retention),
-            "copy switch": (2, self._switch_copy),
-            "last tiered switch": (2, self._switch_last_tiered),
-            "delete records": (2, self._delete_records),
+            "broken disk": (1, self._break_directory),
+            "kill in a write": (4, self._kill_in_a_write),
+            "damaged files": (2, self._crash_and_damage),
+            **self.operators.kinds,
         }
         chosen = list(only) or [kind for kind in kinds if self._random.random() < 0.6] or ["crash"]
         self.kinds = {kind: kinds[kind] for kind in chosen}
@@ -68,25 +68,31 @@ class Faults:
         end_ms = loop.now_ms + duration_ms
         weights = [weight for weight, _ in self.kinds.values()]
         while loop.now_ms < end_ms:
-            await asyncio.sleep(self._random.uniform(0.1, 1.2))
+            await asyncio.sleep(self._random.uniform(*PAUSE_S))
             [kind] = self._random.choices(list(self.kinds), weights)
-            try:
-                if await self.kinds[kind][1]():
-                    self.counts[kind] = self.counts.get(kind, 0) + 1
-            except KafkaError as error:
-                self._note(f"{kind} was refused: {error}")
+            # Some ask a broker, which may take its time to answer: trouble goes on meanwhile.
+            self._keep(self._world.loop.create_task(self._strike(kind)))
+
+    async def _strike(self, kind: str) -> None:
+        try:
+            if await self.kinds[kind][1]():
+                self.counts[kind] = self.counts.get(kind, 0) + 1
+        except KafkaError as error:
+            self._note(f"{kind} was refused: {error}")
 
     async def heal(self) -> None:
         """Everything works again; machines that are down start, replicas whose disk failed start over."""
         world = self._world
         for task in list(self._running):
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.gather(*list(self._running), return_exceptions=True)
         world.fabric.weather.late = world.fabric.weather.reset = 0.0
         world.fabric.clear_holes(set(world.fabric.weather.holes))
         world.objects.mood = type(world.objects.mood)()
         for machine in world.machines.values():
-            machine.disk.full = False
+            machine.disk.full, machine.disk.broken = False, None
+            if machine.process is not None:
+                machine.process.disk.changes_left = None
         self._note("all faults are over")
         await asyncio.gather(*(self._bring_up(node) for node in (CONTROLLER, *BROKERS)))
         for node in BROKERS:
@@ -107,9 +113,11 @@ class Faults:
             await asyncio.sleep(self._random.uniform(*delay_ms) / 1000)
             await work()
 
-        task = self._world.loop.create_task(wait())
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._keep(self._world.loop.create_task(wait()))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._running[task] = None
+        task.add_done_callback(lambda task: self._running.pop(task, None))
 
     async def _bring_up(self, node: int) -> None:
         """Starts a machine until it is up: a start may fail while faults go on."""
@@ -281,127 +289,57 @@ class Faults:
         self._later((200, 3000), end)
         return True
 
-    # What operators do
+    async def _break_directory(self) -> bool:
+        """The device of a broker's second log directory fails; it is repaired, and the broker starts again."""
+        node = self._some_broker()
+        if node is None or self._dark() or self._world.machines[node].disk.broken is not None:
+            return False
+        machine = self._world.machines[node]
+        machine.disk.broken = LOG_DIRS[1] + "/"
+        self._note(f"the log directory {LOG_DIRS[1]} of broker {node} fails")
 
-    async def _reassign(self) -> bool:
-        chosen = self._workload.some_partition()
-        if chosen is None:
-            return False
-        topic, index = chosen
-        registration = self._world.registration(TopicPartition(topic.name, index))
-        if registration is None:
-            return False
-        replicas: list[int] | None = None
-        if not registration.reassigning or self._random.random() < 0.3:
-            replicas = self._random.sample(BROKERS, self._random.choice((2, 2, 3)))
-            if topic.unclean and len(replicas) < 3:
-                return False
-        self._note(f"{topic.name}-{index} is to be on {replicas}")
-        await self._workload.client.reassign(self._workload.some_broker(), topic.name, index, replicas)
+        async def repair() -> None:
+            machine.disk.broken = None
+            self._note(f"the log directory {LOG_DIRS[1]} of broker {node} is repaired")
+            if machine.started:
+                machine.crash(power=False)
+            await self._bring_up(node)
+
+        self._later((500, 4000), repair)
         return True
 
-    async def _elect(self) -> bool:
-        chosen = self._workload.some_partition()
-        if chosen is None or self._dark():
+    async def _kill_in_a_write(self) -> bool:
+        node = self._some_broker()
+        if node is None or self._dark():
             return False
-        topic, index = chosen
-        self._note(f"the preferred replica of {topic.name}-{index} shall lead")
-        await self._workload.client.elect(self._workload.some_broker(), topic.name, index)
+
+        def killed() -> None:
+            self._note(f"broker {node} is killed between two changes of its disk")
+            self._restart_later(node)
+
+        self._world.machines[node].kill_after(self._random.randint(1, KILL_AFTER_MAX), killed)
         return True
 
-    async def _new_topic(self) -> bool:
-        if len(self._world.history.living) >= TOPICS_MAX:
+    async def _crash_and_damage(self) -> bool:
+        """A crash that leaves some files empty, cut or gone, of those that are made from others."""
+        node = self._some_broker()
+        if node is None or self._dark():
             return False
-        self._next_topic += 1
-        await self._workload.create_topic(f"n{self._next_topic}", partitions=1, tiered=self._random.random() < 0.8)
+        machine = self._world.machines[node]
+        machine.crash(power=False)
+        files = machine.disk.files
+        chosen = [path for path in files if path.endswith(MADE_AGAIN) or any(cache in path for cache in CACHES)]
+        damaged = self._random.sample(chosen, min(len(chosen), self._random.randint(1, 12)))
+        for path in damaged:
+            size = len(files[path].data)
+            match self._random.randrange(3):
+                case 0:
+                    machine.disk.unlink(path)
+                case 1:
+                    del files[path].data[:]
+                case _:
+                    del files[path].data[self._random.randint(0, size) :]
+                    files[path].data += b"\xff"
+        self._note(f"broker {node} crashes and comes back with damaged files: {damaged}")
+        self._restart_later(node)
         return True
-
-    async def _delete_topic(self) -> bool:
-        living = self._world.history.living
-        if len(living) < 2:
-            return False
-        topic = self._random.choice(living)
-        topic.deleting = True
-        self._note(f"topic {topic.name} is deleted")
-        try:
-            await self._workload.client.delete_topic(self._workload.some_broker(), topic.name)
-        finally:
-            await self._settle_deletion(topic.name)
-        return True
-
-    async def _settle_deletion(self, name: str) -> None:
-        """Whether it happened shows in the metadata; a request whose answer is lost may still come through."""
-        topic = self._world.history.topics.get(name)
-        if topic is not None:
-            del self._world.history.topics[name]
-
-    async def _configure_topic(self, configs: dict[str, str]) -> bool:
-        chosen = self._workload.some_partition()
-        if chosen is None:
-            return False
-        topic, _ = chosen
-        if topic.compacted:
-            return False
-        if "retention.bytes" in configs or "retention.ms" in configs:
-            topic.limited = True
-        if not topic.tiered:
-            configs = {key: value for key, value in configs.items() if key.startswith("retention")}
-        if not configs:
-            return False
-        self._note(f"topic {topic.name} gets {configs}")
-        await self._workload.client.configure(self._workload.some_broker(), TOPIC_RESOURCE, topic.name, configs)
-        return True
-
-    async def _change_retention(self) -> bool:
-        random = self._random
-        configs: list[dict[str, str]] = [
-            {"local.retention.bytes": random.choice(("1", "800", "3000"))},
-            {"retention.bytes": random.choice(("3000", "6000", "-1"))},
-            {"retention.ms": random.choice(("3000", "10000", "-1"))},
-        ]
-        return await self._configure_topic(random.choice(configs))
-
-    async def _switch_copy(self) -> bool:
-        disabled = self._random.random() < 0.5
-        return await self._configure_topic({"remote.log.copy.disable": str(disabled).lower()})
-
-    async def _switch_last_tiered(self) -> bool:
-        node = self._random.choice((None, *BROKERS))
-        value = self._random.choice(("true", "false"))
-        self._note(f"{LAST_TIERED}={value} on {'all brokers' if node is None else f'broker {node}'}")
-        ask = self._workload.some_broker() if node is None else node
-        await self._workload.client.configure(ask, BROKER_RESOURCE, "" if node is None else str(node),
-                                              {LAST_TIERED: value})  # fmt: skip
-        return True
-
-    async def _delete_records(self) -> bool:
-        chosen = self._workload.some_partition()
-        if chosen is None:
-            return False
-        topic, index = chosen
-        if topic.compacted:
-            return False
-        history = topic.partitions[index]
-        end = max(history.acknowledged, default=0)
-        if end <= history.log_start:
-            return False
-        offset = self._random.randint(history.log_start, min(end, history.log_start + 12))
-        history.deleted_to = max(history.deleted_to, offset)
-        self._note(f"records of {topic.name}-{index} below {offset} are deleted")
-        await self._workload.client.delete_records(self._workload.leader(topic, index), topic.name, index, offset)
-        return True
-
-    async def restore_settings(self) -> None:
-        """What would keep a run from its end is as at the beginning."""
-        for topic in self._world.history.living:
-            if topic.tiered:
-                await self._insist(topic.name, {"remote.log.copy.disable": "false"})
-
-    async def _insist(self, topic: str, configs: dict[str, str]) -> None:
-        for _ in range(100):
-            try:
-                await self._workload.client.configure(self._workload.some_broker(), TOPIC_RESOURCE, topic, configs)
-                return
-            except KafkaError:
-                await asyncio.sleep(0.3)
-        raise AssertionError(f"the settings of {topic} could not be changed")

@@ -47,6 +47,10 @@ class TopicHistory:
     tiered: bool
     # Keeps the last record of each key, in batches of its own making.
     compacted: bool = False
+    # Records have the broker's time, not the producer's.
+    broker_stamps: bool = False
+    # Was tiered from its beginning; `tiered` is False from the moment at which somebody may have switched that off.
+    may_tier: bool = False
     # Retention has had a limit at some time: log start may be anywhere.
     limited: bool = False
     deleting: bool = False

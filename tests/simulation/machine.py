@@ -169,6 +169,23 @@ class Machine:
         if power:
             self.disk.lose_power()
 
+    def kill_after(self, changes: int, on_killed: Callable[[], None]) -> None:
+        """The process is gone in the midst of its work, after so many more changes of its disk."""
+        process = self.process
+        assert process is not None
+
+        def kill() -> None:
+            process.alive = False
+            # What is on the stack now belongs to the process: the rest follows once it has unwound.
+            self._world.loop.call_soon(bury, context=self._world.context)
+
+        def bury() -> None:
+            if self.process is process:
+                self.crash(power=False)
+                on_killed()
+
+        process.disk.changes_left, process.disk.on_last_change = changes, kill
+
     def _bury(self, process: Process, *, at_once: bool) -> None:
         process.alive = False
         self._world.fabric.lose(process, at_once=at_once)

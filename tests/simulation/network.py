@@ -79,7 +79,7 @@ class VirtualConnection:
         return self._closed
 
     def send(self, chunks: Sequence[Buffer]) -> None:
-        if not (self._closed or self._closing):
+        if self.process.alive and not (self._closed or self._closing):
             self._fabric.carry(self, b"".join(chunks))
 
     def pause_reading(self) -> None:
@@ -109,7 +109,7 @@ class VirtualConnection:
 
     def arrive(self, data: bytes) -> None:
         """Bytes of the far end."""
-        if not self._closed:
+        if not self._closed and self.process.alive:
             self._fabric.trace.message(b"%d" % self.process.node_id, data)
             self._input += data
             self.deliver()

@@ -137,13 +137,13 @@ class Planted:
 
 
 PLANTED: Final = (
-    Planted(leader_acknowledges_at_once, "AcknowledgedSurvive", 1, ("crash", "hole")),
+    Planted(leader_acknowledges_at_once, "AcknowledgedSurvive", 14, ("crash", "hole", "election")),
     Planted(followers_stamp_their_own_epoch, "ReplicasAgree", 1, ("crash", "election")),
     Planted(retention_does_not_ask_the_remote_tier, "NoGap", 1, ("store trouble",)),
     Planted(epochs_begin_unnoticed, "ReadsFollowLineage", 1, ("election", "clean restart")),
     Planted(failed_copies_count_as_finished, "ObjectsAndMetadata", 1, ("store trouble",)),
     Planted(deletion_forgets_the_log, "ObjectsAndMetadata", 1, ("delete records", "retention")),
     Planted(followers_forget_their_high_watermark, "NeverBack", 1, ("crash",)),
-    Planted(copies_what_is_not_stable, "OffsetsInOrder", 7, ("hole", "crash")),
+    Planted(copies_what_is_not_stable, "OffsetsInOrder", 2, ("hole", "bad line", "throttle")),
     Planted(failed_tasks_are_not_tried_again, "EverythingRecovers", 1, ("store trouble",)),
 )

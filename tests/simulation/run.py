@@ -14,14 +14,18 @@ from backend.engine.common.log_context import NodeFilter
 from backend.protocol.errors import KafkaError
 from tests.simulation.checkers import Checker, Violation, all_checkers
 from tests.simulation.faults import Faults
-from tests.simulation.machine import dispose
+from tests.simulation.loop import PROCESS
+from tests.simulation.machine import Process, dispose
+from tests.simulation.odd import OddProducer, scrape_on
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
-FAULTS_MS: Final = (5_000.0, 12_000.0)
+FAULTS_MS: Final = (2_500.0, 5_000.0)
 LOOK_S: Final = 0.2
 # Part of the runs that have a transactional producer.
 TRANSACTIONS: Final = 0.3
+# Part of the runs that have a producer of odd batches and somebody who scrapes metrics.
+ODD: Final = 0.4
 # Not at every moment: nothing is copied to the remote tier within so short a time.
 STEP_MS: Final = 4.0
 # Errors that the world causes; anything else in a log line is a mistake of the code.
@@ -57,6 +61,9 @@ class _Mistakes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
+        process = PROCESS.get()
+        if isinstance(process, Process) and not process.alive:
+            return
         if error is not None and not isinstance(error, EXPECTED):
             self._world.failures.append(f"{record.name}: {record.getMessage()} ({error!r})")
 
@@ -153,6 +160,7 @@ class Run:
     def __init__(self, world: World, faults: Sequence[str], unclean: bool | None) -> None:
         self.world = world
         self.checkers: list[Checker] = all_checkers(world)
+        self._stepping = [checker for checker in self.checkers if type(checker).step is not Checker.step]
         self.workload = world.workload = Workload(world, self.checkers)
         self.faults = Faults(world, self.workload, faults)
         self._random = world.new_random("run")
@@ -171,6 +179,10 @@ class Run:
         ]
         if self._random.random() < TRANSACTIONS:
             clients.append(world.loop.create_task(workload.transact_on((50.0, 300.0))))
+        if self._random.random() < ODD:
+            odd = OddProducer(world, workload)
+            clients.append(world.loop.create_task(odd.produce_on((50.0, 250.0))))
+            clients.append(world.loop.create_task(scrape_on(world, (500.0, 1500.0))))
         looking = world.loop.create_task(self._look_on())
         raging = world.loop.create_task(self.faults.rage(self._random.uniform(*FAULTS_MS)))
         # A checker that fails ends the run at once.
@@ -178,7 +190,7 @@ class Run:
         workload.stopping = True
         await self.faults.heal()
         await asyncio.gather(*clients)
-        await self.faults.restore_settings()
+        await self.faults.operators.restore_settings()
         for checker in reversed(self.checkers):
             # Recovery comes first: the others compare what it left.
             await checker.finish()
@@ -208,8 +220,9 @@ class Run:
         if now_ms < self._next_step_ms:
             return
         self._next_step_ms = now_ms + STEP_MS
-        for checker in self.checkers:
-            checker.step()
+        replicas = list(self.checkers[0].replicas())
+        for checker in self._stepping:
+            checker.step(replicas)
 
     async def _look_on(self) -> None:
         while True:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 BATCHES_PER_SEGMENT: Final = 4
 READ_ALL_TRIES: Final = 40
 KEYS: Final = 5
+# None, none, gzip, snappy, lz4, zstd.
+COMPRESSIONS: Final = (0, 0, 1, 2, 3, 4)
 # ListOffsets: latest, earliest, maximum timestamp, earliest local, last tiered, earliest pending upload.
 SENTINELS: Final = (-1, -2, -3, -4, -5, -6)
 
@@ -43,9 +45,17 @@ def topic_configs(random: Random, *, tiered: bool, unclean: bool, compacted: boo
         "index.interval.bytes": "1",
         "min.insync.replicas": "1" if unclean else "2",
         "retention.ms": "-1",
+        "compression.type": random.choice(("producer", "producer", "gzip", "lz4", "zstd", "uncompressed")),
+        "message.timestamp.type": random.choice(("CreateTime", "CreateTime", "LogAppendTime")),
     }
+    if random.random() < 0.2:
+        configs |= {"flush.messages": "1", "segment.ms": "1500"}
+    elif random.random() < 0.2:
+        configs |= {"flush.ms": "500", "file.delete.delay.ms": "200"}
     if compacted:
         configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "1000"}
+        configs |= random.choice(({}, {"min.compaction.lag.ms": "500"}, {"max.compaction.lag.ms": "1000"}))
+        configs["cleanup.policy"] = random.choice(("compact", "compact,delete"))
     if unclean:
         configs["unclean.leader.election.enable"] = "true"
     if tiered:
@@ -87,7 +97,14 @@ class Workload:
         else:
             return
         self._world.history.topics[name] = TopicHistory(
-            name, topic_id, {index: PartitionHistory() for index in range(partitions)}, unclean, tiered, compacted
+            name,
+            topic_id,
+            {index: PartitionHistory() for index in range(partitions)},
+            unclean,
+            tiered,
+            compacted,
+            may_tier=tiered,
+            broker_stamps=configs["message.timestamp.type"] == "LogAppendTime",
         )
         self._world.trace.note(
             f"topic {name} is there: {assignments}, tiered {tiered}, unclean {unclean}, compacted {compacted}"
@@ -145,6 +162,7 @@ class Workload:
             producer_id=-1 if idempotent is None else idempotent.producer_id,
             producer_epoch=-1 if idempotent is None else idempotent.epoch,
             base_sequence=-1 if idempotent is None else idempotent.sequences.get(key, 0),
+            compression=self._random.choice(COMPRESSIONS),
         )
         acks = 1 if self._random.random() < acks_one else -1
         try:
@@ -152,7 +170,7 @@ class Workload:
         except KafkaError:
             return False
         if acks == -1:
-            self._remember(topic, index, base, values)
+            self.remember(topic, index, base, values)
         if idempotent is not None:
             idempotent.sequences[key] = idempotent.sequences.get(key, 0) + len(values)
         return True
@@ -188,7 +206,7 @@ class Workload:
             )
             leader = self.leader(topic, index)
             base = await client.produce(leader, topic.topic_id, index, records, transactional_id=name)
-            self._remember(topic, index, base, values)
+            self.remember(topic, index, base, values)
             sequence += len(values)
             await asyncio.sleep(random.uniform(0.005, 0.1))
         if random.random() < 0.9:
@@ -198,7 +216,8 @@ class Workload:
         self._value += 1
         return [b"%d.%d" % (self._value, number) for number in range(self._random.randint(1, 4))]
 
-    def _remember(self, topic: TopicHistory, index: int, base: int, values: Sequence[bytes]) -> None:
+    def remember(self, topic: TopicHistory, index: int, base: int, values: Sequence[bytes]) -> None:
+        """A producer was told that these are there for good."""
         topic.partitions[index].acknowledged.update(enumerate(values, base))
         self._world.history.acknowledged += len(values)
 
@@ -246,10 +265,16 @@ class Workload:
                 index,
                 offset,
                 max_bytes=1500,
+                rack="" if self.stopping else self._random.choice(("", "", "rack 1", "rack 2", "rack 3")),
+                wait_ms=0 if self.stopping else self._random.choice((0, 0, 40)),
                 committed=not self.stopping and self._random.random() < 0.3,
             ),
             leader_epoch_before=epoch,
         )
+        if answer.preferred_replica >= 0:
+            # The replica that is nearer, as a consumer asks it from now on.
+            answer = await self.client.fetch(answer.preferred_replica, topic.topic_id, index, offset, max_bytes=1500)
+            node = -1
         if answer.error is ErrorCode.NONE:
             self._world.history.reads += 1
             if topic.name in self._world.history.topics and not topic.deleting:

@@ -28,12 +28,14 @@ CONTROLLER: Final = 4
 CLIENT: Final = 0
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 HOST: Final = "127.0.0.1"
+# The first holds the cluster's metadata too.
+LOG_DIRS: Final = ("/data", "/more")
 
 # Small intervals, so that a virtual minute holds a life; everything else is Kafka's default.
 SETTINGS: Final = {
     "auto.create.topics.enable": "false",
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "1800",
     "ebbline.cluster.id": CLUSTER_ID,
     "ebbline.events.topic.replication.factor": "1",
     "inter.broker.listener.name": "PLAINTEXT",
@@ -51,7 +53,7 @@ SETTINGS: Final = {
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "replica.fetch.backoff.ms": "200",
-    "replica.lag.time.max.ms": "2000",
+    "replica.lag.time.max.ms": "1200",
     "request.timeout.ms": "4000",
     "leader.imbalance.check.interval.seconds": "5",
     "remote.log.storage.system.enable": "true",
@@ -62,6 +64,7 @@ SETTINGS: Final = {
     "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
     "rlmm.config.remote.log.metadata.topic.min.isr": "2",
     "rsm.config.dir": "/remote",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 
 
@@ -75,7 +78,8 @@ def properties(node_id: int) -> dict[str, str]:
         "node.id": str(node_id),
         "process.roles": role,
         "listeners": listeners,
-        "log.dirs": "/data",
+        "log.dirs": ",".join(LOG_DIRS),
+        "broker.rack": f"rack {node_id}",
     }
 
 
@@ -111,7 +115,10 @@ class World:
         return {
             node: machine.broker
             for node in BROKERS
-            if (machine := self.machines[node]).broker is not None and machine.broker._services is not None
+            if (machine := self.machines[node]).broker is not None
+            and machine.broker._services is not None
+            and machine.process is not None
+            and machine.process.alive
         }
 
     @property

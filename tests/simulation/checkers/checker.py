@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from backend.engine.replica.partition import Partition
 from backend.tiering.ids import TopicPartition
@@ -12,6 +12,9 @@ from tests.simulation.history import PartitionHistory, TopicHistory
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+# (node, topic, the partition's history, replica)
+Seen: TypeAlias = tuple[int, TopicHistory, PartitionHistory, Partition]
 
 
 class Violation(AssertionError):
@@ -31,8 +34,8 @@ class Checker:
     def violated(self, text: str) -> Violation:
         return Violation(type(self).__name__, text)
 
-    def step(self) -> None:
-        """Something may have changed."""
+    def step(self, replicas: Sequence[Seen]) -> None:
+        """Something may have changed; these are all usable replicas now."""
 
     def look(self) -> None:
         """Some time has gone by."""
@@ -45,24 +48,30 @@ class Checker:
 
     # How replicas are seen
 
-    def replicas(self) -> Iterator[tuple[int, TopicHistory, PartitionHistory, Partition]]:
+    def replicas(self) -> Iterator[Seen]:
         """(node, topic, its history, replica) of every usable replica of every living topic on a running broker."""
-        topics = self.world.history.living
+        wanted = [
+            (topic, history, (topic.name, index))
+            for topic in self.world.history.living
+            for index, history in topic.partitions.items()
+        ]
         for node, broker in self.world.brokers().items():
             manager = broker._services.replica_manager if broker._services is not None else None
             if manager is None:
                 continue
-            for topic in topics:
-                for index, history in topic.partitions.items():
-                    found = manager._partitions.get((topic.name, index))
-                    if (
-                        found is not None
-                        and found.topic_id_partition.topic_id == topic.topic_id
-                        and found.log.offline_reason is None
-                    ):
-                        yield node, topic, history, found
+            partitions, broken = manager._partitions, self.world.machines[node].disk.broken
+            for topic, history, at in wanted:
+                found = partitions.get(at)
+                if (
+                    found is not None
+                    and found.topic_id_partition.topic_id == topic.topic_id
+                    and found.log.offline_reason is None
+                    # Its broker has not noticed yet, and must do so by itself.
+                    and not (broken is not None and found.log.dir.startswith(broken))
+                ):
+                    yield node, topic, history, found
 
-    def leaders(self) -> Iterator[tuple[int, TopicHistory, PartitionHistory, Partition]]:
+    def leaders(self) -> Iterator[Seen]:
         """Of these, the ones that lead as the controller has it, under the present epoch."""
         for node, topic, history, replica in self.replicas():
             registration = self.world.registration(TopicPartition(topic.name, replica.topic_id_partition.partition))

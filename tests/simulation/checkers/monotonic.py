@@ -6,10 +6,11 @@ unclean elections are allowed a high watermark may go back with the records.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from backend.engine.log.unified_log import UnifiedLog
-from tests.simulation.checkers.checker import Checker
+from tests.simulation.checkers.checker import Checker, Seen
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -20,9 +21,9 @@ class NeverBack(Checker):
         super().__init__(world)
         self._seen: dict[tuple[int, str, int], tuple[UnifiedLog, int, int]] = {}
 
-    def step(self) -> None:
+    def step(self, replicas: Sequence[Seen]) -> None:
         seen = self._seen
-        for node, topic, _, replica in self.replicas():
+        for node, topic, _, replica in replicas:
             log = replica.log
             start, mark = log._log_start_offset, log._high_watermark
             key = (node, topic.name, replica.topic_id_partition.partition)

@@ -4,12 +4,14 @@ last stable offset >= remote end >= remote start; nothing that was never stable 
 
 from __future__ import annotations
 
-from tests.simulation.checkers.checker import Checker
+from collections.abc import Sequence
+
+from tests.simulation.checkers.checker import Checker, Seen
 
 
 class OffsetsInOrder(Checker):
-    def step(self) -> None:
-        for node, topic, history, replica in self.replicas():
+    def step(self, replicas: Sequence[Seen]) -> None:
+        for node, topic, history, replica in replicas:
             log = replica.log
             start, local_start, end = log._log_start_offset, log.local_log_start_offset, log.log_end_offset
             stable = log.last_stable_offset

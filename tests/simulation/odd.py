@@ -1,0 +1,152 @@
+"""A producer that does what none should, and a scraper of metrics: the engine refuses the one and answers the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from crc32c import crc32c
+
+from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.errors import KafkaError
+from tests.simulation.client import Client
+from tests.simulation.history import TopicHistory
+
+if TYPE_CHECKING:
+    from tests.simulation.workload import Workload
+    from tests.simulation.world import World
+
+CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 21
+MAGIC_AT: Final = 16
+COUNT_AT: Final = 57
+# More than message.timestamp.after.max.ms allows.
+HOURS_MS: Final = 3 * 3_600_000
+
+Spoil = Callable[[bytearray], bytearray]
+
+
+def _with(at: int, data: bytes) -> Spoil:
+    def spoil(batch: bytearray) -> bytearray:
+        batch[at : at + len(data)] = data
+        return batch
+
+    return spoil
+
+
+def _sealed(batch: bytearray) -> bytearray:
+    """The batch with the checksum of what is in it."""
+    batch[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(batch)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+    return batch
+
+
+# Each way to spoil a good batch.
+SPOILED: Final[Mapping[str, Spoil]] = {
+    "another checksum": _with(CRC_AT, b"\x00\x00\x00\x01"),
+    "an old magic": _with(MAGIC_AT, b"\x01"),
+    "a future magic": _with(MAGIC_AT, b"\x7f"),
+    "a base offset": _with(0, (5).to_bytes(8, "big")),
+    "a size below the least": _with(8, (3).to_bytes(4, "big")),
+    "more records than it has": _with(COUNT_AT, (9).to_bytes(4, "big")),
+    "two batches": lambda batch: batch + batch,
+    "half a batch": lambda batch: batch[: len(batch) // 2],
+    "a few bytes": lambda batch: batch[:9],
+    "nothing": lambda batch: bytearray(),
+}
+
+
+class OddProducer:
+    """Sends what must be refused, and sequences out of turn; AssertionError when it is taken."""
+
+    def __init__(self, world: World, workload: Workload) -> None:
+        self._world = world
+        self._workload = workload
+        self._random = world.new_random("odd producer")
+        self._client: Client = workload.client
+
+    async def produce_on(self, pause_ms: tuple[float, float]) -> None:
+        """Until the run stops."""
+        while not self._workload.stopping:
+            chosen = self._workload.some_partition()
+            if chosen is not None:
+                try:
+                    await (self._spoiled(*chosen) if self._random.random() < 0.6 else self._out_of_turn(*chosen))
+                except KafkaError:
+                    await asyncio.sleep(0.1)
+            await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
+
+    async def _spoiled(self, topic: TopicHistory, index: int) -> None:
+        wrong = self._wrong(topic)
+        what = self._random.choice((*SPOILED, *wrong))
+        batch = wrong[what] if what in wrong else SPOILED[what](self._batch())
+        await self._refused(topic, index, batch, f"a batch with {what}")
+
+    def _wrong(self, topic: TopicHistory) -> dict[str, bytearray]:
+        """Batches whose checksum is right."""
+        now_ms = self._world.client.ports.clock.time_ms()
+        record = RecordData(now_ms, b"key", b"odd")
+        not_compressed = _sealed(_with(ATTRIBUTES_AT, b"\x00\x01")(build_batch([record])))
+        too_many = _sealed(_with(COUNT_AT, (900).to_bytes(4, "big"))(build_batch([record])))
+        found = {
+            "something else than gzip": not_compressed,
+            "a count that is not its own": too_many,
+            "a control marker": build_batch([record], control=True),
+            "the broker's timestamps": build_batch([record], log_append_time=True),
+            "too many bytes": build_batch([RecordData(now_ms, b"key", bytes(1_100_000))]),
+            "a negative sequence": build_batch([record], producer_id=1, producer_epoch=0, base_sequence=-2),
+        }
+        if not topic.broker_stamps:
+            found["a time to come"] = build_batch([record, RecordData(now_ms + HOURS_MS, b"key", b"odd")])
+        if topic.compacted:
+            found["no key"] = build_batch([RecordData(now_ms, None, b"odd")])
+        return found
+
+    def _batch(self, *values: bytes, **identity: Any) -> bytearray:
+        now_ms = self._world.client.ports.clock.time_ms()
+        return build_batch([RecordData(now_ms, b"odd", value) for value in values or (b"odd",)], **identity)
+
+    async def _refused(self, topic: TopicHistory, index: int, batch: bytearray, what: str) -> None:
+        try:
+            base = await self._client.produce(self._workload.leader(topic, index), topic.topic_id, index, batch)
+        except KafkaError:
+            return
+        raise AssertionError(f"{what} was taken at offset {base} of {topic.name}-{index}")
+
+    async def _out_of_turn(self, topic: TopicHistory, index: int) -> None:
+        """A producer's first batch, the same again, one behind a gap, one of a new epoch, one of the old."""
+        producer_id, epoch = await self._client.producer_id(self._workload.some_broker())
+
+        def batch(sequence: int, epoch: int) -> bytearray:
+            return self._batch(
+                b"in turn %d %d" % (producer_id, sequence),
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+            )
+
+        async def produce(sequence: int, epoch: int) -> int:
+            leader = self._workload.leader(topic, index)
+            return await self._client.produce(leader, topic.topic_id, index, batch(sequence, epoch))
+
+        first = await produce(0, epoch)
+        self._workload.remember(topic, index, first, [b"in turn %d 0" % producer_id])
+        again = await produce(0, epoch)
+        # Where records may be lost or thinned out, so may what a leader knows of a producer.
+        if topic.keeps_records and again != first:
+            raise AssertionError(f"the batch at {first} of {topic.name}-{index} was taken again, at {again}")
+        if not topic.keeps_records or topic.limited:
+            return
+        await self._refused(topic, index, batch(7, epoch), "a batch behind a gap")
+        await self._refused(topic, index, batch(3, epoch + 1), "a new epoch's batch that is not its first")
+
+
+async def scrape_on(world: World, pause_ms: tuple[float, float]) -> None:
+    """Reads every metric of every broker, now and then, until the run stops."""
+    random = world.new_random("scraper")
+    while not world.workload.stopping:
+        for broker in world.brokers().values():
+            metrics = broker.services.metrics
+            for pulled in (*metrics.gauges, *metrics.counters):
+                pulled.read()
+        await asyncio.sleep(random.uniform(*pause_ms) / 1000)

@@ -1,0 +1,250 @@
+"""What operators do while a run goes on: moves, elections, topics that come and go, settings, deleted records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from backend.protocol.errors import KafkaError
+from backend.tiering.ids import TopicPartition
+from tests.simulation.client import BROKER_RESOURCE, TOPIC_RESOURCE
+from tests.simulation.workload import Workload
+from tests.simulation.world import BROKERS, LOG_DIRS
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+TOPICS_MAX: Final = 3
+LAST_TIERED: Final = "follower.fetch.last.tiered.offset.enable"
+COPY_RATE: Final = "remote.log.manager.copy.max.bytes.per.second"
+FETCH_RATE: Final = "remote.log.manager.fetch.max.bytes.per.second"
+REPLICATION_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+NO_BOUND: Final = str(2**63 - 1)
+
+
+class Operators:
+    """One action at a time, drawn from the seed; each tells whether it did anything."""
+
+    def __init__(self, world: World, workload: Workload, random: Random, in_the_dark: Callable[[], bool]) -> None:
+        self._world = world
+        self._workload = workload
+        self._random = random
+        self._in_the_dark = in_the_dark
+        self._next_topic = 0
+        # Kind → (weight, action).
+        self.kinds: dict[str, tuple[int, Callable[[], Awaitable[bool]]]] = {
+            "reassignment": (5, self._reassign),
+            "election": (3, self._elect),
+            "new topic": (1, self._new_topic),
+            "topic deletion": (1, self._delete_topic),
+            "retention": (3, self._change_retention),
+            "copy switch": (2, self._switch_copy),
+            "last tiered switch": (2, self._switch_last_tiered),
+            "tiering switch": (2, self._switch_tiering),
+            "delete records": (2, self._delete_records),
+            "directory move": (2, self._move_directory),
+            "throttle": (1, self._throttle),
+        }
+
+    async def _reassign(self) -> bool:
+        chosen = self._workload.some_partition()
+        if chosen is None:
+            return False
+        topic, index = chosen
+        registration = self._world.registration(TopicPartition(topic.name, index))
+        if registration is None:
+            return False
+        replicas: list[int] | None = None
+        if not registration.reassigning or self._random.random() < 0.3:
+            replicas = self._random.sample(BROKERS, self._random.choice((2, 2, 3)))
+            if topic.unclean and len(replicas) < 3:
+                return False
+        self._world.trace.note(f"{topic.name}-{index} is to be on {replicas}")
+        await self._workload.client.reassign(self._workload.some_broker(), topic.name, index, replicas)
+        return True
+
+    async def _elect(self) -> bool:
+        chosen = self._workload.some_partition()
+        if chosen is None or self._in_the_dark():
+            return False
+        topic, index = chosen
+        self._world.trace.note(f"the preferred replica of {topic.name}-{index} shall lead")
+        await self._workload.client.elect(self._workload.some_broker(), topic.name, index)
+        return True
+
+    async def _new_topic(self) -> bool:
+        if len(self._world.history.living) >= TOPICS_MAX:
+            return False
+        self._next_topic += 1
+        await self._workload.create_topic(f"n{self._next_topic}", partitions=1, tiered=self._random.random() < 0.8)
+        return True
+
+    async def _delete_topic(self) -> bool:
+        living = self._world.history.living
+        if len(living) < 2:
+            return False
+        topic = self._random.choice(living)
+        topic.deleting = True
+        self._world.trace.note(f"topic {topic.name} is deleted")
+        try:
+            await self._workload.client.delete_topic(self._workload.some_broker(), topic.name)
+        finally:
+            await self._settle_deletion(topic.name)
+        return True
+
+    async def _settle_deletion(self, name: str) -> None:
+        """Whether it happened shows in the metadata; a request whose answer is lost may still come through."""
+        topic = self._world.history.topics.get(name)
+        if topic is not None:
+            del self._world.history.topics[name]
+
+    async def _configure_topic(self, configs: dict[str, str]) -> bool:
+        chosen = self._workload.some_partition()
+        if chosen is None:
+            return False
+        topic, _ = chosen
+        if topic.compacted:
+            return False
+        if "retention.bytes" in configs or "retention.ms" in configs:
+            topic.limited = True
+        if not topic.tiered:
+            configs = {key: value for key, value in configs.items() if key.startswith("retention")}
+        if not configs:
+            return False
+        self._world.trace.note(f"topic {topic.name} gets {configs}")
+        await self._workload.client.configure(self._workload.some_broker(), TOPIC_RESOURCE, topic.name, configs)
+        return True
+
+    async def _change_retention(self) -> bool:
+        random = self._random
+        configs: list[dict[str, str]] = [
+            {"local.retention.bytes": random.choice(("1", "800", "3000"))},
+            {"retention.bytes": random.choice(("3000", "6000", "-1"))},
+            {"retention.ms": random.choice(("3000", "10000", "-1"))},
+        ]
+        return await self._configure_topic(random.choice(configs))
+
+    async def _switch_copy(self) -> bool:
+        disabled = self._random.random() < 0.5
+        return await self._configure_topic({"remote.log.copy.disable": str(disabled).lower()})
+
+    async def _switch_last_tiered(self) -> bool:
+        node = self._random.choice((None, *BROKERS))
+        value = self._random.choice(("true", "false"))
+        self._world.trace.note(f"{LAST_TIERED}={value} on {'all brokers' if node is None else f'broker {node}'}")
+        ask = self._workload.some_broker() if node is None else node
+        await self._workload.client.configure(ask, BROKER_RESOURCE, "" if node is None else str(node),
+                                              {LAST_TIERED: value})  # fmt: skip
+        return True
+
+    async def _delete_records(self) -> bool:
+        chosen = self._workload.some_partition()
+        if chosen is None:
+            return False
+        topic, index = chosen
+        if topic.compacted:
+            return False
+        history = topic.partitions[index]
+        end = max(history.acknowledged, default=0)
+        if end <= history.log_start:
+            return False
+        offset = self._random.randint(history.log_start, min(end, history.log_start + 12))
+        history.deleted_to = max(history.deleted_to, offset)
+        self._world.trace.note(f"records of {topic.name}-{index} below {offset} are deleted")
+        await self._workload.client.delete_records(self._workload.leader(topic, index), topic.name, index, offset)
+        return True
+
+    async def _switch_tiering(self) -> bool:
+        """Off with everything remote deleted (KIP-950), or on again."""
+        chosen = self._workload.some_partition()
+        if chosen is None or chosen[0].compacted or not chosen[0].may_tier:
+            return False
+        topic, _ = chosen
+        # What was remote only is gone afterwards, and whether it happened is not known when the answer is lost.
+        topic.limited = True
+        if topic.tiered:
+            configs = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+        else:
+            configs = {"remote.storage.enable": "true", "remote.log.copy.disable": "false"}
+        topic.tiered = False
+        self._world.trace.note(f"topic {topic.name} gets {configs}")
+        await self._workload.client.configure(self._workload.some_broker(), TOPIC_RESOURCE, topic.name, configs)
+        return True
+
+    async def _move_directory(self) -> bool:
+        chosen = self._workload.some_partition()
+        if chosen is None:
+            return False
+        (topic, index), node = chosen, self._workload.some_broker()
+        path = self._random.choice((*LOG_DIRS, LOG_DIRS[1]))
+        self._world.trace.note(f"the replica of {topic.name}-{index} on broker {node} moves to {path}")
+        await self._workload.client.move_directory(node, topic.name, index, path)
+        return True
+
+    async def _throttle(self) -> bool:
+        """Replication, or copies and reads of the remote tier, are slow for a while."""
+        rate = str(self._random.choice((200, 1000, 5000)))
+        if self._random.random() < 0.5:
+            chosen = self._workload.some_partition()
+            if chosen is None:
+                return False
+            replicas = self._random.choice(("*", ",".join(f"{chosen[1]}:{node}" for node in BROKERS)))
+            await self._set(TOPIC_RESOURCE, chosen[0].name, dict.fromkeys(THROTTLED, replicas))
+            for node in BROKERS:
+                await self._set(BROKER_RESOURCE, str(node), dict.fromkeys(REPLICATION_RATES, rate))
+        else:
+            await self._set(BROKER_RESOURCE, "", {COPY_RATE: rate, FETCH_RATE: rate})
+        return True
+
+    async def _set(self, kind: int, name: str, configs: dict[str, str]) -> None:
+        self._world.trace.note(f"{name or 'all brokers'} get {configs}")
+        ask = int(name) if kind == BROKER_RESOURCE and name else self._workload.some_broker()
+        await self._workload.client.configure(ask, kind, name, configs)
+
+    async def restore_settings(self) -> None:
+        """What would keep a run from its end is as at the beginning."""
+        await self._insist(BROKER_RESOURCE, "", {COPY_RATE: NO_BOUND, FETCH_RATE: NO_BOUND})
+        for node in BROKERS:
+            await self._insist(BROKER_RESOURCE, str(node), dict.fromkeys(REPLICATION_RATES, NO_BOUND))
+        for topic in self._world.history.living:
+            if topic.tiered:
+                await self._insist(TOPIC_RESOURCE, topic.name, {"remote.log.copy.disable": "false"})
+            elif topic.may_tier:
+                configs = {"remote.storage.enable": "true", "remote.log.copy.disable": "false"}
+                await self._insist(TOPIC_RESOURCE, topic.name, configs)
+                topic.tiered = True
+        await self._cancel_endless_moves()
+
+    async def _cancel_endless_moves(self) -> None:
+        """As in Kafka, asking for the old replicas again while a move runs leaves one that adds and removes the same
+        replica: only cancelling ends it.
+        """
+        for _ in range(100):
+            image = self._world.image
+            endless = [] if image is None else [
+                TopicPartition(topic.name, index)
+                for topic in image.topics.values()
+                for index, partition in topic.partitions.items()
+                if set(partition.adding_replicas) & set(partition.removing_replicas)
+            ]  # fmt: skip
+            if image is not None and not endless:
+                return
+            for at in endless:
+                self._world.trace.note(f"the move of {at} is cancelled")
+                try:
+                    await self._workload.client.reassign(self._workload.some_broker(), at.topic, at.partition, None)
+                except KafkaError:
+                    await asyncio.sleep(0.3)
+        raise AssertionError("moves could not be cancelled")
+
+    async def _insist(self, kind: int, name: str, configs: dict[str, str]) -> None:
+        for _ in range(100):
+            try:
+                await self._set(kind, name, configs)
+                return
+            except KafkaError:
+                await asyncio.sleep(0.3)
+        raise AssertionError(f"the settings of {name or 'all brokers'} could not be changed")
