@@ -90,9 +90,9 @@ class QuorumWorld(World):
             self._fuses[process] = effects, power
             check = process.disk.check_alive
 
-            def check_alive() -> None:
+            def check_alive(path: str = "") -> None:
                 self._effect(process)
-                check()
+                check(path)
 
             process.disk.check_alive = check_alive  # type: ignore[method-assign]  # of this one process
 

@@ -176,7 +176,7 @@ def test_remote_data_of_topics_that_may_come_from_another_cluster_is_named_and_s
             await node.stop()
             await node.start()
             running = marker_of(node, topic, delete_vanished=False)
-            await until(lambda: "does not know the topic of stranger-0" in caplog.text)
+            await until(lambda: ":stranger-0, which has remote data" in caplog.text)
             assert not waiting(node)
             assert sum(len(values) for values in topic.log.partitions) == before
             await tasks.cancel(running)

@@ -31,6 +31,7 @@ FIXTURE = Path(__file__).parents[3] / "fixtures" / "apache-kafka-4.3.1" / "confi
 # Ours, or hidden in Kafka.
 NOT_LISTED_BY_KAFKA = {
     "ebbline.cluster.id",
+    "ebbline.delete.vanished.topics",
     "ebbline.events.topic.replication.factor",
     "ebbline.metrics.listener",
     "follower.fetch.tiered.compat",
