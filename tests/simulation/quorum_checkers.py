@@ -54,9 +54,9 @@ class QuorumCheckers:
 
     def look(self, controllers: dict[int, Controller]) -> None:
         """One moment; a dead process's state does not count."""
-        logs = {node: self._log_of(node, one) for node, one in controllers.items()}
         for node, one in controllers.items():
             self._one_leader(node, one)
+        logs = {node: self._log_of(node, one) for node, one in controllers.items()}
         for node, one in controllers.items():
             self._commit(node, logs[node], one.log.high_watermark)
         self._bridge(controllers)

@@ -13,21 +13,20 @@ from backend.engine.controller import snapshot_images
 from backend.engine.controller.image_records import image_records
 from backend.engine.raft import quorum
 from backend.engine.raft.fetch import EndOffsetForEpoch, LogView, decide
-from backend.engine.raft.metadata_log import MetadataLog
-from backend.engine.raft.quorum_state import QuorumState
+from backend.engine.raft.quorum_state import NOBODY
 from backend.engine.raft.state import LogEnd, Quorum
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def votes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A node that starts again does not know what it has promised."""
-    read = MetadataLog.read_state
+def votes_are_given_twice(patch: pytest.MonkeyPatch) -> None:
+    """A node that has voted, or is a candidate itself, votes again in the same epoch."""
+    asked = quorum.vote_asked
 
-    def careless(self: MetadataLog) -> QuorumState:
-        return replace(read(self), voted_id=-1, leader_id=-1, leader_epoch=0)
+    def careless(state: Quorum, vote: Any, log_end: LogEnd, now: Any) -> Any:
+        return asked(replace(state, voted_id=NOBODY, leader_id=NOBODY), vote, log_end, now)
 
-    patch.setattr(MetadataLog, "read_state", careless)
+    patch.setattr(quorum, "vote_asked", careless)
 
 
 def any_log_is_sent_to(patch: pytest.MonkeyPatch) -> None:
@@ -60,7 +59,7 @@ def snapshots_leave_something_out(patch: pytest.MonkeyPatch) -> None:
 
 # The bug and the promise that it breaks.
 PLANTED: Final[tuple[tuple[Plant, str], ...]] = (
-    (votes_are_forgotten, "ElectionSafety"),
+    (votes_are_given_twice, "ElectionSafety"),
     (any_log_is_sent_to, "LogMatching"),
     (any_log_is_voted_for, "LeaderCompleteness"),
     (snapshots_leave_something_out, "StateMachineSafety"),
