@@ -61,7 +61,6 @@ def create_engine(url: str) -> Engine:
             pool_size=POOL_SIZE,
             max_overflow=POOL_OVERFLOW,
             pool_pre_ping=True,
-            json_deserializer=_read_json,
             connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
         )
     except NoSuchModuleError as error:

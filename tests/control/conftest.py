@@ -7,6 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.control.site import ControlSite
+from tests.effort import effort
+
+# Minutes on all cores.
+collect_ignore = effort(["test_large_cluster.py"], [])
 
 
 @pytest.fixture(scope="module")

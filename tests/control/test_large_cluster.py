@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.e2e.up_process import UpProcess
-from tests.effort import SOAK, effort
+from tests.effort import effort
 from tests.waiting import wait_until
 
 TOPICS: Final = effort(20, 500)
@@ -69,7 +68,6 @@ def rounds(up: UpProcess) -> dict[str, Any]:
     return detail
 
 
-@pytest.mark.skipif(not SOAK and "EBBLINE_LARGE" not in os.environ, reason="minutes on all cores: make soak")
 def test_watching_a_large_cluster_costs_a_quarter_of_a_core_and_a_sample_takes_five_seconds(
     tmp_path: Path, record_property: Any
 ) -> None:

@@ -85,7 +85,7 @@ def disk(used: float, **more: Any) -> dict[str, Any]:
 
 def partition(topic: str = "orders", index: int = 0, **more: Any) -> PartitionRow:
     """Offsets [0, 1000): [0, 800) remote, [500, 1000) local of 1 byte each, [800, 1000) pending."""
-    row: dict[str, Any] = dict.fromkeys(PartitionRow._fields)
+    row: dict[str, Any] = dict.fromkeys(PartitionRow.__slots__)
     row |= {
         "topic": topic,
         "partition": index,
