@@ -19,7 +19,7 @@ SEGMENTS_MAX: Final = 5_000
 class PartitionRow:
     """The latest facts of one partition; None: not known, ``error`` says why. ``ledger_*``: None: no event yet.
 
-    Not frozen, because pages read 10,000 at a time: a frozen dataclass of 25 fields takes several times as long to make.
+    Not frozen, because pages read 10,000 at a time: a frozen dataclass of 25 fields takes much longer to make.
     """
 
     topic: str
