@@ -185,7 +185,7 @@ def test_options_of_an_attached_cluster_need_one(tmp_path: Path, option: tuple[s
     said, _ = up.spawn().communicate(timeout=60)
     assert up.process is not None
     assert up.process.returncode == 2
-    assert said == "ebbline: --client-properties and --allow-changes belong to --attach: add it.\n"
+    assert said == "ebbline: --client-properties, --broker-metrics and --allow-changes belong to --attach: add it.\n"
     assert not up.data.exists()
 
 

@@ -307,6 +307,11 @@ class QuorumAnswer(BaseModel):
 class FaultBody(Strict):
     """`broker` only for the scenarios that take one; none: the last that may be killed."""
 
+    model_config = _example(
+        {"scenario": "store-away"},
+        {"scenario": "broker-kill", "broker": 3},
+    )
+
     scenario: Annotated[str, StringConstraints(min_length=1, max_length=60)]
     broker: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
 
