@@ -187,7 +187,7 @@ class ProducerStateManager:
             del entry.batches[0]
         entry.last_timestamp_ms = batch.max_timestamp
         if batch.is_transactional and entry.txn_first_offset is None:
-            self.verifications.forget(batch.producer_id)
+            self.verifications.begun(batch.producer_id)
             entry.txn_first_offset = batch.base_offset
             self._ongoing[batch.base_offset] = batch.producer_id
 
@@ -196,7 +196,7 @@ class ProducerStateManager:
 
         Follow with :meth:`complete`.
         """
-        self.verifications.forget(batch.producer_id)
+        self.verifications.ended(batch.producer_id, batch.producer_epoch)
         entry = self._producers.get(batch.producer_id)
         if entry is None:
             entry = self._producers[batch.producer_id] = ProducerEntry(batch.producer_id)

@@ -61,9 +61,19 @@ class Verifications:
                 f"{0 if unknown else verification.lowest_sequence} (the earliest that is expected)",
             )
 
-    def forget(self, producer_id: int) -> None:
-        """Its transaction has begun or ended in the log."""
+    def begun(self, producer_id: int) -> None:
+        """Its transaction has begun in the log."""
         self._by_producer.pop(producer_id, None)
+
+    def ended(self, producer_id: int, marker_epoch: int) -> None:
+        """A marker has ended its transaction in the log.
+
+        With an epoch for each transaction the marker has the one of the next, which may wait to be confirmed already:
+        its end would come with a higher one.
+        """
+        found = self._by_producer.get(producer_id)
+        if found is not None and not (found.bumps_epoch and found.epoch >= marker_epoch):
+            del self._by_producer[producer_id]
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets those that were never followed by records."""

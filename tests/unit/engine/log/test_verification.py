@@ -34,11 +34,26 @@ def test_what_was_confirmed_before_a_marker_is_not_appended_after_it() -> None:
     found = Verifications()
     first = found.begin(batch(0), bumps_epoch=True, now_ms=NOW)
     found.check(batch(0), first, knows_producer=False)
-    found.forget(7)
+    found.ended(7, marker_epoch=1)
     assert refused(found, batch(0), first, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
     second = found.begin(batch(0), bumps_epoch=True, now_ms=NOW)
     assert second is not first
     assert refused(found, batch(0), first, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_the_next_transaction_may_wait_before_the_marker_of_the_last_one_is_written() -> None:
+    found = Verifications()
+    # The marker of a producer that bumps its epoch has the epoch of what comes after it.
+    after = found.begin(batch(0, epoch=1), bumps_epoch=True, now_ms=NOW)
+    found.ended(7, marker_epoch=1)
+    found.check(batch(0, epoch=1), after, knows_producer=False)
+    found.ended(7, marker_epoch=2)
+    assert refused(found, batch(0, epoch=1), after, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
+    # One that keeps its epoch may have been ended itself.
+    found = Verifications()
+    same = found.begin(batch(0), bumps_epoch=False, now_ms=NOW)
+    found.ended(7, marker_epoch=0)
+    assert refused(found, batch(0), same, knows_producer=False) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_later_batch_does_not_overtake_one_that_still_waits() -> None:
