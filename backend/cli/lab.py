@@ -91,14 +91,13 @@ def percent(text: str) -> int:
 
 def _follow(opened: Api, run: Json) -> Json:
     """Waits for the end; each step, and every tenth of what is produced, is a line on stderr."""
-    shown = ""
+    told: Json | None = None
     while True:
-        line = progress_line(run)
-        if line != shown:
+        for line in progress_lines(told, run):
             print(line, file=sys.stderr, flush=True)
-            shown = line
         if run["state"] != RUNNING:
             return run
+        told = run
         time.sleep(ASK_EVERY_S)
         found = opened.get(PATH)["run"]
         if found is None or found["started_ms"] != run["started_ms"]:
@@ -106,14 +105,19 @@ def _follow(opened: Api, run: Json) -> Json:
         run = found
 
 
-def progress_line(run: Json) -> str:
-    """What the race is about now."""
+def progress_lines(told: Json | None, run: Json) -> Iterable[str]:
+    """What is new since `told`: steps that were over before anyone asked are told as well."""
+    for begun in run["steps"][0 if told is None else len(told["steps"]) :]:
+        yield f"{plain(begun['step'])} …"
+    produced = None if told is None else _tenths(told)
+    if run["state"] == RUNNING and run["step"].startswith("produce") and _tenths(run) != produced:
+        yield f"{plain(run['step'])} … {10 * _tenths(run)} % of {in_bytes(run['total_bytes'])}"
     if run["state"] != RUNNING:
-        return f"{run['state']}."
-    line = f"{plain(run['step'])} …"
-    if run["step"].startswith("produce"):
-        line += f" {10 * (10 * run['produced_bytes'] // run['total_bytes'])} % of {in_bytes(run['total_bytes'])}"
-    return line
+        yield f"{run['state']}."
+
+
+def _tenths(run: Json) -> int:
+    return int(10 * run["produced_bytes"] // run["total_bytes"])
 
 
 def result_lines(run: Json) -> Iterable[object]:

@@ -14,6 +14,7 @@ from backend.cli.main import app
 from backend.control.lab.bootstrap import NOTE_NAME, TOPIC
 from backend.control.lab.bootstrap_plan import BootstrapPlan
 from backend.control.lab.bootstrap_race import set_flag
+from backend.control.lab.bootstrap_run import Step
 from tests.control.site import FLAG, ControlSite
 
 SIZE_BYTES = 21 << 20
@@ -53,8 +54,9 @@ def ended(site: ControlSite) -> dict[str, Any]:
         )
         ended = running.result(300)
     assert ended.exit_code == 0, ended.output
-    assert "add a replica with the flag on …" in ended.stderr
     run: dict[str, Any] = json.loads(ended.stdout)
+    assert [begun["step"] for begun in run["steps"]] == [step.value for step in Step]
+    assert [line for line in ended.stderr.splitlines() if line.endswith("…")] == [f"{step} …" for step in Step]
     assert run == run_of(site)
     assert (run["state"], run["message"]) == ("done", None)
     return run

@@ -89,7 +89,7 @@ class BootstrapLab:
         self.run = BootstrapRun(
             RunState.RUNNING, Step.CREATE, now_ms(), None, size_bytes, tiered_percent, TOPIC, leader, broker, 0,
             plan.total_bytes,
-        )  # fmt: skip
+        ).at(Step.CREATE, now_ms())  # fmt: skip
         self._task = asyncio.create_task(self._run(plan, leader, note), name="lab-bootstrap")
         return self.run
 
@@ -144,7 +144,7 @@ class BootstrapLab:
         except Exception as error:
             _log.exception("The bootstrap race failed")
             state, message = RunState.FAILED, f"It could not {self._at}, by a fault of this program: {error!r}."
-        self._tell(step=Step.CLEAN_UP)
+        self._begin(Step.CLEAN_UP)
         left = await self._clean_up(note)
         if left is not None:
             message = " ".join(filter(None, (message, left)))
@@ -161,15 +161,16 @@ class BootstrapLab:
             if step in produced_bytes:
                 produced_bytes[step] = max(produced_bytes[step], done_bytes)
             # A producer's last word may come late, when the run is further on.
-            at = step if done_bytes == 0 or self.run is None else self.run.step
-            self._tell(step=at, produced_bytes=min(sum(produced_bytes.values()), plan.total_bytes))
+            if done_bytes == 0:
+                self._begin(step)
+            self._tell(produced_bytes=min(sum(produced_bytes.values()), plan.total_bytes))
 
         self._tell(leader_log=await build(topic, plan, leader, tell))
-        self._tell(step=Step.FLAG_OFF)
+        self._begin(Step.FLAG_OFF)
         await self._race(leader, broker, flag=False)
-        self._tell(step=Step.REMOVE)
+        self._begin(Step.REMOVE)
         await remove_replica(topic, leader, broker)
-        self._tell(step=Step.FLAG_ON)
+        self._begin(Step.FLAG_ON)
         await self._race(leader, broker, flag=True)
 
     async def _race(self, leader: int, broker: int, *, flag: bool) -> None:
@@ -217,6 +218,10 @@ class BootstrapLab:
     def _at(self) -> str:
         """What the run is about."""
         return "begin" if self.run is None else self.run.step.value
+
+    def _begin(self, step: Step) -> None:
+        if self.run is not None:
+            self.run = self.run.at(step, now_ms())
 
     def _tell(self, **changes: Any) -> None:
         if self.run is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -29,6 +29,14 @@ class Step(StrEnum):
     REMOVE = "remove the replica"
     FLAG_ON = "add a replica with the flag on"
     CLEAN_UP = "clean up"
+
+
+@dataclass(frozen=True, slots=True)
+class StepBegun:
+    """When a run came to a step."""
+
+    at_ms: int
+    step: Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,11 @@ class LeaderLog:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapRun:
-    """A run as it is now. `produced_bytes` of `total_bytes` tells how far the topic is built."""
+    """A run as it is now.
+
+    `produced_bytes` of `total_bytes` tells how far the topic is built. `steps` are those begun so far, the present one
+    last: who asks now and then misses none that was short.
+    """
 
     state: RunState
     step: Step
@@ -104,3 +116,9 @@ class BootstrapRun:
     leader_log: LeaderLog | None = None
     races: tuple[Race, ...] = ()
     message: str | None = None
+    steps: tuple[StepBegun, ...] = ()
+
+    def at(self, step: Step, at_ms: int) -> BootstrapRun:
+        """The run in `step`, which it came to at `at_ms` unless it was in it before."""
+        steps = self.steps if self.steps and self.step is step else (*self.steps, StepBegun(at_ms, step))
+        return replace(self, step=step, steps=steps)

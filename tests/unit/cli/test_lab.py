@@ -8,7 +8,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from backend.cli.lab import comparison, percent, progress_line, result_lines, size_bytes
+from backend.cli.lab import comparison, percent, progress_lines, result_lines, size_bytes
 
 RACE = {
     "flag": False, "began_ms": 1_000, "joined_ms": 5_400, "seconds": 4.4, "start_offset": 100, "log_end": 1100,
@@ -44,11 +44,25 @@ def test_a_share_is_taken_with_and_without_its_sign() -> None:
             percent(text)
 
 
+def steps(*names: str) -> list[dict[str, object]]:
+    return [{"at_ms": 1_000 + number, "step": name} for number, name in enumerate(names)]
+
+
 def test_progress_tells_the_step_and_how_much_is_produced() -> None:
-    run = {"state": "running", "step": "produce the beginning", "produced_bytes": 33, "total_bytes": 100}
-    assert progress_line(run) == "produce the beginning … 30 % of 100 B"
-    assert progress_line(run | {"step": "add a replica with the flag on"}) == "add a replica with the flag on …"
-    assert progress_line(run | {"state": "done"}) == "done."
+    head = "produce the beginning"
+    run = {"state": "running", "step": head, "steps": steps(head), "produced_bytes": 33, "total_bytes": 100}
+    assert list(progress_lines(None, run)) == [f"{head} …", f"{head} … 30 % of 100 B"]
+    assert list(progress_lines(run, run | {"produced_bytes": 39})) == []
+    assert list(progress_lines(run, run | {"produced_bytes": 40})) == [f"{head} … 40 % of 100 B"]
+    copying = run | {"step": "copy it", "steps": steps(head, "copy it"), "produced_bytes": 100}
+    assert list(progress_lines(run, copying)) == ["copy it …"]
+
+
+def test_steps_that_were_over_before_anyone_asked_are_told() -> None:
+    run = {"state": "running", "step": "a", "steps": steps("a"), "produced_bytes": 0, "total_bytes": 100}
+    done = run | {"state": "done", "step": "d", "steps": steps("a", "b", "c", "d")}
+    assert list(progress_lines(run, done)) == ["b …", "c …", "d …", "done."]
+    assert list(progress_lines(done, done)) == ["done."]
 
 
 def test_the_result_sets_both_replicas_side_by_side() -> None:
