@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -25,7 +26,6 @@ MAY_BE_MISSING = {
     "postgresql": "EBBLINE_CI_WITHOUT_POSTGRESQL",
     "apache kafka is unavailable": "EBBLINE_CI_WITHOUT_APACHE_KAFKA",
 }
-_forbidden_skips: list[str] = []
 
 
 def _allowed(reason: str) -> bool:
@@ -33,21 +33,13 @@ def _allowed(reason: str) -> bool:
     return any(name in reason.lower() for name in lacks)
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Remembers skips that CI must not have."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a skip is a failure, unless its reason names what may be missing."""
+    report = yield
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("EBBLINE_CI") == "1":
         reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
         if not _allowed(reason):
-            _forbidden_skips.append(f"{report.nodeid}: {reason}")
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A forbidden skip fails the run."""
-    if _forbidden_skips and session.exitstatus == 0:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Names them."""
-    for line in _forbidden_skips:
-        terminalreporter.write_line(f"CI could have run this and skipped it: {line}", red=True)
+            report.outcome = "failed"
+            report.longrepr = f"CI could have run this and skipped it: {reason}"
+    return report
