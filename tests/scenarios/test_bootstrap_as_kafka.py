@@ -1,21 +1,25 @@
 """New replicas as a real Kafka added them: start offsets, epoch caches, and what every replica then says of itself.
 
 Where Kafka 4.3.1 never lets a replica join, ours does as KIP-1023 intends; `follower.fetch.tiered.compat=kafka` shows
-Kafka's way. The two cases with a throttle are left out: they differ from others in time alone.
+Kafka's way.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from backend.engine.controller.commands.cluster import METADATA_VERSION_LEVEL
+from backend.engine.controller.commands.outcome import Outcome
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData
 from backend.protocol.errors import ErrorCode
+from backend.protocol.remote_log_metadata import metadata_partition
 from tests.scenarios.tiering_lab import DEBUG, START_MS, Lab, lab, values
 
 FIXTURE: Final = json.loads(
@@ -23,6 +27,8 @@ FIXTURE: Final = json.loads(
 )
 CASES: Final[Mapping[str, Any]] = {case["case"]: case for case in FIXTURE["cases"]}
 LEADER, OLD, NEW = 1, 2, 3
+METADATA: Final = "__remote_log_metadata"
+KAFKA_4_2_IV0: Final = 28
 # The names of the fixture for what ListOffsets tells of a replica.
 OFFSETS: Final = {"logStart": -2, "localStart": -4, "latestTiered": -5, "pendingUpload": -6, "end": -1}
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
@@ -81,10 +87,11 @@ def expect_offsets(running: Lab, topic: str, node: int, expected: dict[str, int]
         raise AssertionError(f"broker {node}, {topic}: Kafka {expected}, here {last}") from None
 
 
-def expect_leader(running: Lab, case: Mapping[str, Any]) -> None:
+def expect_leader(running: Lab, case: Mapping[str, Any], *, same_epoch: bool = True) -> None:
     """The leader stands as Kafka's did before the case."""
     topic, before = case["topic"], case["leader_before"]
-    assert running.registration(topic).leader_epoch == before["leaderEpoch"]
+    if same_epoch:
+        assert running.registration(topic).leader_epoch == before["leaderEpoch"]
     expect_offsets(running, topic, LEADER, wanted(before))
 
 
@@ -108,17 +115,24 @@ def checkpoint(running: Lab, topic: str, node: int) -> str:
     return text
 
 
-def as_kafka(running: Lab, name: str) -> None:
-    """Adds the replica and compares everything with what Kafka had after it."""
+def as_kafka(running: Lab, name: str, *, same_epoch: bool = True) -> None:
+    """Adds the replica and compares everything with what Kafka had after it.
+
+    Unless it is the `same_epoch`, the leader was elected more often here, without a record since.
+    """
     case = CASES[name]
     topic = case["topic"]
-    expect_leader(running, case)
+    expect_leader(running, case, same_epoch=same_epoch)
     add(running, topic)
     wait_joined(running, topic)
     expect_offsets(running, topic, NEW, wanted(case["new_replica"]))
     # A leader epoch without records does not reach the follower, there as here; an empty checkpoint has no header.
     assert _entries(checkpoint(running, topic, NEW)) == _entries(case["new_replica_leader_epoch_checkpoint"])
-    assert checkpoint(running, topic, LEADER) == case["leader_leader_epoch_checkpoint"]
+    own, kafkas = checkpoint(running, topic, LEADER), case["leader_leader_epoch_checkpoint"]
+    if same_epoch:
+        assert own == kafkas
+    else:
+        assert _entries(own)[:-1] == _entries(kafkas)[:-1]
 
 
 def _entries(text: str) -> list[str]:
@@ -238,6 +252,51 @@ def test_only_the_new_replicas_own_broker_counts(running: Lab, drift: str) -> No
     assert described(running) == {name: told[name] for name in described(running)}
 
 
+def test_a_throttle_changes_nothing_but_the_time(running: Lab, drift: str) -> None:
+    throttled = f"0:{NEW}"
+    rate = "follower_replication_throttled_rate"
+    assert running.alter(drift, follower_replication_throttled_replicas=throttled) == 0
+    for flag, words in (("false", "flag off"), ("true", "flag on (cluster default)")):
+        [name] = [case for case in CASES if case.startswith(words) and "throttled" in case]
+        set_flag(running, flag)
+        # Kafka's topic is fifty times as many bytes: as many seconds' worth at this rate.
+        assert running.alter_brokers(NEW, **{rate: 80_000}) == 0
+        as_kafka(running, name, same_epoch=False)
+        remove(running, drift)
+    assert running.alter_brokers(NEW, **{rate: None}) == 0
+    assert running.alter(drift, follower_replication_throttled_replicas=None) == 0
+
+
+def test_a_metadata_version_without_list_offsets_11_puts_the_mode_off_without_an_error(
+    running: Lab, drift: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """4.2-IV0; no request lowers the level of a cluster that runs, so the controller writes the record itself."""
+    controller = running.cluster.broker(1).services.controller
+    assert controller is not None
+
+    def level_is(level: int) -> bool:
+        brokers = [running.cluster.broker(node) for node in (LEADER, OLD, NEW)]
+        return {one.services.metadata.image.features["metadata.version"] for one in brokers} == {level}
+
+    record = m.FeatureLevelRecord(name="metadata.version", feature_level=KAFKA_4_2_IV0)
+    running.cluster.call(controller.submit("format with 4.2-IV0", lambda _: Outcome((record,), None)))
+    running.wait("every broker has 4.2-IV0", lambda: level_is(KAFKA_4_2_IV0))
+    set_flag(running, "true")
+    with caplog.at_level(logging.INFO, "backend.engine.replica"):
+        as_kafka(running, "flag off, leader local start above 0", same_epoch=False)
+    assert [line for line in caplog.messages if f"{drift}-0" in line and "BUILDING_REMOTE_AUX" in line]
+    assert not [line for line in caplog.messages if "ListOffsets" in line or "cannot start behind" in line]
+    remove(running, drift)
+    update = m.UpdateFeaturesRequest.FeatureUpdates(
+        feature="metadata.version", max_version_level=METADATA_VERSION_LEVEL, upgrade_type=1
+    )
+    request = m.UpdateFeaturesRequest(feature_updates=[update], timeout_ms=30_000)
+    assert running.ask(LEADER, request, 2, m.UpdateFeaturesResponse).error_code == 0
+    running.wait("every broker has the newest level", lambda: level_is(METADATA_VERSION_LEVEL))
+    as_kafka(running, "flag on (cluster default), leader local start above 0", same_epoch=False)
+    remove(running, drift)
+
+
 def test_an_empty_topic_and_one_without_anything_tiered_are_copied_from_0(running: Lab) -> None:
     set_flag(running, "true")
     running.create("t-empty", [(LEADER, OLD)])
@@ -272,6 +331,49 @@ def test_everything_tiered_keeps_a_replica_out_of_kafka_and_not_out_of_ours(runn
     set_flag(running, "true")
     stuck = "flag on, everything tiered (0/7/7), stuck, then the flag is switched off"
     stuck_in_kafka(running, stuck, afterwards(stuck), flag_off=True)
+
+
+def standing(running: Lab, topic: str) -> tuple[set[int], tuple[int, ...], tuple[int, ...]]:
+    """(replicas, those being added, those being removed)."""
+    now = running.registration(topic)
+    return set(now.replicas), now.adding_replicas, now.removing_replicas
+
+
+def test_asking_for_the_old_replicas_does_not_end_a_move_which_cannot_end_and_a_cancel_does(running: Lab) -> None:
+    topic = "t-back"
+    note = FIXTURE["reassignment_note"]
+    assert "left the partition with replicas [1,2,3], adding [3], removing [3] and never completed" in note
+    set_flag(running, "true")
+    set_compat(running, "kafka")
+    running.create(topic, [(LEADER, OLD)], local_retention_ms=1)
+    running.produce(topic, *values(*range(6)))
+    running.wait_offsets(topic, (0, 6, 6, 5), LEADER, OLD)
+
+    def back() -> None:
+        """The new replica cannot join, and the old list is asked for again."""
+        add(running, topic)
+        running.wait("an attempt has failed", lambda: attempts(running, topic) >= 1)
+        running.reassign(topic, (LEADER, OLD))
+        assert standing(running, topic) == ({LEADER, OLD, NEW}, (NEW,), (NEW,))
+        failed = attempts(running, topic)
+        running.wait("two more have failed", lambda: attempts(running, topic) >= failed + 2)
+        assert standing(running, topic) == ({LEADER, OLD, NEW}, (NEW,), (NEW,))
+
+    def gone() -> bool:
+        return running.list_offset(NEW, topic, -1, replica=DEBUG).error != 0
+
+    back()
+    epoch = running.registration(topic).leader_epoch
+    running.reassign(topic, None)
+    assert standing(running, topic) == ({LEADER, OLD}, (), ())
+    assert running.registration(topic).leader_epoch == epoch + 1
+    running.wait("its log is gone", gone)
+    # Without Kafka's way the last request counts (KIP-455).
+    back()
+    set_compat(running, None)
+    running.reassign(topic, (LEADER, OLD))
+    running.wait("the move has ended", lambda: standing(running, topic) == ({LEADER, OLD}, (), ()))
+    running.wait("its log is gone", gone)
 
 
 def test_records_deleted_up_to_the_local_log_keep_a_replica_out_of_kafka_and_not_out_of_ours(running: Lab) -> None:
@@ -342,28 +444,48 @@ def test_tiering_off_and_on_again_with_nothing_newly_copied(running: Lab) -> Non
     assert running.fetch(topic, 6, node=NEW).values == [(6, b"v6")]
 
 
-def test_a_leader_that_has_just_restarted_does_not_keep_a_new_replica_out_for_long(running: Lab) -> None:
-    topic = "t-restart"
+def test_a_leader_that_does_not_know_what_is_tiered_is_waited_for(
+    running: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 3 of KIP-1023: broker 2 is back as leader and cannot read its remote log metadata, which is on broker 3."""
+    topic, new = "t-restart", LEADER
     set_flag(running, "true")
     running.create(topic, [(OLD,)], local_retention_bytes=1)
     running.produce(topic, *values(*range(7)))
     running.wait("0-5 are remote only", lambda: running.offsets(topic)[1] == 6)
+    before = offsets(running, topic, OLD)
+    topic_id = running.log(topic).topic_id_partition.topic_id
+    index = metadata_partition(topic_id, 0, 5)
+    held = running.registration(METADATA, index).replicas
+    running.reassign(METADATA, (NEW,), partition=index)
+    running.wait("broker 3 has it alone", lambda: running.registration(METADATA, index).replicas == (NEW,))
     running.cluster.stop_broker(OLD)
+    running.cluster.stop_broker(NEW)
     running.cluster.start_broker(OLD)
-    running.reassign(topic, (OLD, NEW))
-    in_sync(running, topic, OLD, NEW)
-    expect_offsets(running, topic, NEW, offsets(running, topic, OLD))
-    assert running.offsets(topic, node=NEW)[:3] == (0, 6, 7)
+    running.wait("broker 2 leads again", lambda: running.leads(OLD, topic))
+    assert running.list_offset(OLD, topic, -6, replica=new).offset == -1
+    with caplog.at_level(logging.INFO, "backend.engine.replica"):
+        running.reassign(topic, (OLD, new))
+        sentence = "the leader's local log starts at 6, but it does not know yet up to where it is tiered"
+        running.wait("it is told what is waited for", lambda: any(sentence in line for line in caplog.messages))
+    assert offsets(running, topic, new)["end"] == 0
+    running.cluster.start_broker(NEW)
+    in_sync(running, topic, OLD, new)
+    expect_offsets(running, topic, new, offsets(running, topic, OLD))
+    assert offsets(running, topic, new) == before
+    running.reassign(METADATA, held, partition=index)
+    running.wait("it is as before", lambda: set(running.registration(METADATA, index).isr) == set(held))
 
 
 def test_a_compacted_topic_is_not_tiered_and_is_copied_whole(running: Lab) -> None:
     topic = "t-compact"
     set_flag(running, "true")
-    running.create(topic, [(LEADER, OLD)], remote_storage_enable="false", cleanup_policy="compact")
+    running.create(topic, [(LEADER, OLD)], remote_storage_enable="false", cleanup_policy="compact,delete")
     for key in (b"a", b"b", b"a"):
         running.produce_batch(topic, [RecordData(START_MS, key, b"value")])
     refused = running.alter(topic, remote_storage_enable="true")
     assert refused == ErrorCode.INVALID_CONFIG
+    running.delete_records(topic, 1)  # only a log that begins above 0 could make a difference
     add(running, topic)
     in_sync(running, topic, LEADER, OLD, NEW)
-    assert running.offsets(topic, node=NEW)[:3] == (0, 0, 3)
+    assert running.offsets(topic, node=NEW)[:3] == (1, 1, 3)

@@ -216,9 +216,11 @@ class Lab:
         )
         return self.ask(node, request, 1, m.IncrementalAlterConfigsResponse).responses[0].error_code
 
-    def reassign(self, topic: str, replicas: Sequence[int], *, partition: int = 0) -> None:
+    def reassign(self, topic: str, replicas: Sequence[int] | None, *, partition: int = 0) -> None:
+        """Asks for these replicas; None cancels."""
         topics = m.AlterPartitionReassignmentsRequest.Topics
-        wanted = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, replicas=list(replicas))])
+        target = None if replicas is None else list(replicas)
+        wanted = topics(name=topic, partitions=[topics.Partitions(partition_index=partition, replicas=target)])
         request = m.AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[wanted])
         told = self.ask(1, request, 0, m.AlterPartitionReassignmentsResponse)
         assert (told.error_code, told.responses[0].partitions[0].error_code) == (0, 0), told

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from backend.engine.log.checkpoints import decode_epochs
 from backend.engine.ports import tasks
 from backend.engine.remote.rsm import IndexType, RemoteStorageError, RemoteStorageNotReady
 from backend.engine.remote.tier import Tier
+from backend.protocol.remote_log_metadata import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition, uuid_text
 
 
@@ -54,8 +57,25 @@ async def _read(tier: Tier, partition: TopicIdPartition, epoch: int, offset: int
     )
     try:
         entries = tuple(decode_epochs(epochs))
+        _check_epochs(entries, segment)
     except ValueError as error:
         raise RemoteStorageError(
             f"Leader epochs of segment {uuid_text(segment.segment_id)} of {partition} cannot be read: {error}"
         ) from error
     return AuxState(segment.end_offset + 1, entries, snapshot)
+
+
+def _check_epochs(entries: Sequence[tuple[int, int]], segment: SegmentMetadata) -> None:
+    """Raises ValueError unless the index is a history that ends with the epochs which the metadata names.
+
+    An index that was cut off between two lines, or is another segment's, would be a follower's past otherwise: both
+    come from one epoch cache when a segment is copied.
+    """
+    if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)) or any(min(entry) < 0 for entry in entries):
+        raise ValueError("its epochs or their offsets do not ascend")
+    base = segment.start_offset
+    before = [epoch for epoch, start in entries if start <= base]
+    inside = [(before[-1], base)] if before else []
+    inside += [entry for entry in entries if entry[1] > base]
+    if tuple(inside) != tuple(segment.segment_leader_epochs):
+        raise ValueError(f"it has {tuple(inside)} for the segment, whose metadata has {segment.segment_leader_epochs}")

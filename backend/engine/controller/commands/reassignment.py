@@ -2,21 +2,34 @@
 
 A reassignment keeps its state in the partition: `adding`, `removing`, and the replica list with the target first. It is
 finished by whatever ISR change makes it complete (`partition_change.complete_reassignment`).
+
+A request replaces what a running one wanted (KIP-455): asking for the old replicas takes the new ones away again. Kafka
+4.3's controller keeps the list of replicas to be added where a request adds none, and then adds and removes the same
+replica for ever; `follower.fetch.tiered.compat=kafka` shows that.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.assignments import check_assignment
 from backend.engine.controller.commands.outcome import Outcome, outcome
 from backend.engine.controller.commands.partition_change import Election, change_record, target_of
 from backend.engine.controller.commands.topic_settings import unclean_election_enabled
-from backend.engine.controller.image import MetadataImage, PartitionRegistration, TopicImage
+from backend.engine.controller.image import (
+    BROKER_RESOURCE,
+    CLUSTER_DEFAULT,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
+
+COMPAT: Final = "follower.fetch.tiered.compat"
 
 _Responses = m.AlterPartitionReassignmentsResponse.Responses
 _Ongoing = m.ListPartitionReassignmentsResponse.Topics
@@ -72,7 +85,13 @@ def _alter(
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic_name}:{index}.")
     if replicas is None:
         return _cancel(image, topic, index, partition, config)
-    return _start(image, topic, index, partition, replicas, allow_factor_change)
+    return _start(image, topic, index, partition, replicas, allow_factor_change, kafkas_way=_kafkas_way(image, config))
+
+
+def _kafkas_way(image: MetadataImage, config: BrokerConfig) -> bool:
+    """Whether the running controller is set to do as Kafka 4.3 does."""
+    own, common = (image.config(BROKER_RESOURCE, name).get(COMPAT) for name in (str(config.id), CLUSTER_DEFAULT))
+    return (own or common or config.follower_fetch_tiered_compat) == "kafka"
 
 
 def _start(
@@ -82,6 +101,8 @@ def _start(
     partition: PartitionRegistration,
     replicas: list[int],
     allow_factor_change: bool,
+    *,
+    kafkas_way: bool,
 ) -> m.PartitionChangeRecord | None:
     check_assignment(image, replicas)
     if not allow_factor_change:
@@ -92,14 +113,13 @@ def _start(
                 f"The replication factor is changed from {now} to {len(replicas)}",
             )
     adding = tuple(sorted(set(replicas) - set(partition.replicas)))
-    removing = tuple(sorted(set(partition.replicas) - set(replicas)))
-    target = replace(target_of(partition), replicas=(*replicas, *removing))
-    # As in Kafka, an empty list leaves what a running reassignment has: asking for the old replicas again does not end
-    # one, cancelling does.
-    if adding:
-        target = replace(target, adding=adding)
-    if removing:
-        target = replace(target, removing=removing)
+    removing = leaving = tuple(sorted(set(partition.replicas) - set(replicas)))
+    if kafkas_way:
+        adding, removing = adding or partition.adding_replicas, removing or partition.removing_replicas
+    else:
+        still = set(partition.adding_replicas) & set(replicas)
+        adding = tuple(sorted(still | set(adding)))
+    target = replace(target_of(partition), replicas=(*replicas, *leaving), adding=adding, removing=removing)
     return change_record(image, topic.id, index, partition, target, acceptable=image.is_active)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from backend.engine.controller.commands.alter_partition import alter_partition
 from backend.engine.controller.commands.brokers import fence_broker
+from backend.engine.controller.commands.configs import incremental_alter_configs
 from backend.engine.controller.commands.elections import (
     PREFERRED,
     UNCLEAN,
@@ -302,11 +303,48 @@ def test_a_cancelled_reassignment_leaves_the_old_replicas_and_a_new_leader_epoch
     assert reassign(play, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_asking_for_the_old_replicas_does_not_end_a_reassignment() -> None:
+def test_asking_for_the_old_replicas_takes_a_new_one_away_at_once() -> None:
     play = three([1, 2])
     reassign(play, [1, 2, 3])
     assert reassign(play, [1, 2]) == 0
+    partition = play.partition("orders")
+    assert (partition.replicas, partition.isr, partition.leader, partition.leader_epoch) == ((1, 2), (1, 2), 1, 1)
+    assert ongoing(play) == []
+
+
+def test_asking_for_the_old_replicas_waits_only_for_those_that_stay() -> None:
+    play = three([1, 2])
+    change_isr(play, [1])
+    reassign(play, [1, 2, 3])
+    assert reassign(play, [1, 2]) == 0
+    assert ongoing(play) == [([1, 2, 3], [], [3])]
+    change_isr(play, [1, 2])
+    assert (play.partition("orders").replicas, ongoing(play)) == ((1, 2), [])
+
+
+def test_a_later_request_keeps_the_replicas_that_an_earlier_one_takes_away() -> None:
+    play = three([1, 2])
+    reassign(play, [1, 3])
+    assert ongoing(play) == [([1, 3, 2], [3], [2])]
+    assert reassign(play, [1, 2, 3]) == 0
+    assert ongoing(play) == [([1, 2, 3], [3], [])]
+    change_isr(play, [1, 2, 3])
+    assert play.partition("orders").replicas == (1, 2, 3)
+
+
+def test_in_kafkas_way_asking_for_the_old_replicas_never_ends_a_reassignment() -> None:
+    play = three([1, 2])
+    resource = m.IncrementalAlterConfigsRequest.Resources
+    compat = resource.Configs(name="follower.fetch.tiered.compat", config_operation=0, value="kafka")
+    changed = m.IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=4, resource_name="", configs=[compat])]
+    )
+    play.do(partial(incremental_alter_configs, request=changed, config=play.config))
+    reassign(play, [1, 2, 3])
+    assert reassign(play, [1, 2]) == 0
     assert ongoing(play) == [([1, 2, 3], [3], [3])]
+    change_isr(play, [1, 2, 3])
+    assert ongoing(play) == [([1, 2, 3], [3], [3])], "not even once the new replica is in sync"
     assert reassign(play, None) == 0
     assert play.partition("orders").replicas == (1, 2)
 

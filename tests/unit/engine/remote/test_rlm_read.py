@@ -440,3 +440,40 @@ def test_a_missing_index_fails_the_build(tmp_path: Path, suffix: str) -> None:
             await broker.manager.aux_state(TIP, 2, 5)
 
     play(tmp_path, scene)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "whose metadata has"),
+        (b"0\n0\n", "whose metadata has"),
+        (b"0\n1\n0 0\n", "whose metadata has"),
+        (b"0\n3\n0 0\n1 3\n2 4\n", "whose metadata has"),
+        (b"0\n4\n0 0\n1 3\n2 5\n3 7\n", "whose metadata has"),
+        (b"0\n3\n1 3\n0 0\n2 5\n", "do not ascend"),
+        (b"0\n3\n0 -1\n1 3\n2 5\n", "do not ascend"),
+        (b"0\n3\n0 0\n1 3\n", "announces another number"),
+    ],
+    ids=[
+        "no byte",
+        "no epoch",
+        "another segment's",
+        "another start",
+        "a later segment's",
+        "order",
+        "below 0",
+        "cut off",
+    ],
+)
+def test_leader_epochs_that_cannot_be_the_segments_fail_the_build(tmp_path: Path, content: bytes, why: str) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        folder = tmp_path / "remote" / "kafka-tiered-storage"
+        [index] = folder.rglob("00000000000000000003-*.leader_epoch_checkpoint")
+        whole = index.read_bytes()
+        index.write_bytes(content)
+        with pytest.raises(RemoteStorageError, match=f"Leader epochs of segment .* cannot be read: .*{why}"):
+            await broker.manager.aux_state(TIP, 2, 5)
+        index.write_bytes(whole)
+        assert (await broker.manager.aux_state(TIP, 2, 5)).leader_epochs == ((0, 0), (1, 3), (2, 5))
+
+    play(tmp_path, scene)

@@ -4,7 +4,9 @@ for, attempts come with the back-off, and it goes on by itself once the trouble 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from backend.engine.replica.tier_state import EARLIEST
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
@@ -41,8 +44,29 @@ def told(nodes: Nodes, node: int = NEW) -> list[dict[str, Any]]:
     return [seen for kind, seen in nodes[node].events.seen if kind == "phase" and seen["topic"] == TOPIC]
 
 
-async def waits(nodes: Nodes, sentence: str, *, phase: str = "DELAYED", node: int = NEW) -> None:
-    """Two attempts and more have failed for this reason, in this phase."""
+@pytest.fixture(autouse=True)
+def broker_log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What the brokers log of replicas."""
+    caplog.set_level(logging.INFO, "backend.engine.replica")
+    return caplog
+
+
+async def waits(
+    nodes: Nodes, sentence: str, log: pytest.LogCaptureFixture, *, phase: str = "DELAYED", node: int = NEW
+) -> None:
+    """Two attempts and more have failed for this reason, in this phase; the broker's log says it with the same words.
+
+    No attempt came before the back-off of the one before was over.
+    """
+    began_ms: list[float] = []
+
+    def listen(sender: int, _: int, request: Message, answer: Message) -> None:
+        if sender != node or not isinstance(request, m.ListOffsetsRequest):
+            return
+        if request.topics[0].partitions[0].timestamp == EARLIEST:
+            began_ms.append(nodes[node].ports.clock.monotonic_ms())
+
+    nodes.listen = listen
 
     def seen() -> bool:
         return any(
@@ -54,6 +78,13 @@ async def waits(nodes: Nodes, sentence: str, *, phase: str = "DELAYED", node: in
         await nodes.until(f"the replica waits: {sentence}", seen)
     except AssertionError as error:
         raise AssertionError(f"{error}; told was {told(nodes, node)}") from error
+    [reason] = {row["evidence"]["reason"] for row in told(nodes, node) if sentence in row["evidence"]["reason"]}
+    assert "\n" not in reason
+    assert any(f"is {phase} at offset" in line and line.endswith(reason) for line in log.messages)
+    if phase == "DELAYED":
+        await nodes.until("two more attempts", lambda: len(began_ms) >= 3)
+        back_off_ms = nodes[node].config.replica_fetch_backoff_ms
+        assert all(later - earlier >= back_off_ms for earlier, later in pairwise(began_ms))
 
 
 async def joins(nodes: Nodes, start: int = 6) -> None:
@@ -67,7 +98,9 @@ async def joins(nodes: Nodes, start: int = 6) -> None:
 
 
 @pytest.mark.parametrize("flag", [False, True], ids=["flag off", "flag on"])
-def test_it_waits_for_remote_log_metadata_that_is_still_being_read(tmp_path: Path, flag: bool) -> None:
+def test_it_waits_for_remote_log_metadata_that_is_still_being_read(
+    tmp_path: Path, broker_log: pytest.LogCaptureFixture, flag: bool
+) -> None:
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True) as nodes:
             await remote_up_to_5(nodes)
@@ -75,7 +108,7 @@ def test_it_waits_for_remote_log_metadata_that_is_still_being_read(tmp_path: Pat
                 nodes.config(BROKER_RESOURCE, str(NEW), **FLAG)
             nodes[NEW].metadata_topic.down = True
             await nodes.reassign(TOPIC, 1, 2, NEW)
-            await waits(nodes, "is still being read", phase="WAITING_FOR_METADATA")
+            await waits(nodes, "is still being read", broker_log, phase="WAITING_FOR_METADATA")
             assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
             nodes[NEW].metadata_topic.down = False
             await joins(nodes)
@@ -87,18 +120,27 @@ def spoilt(data: bytes) -> bytes:
     return b"no index at all" + data[:3]
 
 
+def emptied(data: bytes) -> bytes:
+    return data[:0]
+
+
 @pytest.mark.parametrize(
     ("index", "spoil", "sentence"),
     [
         ("leader_epoch_checkpoint", None, "leader_epoch_checkpoint"),
         ("leader_epoch_checkpoint", spoilt, "cannot be read"),
+        ("leader_epoch_checkpoint", emptied, "cannot be read"),
         ("snapshot", None, "snapshot"),
         ("snapshot", spoilt, "snapshot"),
     ],
-    ids=["epochs missing", "epochs damaged", "producers missing", "producers damaged"],
+    ids=["epochs missing", "epochs damaged", "epochs emptied", "producers missing", "producers damaged"],
 )
 def test_it_waits_for_an_index_that_is_missing_or_damaged(
-    tmp_path: Path, index: str, spoil: Callable[[bytes], bytes] | None, sentence: str
+    tmp_path: Path,
+    broker_log: pytest.LogCaptureFixture,
+    index: str,
+    spoil: Callable[[bytes], bytes] | None,
+    sentence: str,
 ) -> None:
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True) as nodes:
@@ -109,7 +151,7 @@ def test_it_waits_for_an_index_that_is_missing_or_damaged(
             if spoil is not None:
                 path.write_bytes(spoil(data))
             await nodes.reassign(TOPIC, 1, 2, NEW)
-            await waits(nodes, sentence)
+            await waits(nodes, sentence, broker_log)
             assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
             path.write_bytes(data)
             await joins(nodes)
@@ -117,7 +159,9 @@ def test_it_waits_for_an_index_that_is_missing_or_damaged(
     play(run)
 
 
-def test_it_waits_for_a_leader_that_is_too_old_for_the_question(tmp_path: Path) -> None:
+def test_it_waits_for_a_leader_that_is_too_old_for_the_question(
+    tmp_path: Path, broker_log: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True) as nodes:
             await remote_up_to_5(nodes)
@@ -129,7 +173,7 @@ def test_it_waits_for_a_leader_that_is_too_old_for_the_question(tmp_path: Path) 
 
             nodes.refuse = too_old
             await nodes.reassign(TOPIC, 1, 2, NEW)
-            await waits(nodes, "version")
+            await waits(nodes, "version", broker_log)
             assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
             # The way out without a newer leader: the flag off.
             nodes.config(BROKER_RESOURCE, str(NEW), follower_fetch_last_tiered_offset_enable="false")
@@ -138,7 +182,9 @@ def test_it_waits_for_a_leader_that_is_too_old_for_the_question(tmp_path: Path) 
     play(run)
 
 
-def test_it_waits_for_a_configuration_that_makes_the_topic_tiered(tmp_path: Path) -> None:
+def test_it_waits_for_a_configuration_that_makes_the_topic_tiered(
+    tmp_path: Path, broker_log: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True) as nodes:
             settings = {**SMALL_SEGMENTS, "remote_storage_enable": "false", "local_retention_bytes": "1"}
@@ -152,7 +198,7 @@ def test_it_waits_for_a_configuration_that_makes_the_topic_tiered(tmp_path: Path
             await nodes.tiered_up_to(1, TOPIC, 5)
             await nodes.retain(1)
             nodes.cut.clear()
-            await waits(nodes, "configuration has not reached this broker yet")
+            await waits(nodes, "configuration has not reached this broker yet", broker_log)
             assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
             nodes.publish = publish  # type: ignore[method-assign]
             nodes.publish()
@@ -161,7 +207,9 @@ def test_it_waits_for_a_configuration_that_makes_the_topic_tiered(tmp_path: Path
     play(run)
 
 
-def test_a_full_disk_in_the_middle_of_a_build_drops_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_in_the_middle_of_a_build_drops_nothing(
+    tmp_path: Path, broker_log: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True, replica_lag_time_max_ms="300") as nodes:
             nodes.create(TOPIC, [1, 2, NEW], **SMALL_SEGMENTS, local_retention_bytes="1")
@@ -176,7 +224,7 @@ def test_a_full_disk_in_the_middle_of_a_build_drops_nothing(tmp_path: Path) -> N
             await nodes.retain(1)
             with files_of_at_most(8 << 10):
                 await nodes.restart(NEW)
-                await waits(nodes, "free some space")
+                await waits(nodes, "free some space", broker_log)
                 assert nodes[NEW].offsets(TOPIC)[3] == 2
                 assert nodes[NEW].values(TOPIC) == [(0, b"v0"), (1, b"v1")]
             await joins(nodes)
@@ -184,7 +232,9 @@ def test_a_full_disk_in_the_middle_of_a_build_drops_nothing(tmp_path: Path) -> N
     play(run)
 
 
-def test_a_leader_that_does_not_know_its_tiered_offset_is_waited_for(tmp_path: Path) -> None:
+def test_a_leader_that_does_not_know_its_tiered_offset_is_waited_for(
+    tmp_path: Path, broker_log: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True) as nodes:
             await remote_up_to_5(nodes)
@@ -203,7 +253,7 @@ def test_a_leader_that_does_not_know_its_tiered_offset_is_waited_for(tmp_path: P
             nodes._node = restarting  # type: ignore[method-assign]
             assert (await nodes.list_offset(1, TOPIC, -6, replica_id=NEW)).offset == -1
             await nodes.reassign(TOPIC, 1, NEW)
-            await waits(nodes, "does not know yet up to where it is tiered")
+            await waits(nodes, "does not know yet up to where it is tiered", broker_log)
             assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
             nodes[1].metadata_topic.down = False
             await nodes.in_sync(TOPIC, 1, NEW)
