@@ -20,6 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tests.benchmarks.bootstrap import bootstrap_verdicts
 from tests.benchmarks.dashboard import measure_dashboard
 from tests.benchmarks.many_topics import measure_many_topics
 from tests.benchmarks.peers import Peer, PeerUnavailable, apache_kafka, ebbline
@@ -103,6 +104,8 @@ def main() -> int:
             reason = str(error)
             print(f"Apache Kafka was not measured: {reason}", file=sys.stderr)
         console.print(table_of(works, ours, theirs))
+        for verdict in bootstrap_verdicts():
+            console.print(str(verdict), highlight=False)
     alone: dict[str, dict[str, float]] = {}
     for group, measure_alone in ALONE.items():
         if options.only in (None, group):
@@ -122,6 +125,7 @@ def main() -> int:
                 "ebbline_alone": alone,
                 "apache_kafka": theirs,
                 "apache_kafka_skipped": reason,
+                "bootstrap_verdicts": [str(verdict) for verdict in bootstrap_verdicts()],
             },
             indent=2,
         )

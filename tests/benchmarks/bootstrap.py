@@ -16,13 +16,14 @@ from backend.control.gateway.client import Gateway, parse_bootstrap
 from backend.control.gateway.metadata import fetch_cluster
 from backend.control.lab.bootstrap_plan import BootstrapPlan
 from backend.control.lab.bootstrap_race import build, race, remove_replica, set_flag
-from backend.control.lab.bootstrap_run import PhaseSeen, Race, Step
+from backend.control.lab.bootstrap_run import LeaderLog, PhaseSeen, Race, Step
 from backend.control.lab.lab_topic import LabTopic
 from tests.benchmarks.peers import Peer
 
 SIZE_BYTES, SIZE_BYTES_QUICK = 731_000_000, 42_000_000
 TIERED_PERCENT = 85
 RACES, RACES_QUICK = 5, 1
+SHARE_OF_TIME_MAX = 0.25
 
 
 @dataclass(frozen=True)
@@ -33,41 +34,96 @@ class Bootstrap:
     copied_mb: float
 
 
-_measured: dict[str, dict[bool, Bootstrap]] = {}
+@dataclass(frozen=True)
+class Bootstraps:
+    """All races on one system; `untiered_mb` of the leader's local log is not in the remote tier."""
+
+    flag_off: Bootstrap
+    flag_on: Bootstrap
+    untiered_mb: float
+    segment_mb: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A promise, the figure that it is about, and whether it is kept."""
+
+    promise: str
+    figure: float
+    limit: float
+
+    @property
+    def holds(self) -> bool:
+        return self.figure <= self.limit
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.figure:.2f}, at most {self.limit:.2f}: {'holds' if self.holds else 'MISSED'}"
+
+
+_measured: dict[str, Bootstraps] = {}
+
+
+def bootstrap_verdicts() -> list[Verdict]:
+    """What is promised of new replicas, judged by what was measured; nothing before."""
+    ours, theirs = _measured.get("ebbline"), _measured.get("Apache Kafka")
+    return [] if ours is None else verdicts(ours, theirs)
+
+
+def verdicts(ours: Bootstraps, theirs: Bootstraps | None) -> list[Verdict]:
+    """KIP-1023's promise for ours, and ours beside Apache Kafka in the same run."""
+    on, off = ours.flag_on, ours.flag_off
+    found = [
+        Verdict(
+            "flag on copies the untiered share and a segment, MB", on.copied_mb, ours.untiered_mb + ours.segment_mb
+        ),
+        Verdict("flag on over flag off, time", on.seconds / off.seconds, SHARE_OF_TIME_MAX),
+    ]
+    if theirs is not None:
+        found += [
+            Verdict("flag off over Apache Kafka, time", off.seconds / theirs.flag_off.seconds, 1.0),
+            Verdict("flag on over Apache Kafka, time", on.seconds / theirs.flag_on.seconds, 1.0),
+        ]
+    return found
 
 
 def bootstrap_seconds(flag: bool) -> Callable[[Peer, str, bool], float]:
     """Time until the new replica is in the ISR."""
-    return lambda peer, topic, quick: _bootstrap(peer, topic, quick=quick)[flag].seconds
+    return lambda peer, topic, quick: _bootstrap(peer, topic, flag, quick=quick).seconds
 
 
 def bootstrap_copied_mb(flag: bool) -> Callable[[Peer, str, bool], float]:
     """What the leader sent."""
-    return lambda peer, topic, quick: _bootstrap(peer, topic, quick=quick)[flag].copied_mb
+    return lambda peer, topic, quick: _bootstrap(peer, topic, flag, quick=quick).copied_mb
 
 
-def _bootstrap(peer: Peer, topic: str, *, quick: bool) -> dict[bool, Bootstrap]:
+def _bootstrap(peer: Peer, topic: str, flag: bool, *, quick: bool) -> Bootstrap:
     """All races of a peer are run once, on one topic."""
     if peer.name not in _measured:
-        races = asyncio.run(_races(peer, topic, quick=quick))
-        _measured[peer.name] = {
-            flag: Bootstrap(
-                statistics.median(one.seconds for one in races if one.flag is flag),
-                statistics.median(one.copied_bytes for one in races if one.flag is flag) / 1e6,
-            )
-            for flag in (False, True)
-        }
-    return _measured[peer.name]
+        log, segment_bytes, races = asyncio.run(_races(peer, topic, quick=quick))
+        untiered = (log.log_end - log.pending_upload) / (log.log_end - log.local_start)
+        _measured[peer.name] = Bootstraps(
+            _median(races, flag=False), _median(races, flag=True), untiered * log.local_bytes / 1e6, segment_bytes / 1e6
+        )
+    measured = _measured[peer.name]
+    return measured.flag_on if flag else measured.flag_off
 
 
-async def _races(peer: Peer, name: str, *, quick: bool) -> list[Race]:
+def _median(races: list[Race], *, flag: bool) -> Bootstrap:
+    return Bootstrap(
+        statistics.median(one.seconds for one in races if one.flag is flag),
+        statistics.median(one.copied_bytes for one in races if one.flag is flag) / 1e6,
+    )
+
+
+async def _races(peer: Peer, name: str, *, quick: bool) -> tuple[LeaderLog, int, list[Race]]:
+    """The leader's log before the races, its segments' size in bytes, and the races."""
     gateway = Gateway(parse_bootstrap(peer.bootstrap))
     plan = BootstrapPlan(SIZE_BYTES_QUICK if quick else SIZE_BYTES, TIERED_PERCENT)
     try:
         brokers = sorted(broker.broker_id for broker in (await fetch_cluster(gateway)).brokers)
         leader, broker = brokers[0], brokers[-1]
         topic = LabTopic(gateway, name)
-        await build(topic, plan, leader, _tell(peer))
+        log = await build(topic, plan, leader, _tell(peer))
         races = []
         for flag in (False, True) * (RACES_QUICK if quick else RACES):
             one = await race(topic, gateway, leader, broker, flag=flag, phases=_no_phases)
@@ -75,7 +131,7 @@ async def _races(peer: Peer, name: str, *, quick: bool) -> list[Race]:
             races.append(one)
             await remove_replica(topic, leader, broker)
         await set_flag(gateway, broker, None)
-        return races
+        return log, plan.segment_bytes, races
     finally:
         await gateway.close()
 

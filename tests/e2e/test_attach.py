@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -14,6 +15,12 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
+from backend.control.gateway.client import Gateway, parse_bootstrap
+from backend.control.gateway.configs import BROKER, AlterOp, ConfigChange, Resource, alter_configs
+from backend.control.gateway.offsets import Sentinel
+from backend.control.lab.bootstrap_plan import SIZE_BYTES_MIN, BootstrapPlan
+from backend.control.lab.bootstrap_race import build, remove_replica, set_flag
+from backend.control.lab.lab_topic import LabFailed, LabTopic, until
 from tests.e2e.up_process import UpProcess
 from tests.interop.java_tools import JavaTools, libraries
 from tests.ports import free_ports
@@ -120,10 +127,11 @@ def replicas(tools: JavaTools, topic: str) -> dict[int, list[int]]:
     return {int(partition): [int(b) for b in listed.split(",")] for partition, listed in found}
 
 
-@pytest.fixture
-def up(kafka: JavaTools, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def up(kafka: JavaTools, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """One for the tests that watch, one for those that change something."""
     options = ("--attach", kafka.bootstrap, "--cluster-name", "apache", "--no-ui", "--no-pipeline", *request.param)
-    with UpProcess(tmp_path / "data", options=options) as process:
+    with UpProcess(tmp_path_factory.mktemp("up") / "data", options=options) as process:
         yield Site(process)
 
 
@@ -155,6 +163,96 @@ def test_an_attached_kafka_is_shown_as_its_own_tools_show_it_and_not_changed(kaf
     assert ("refused", "execute toggle_bootstrap") in {
         (row["result"], row["action"]) for row in up.get("/v1/audit")["items"]
     }
+
+
+NEW: Final = 3
+RATE: Final = "follower.replication.throttled.rate"
+TRICKLE: Final = "50000"
+
+
+class Bootstraps:
+    """New replicas on broker 3 of a real Kafka, and what the API shows of them. Kafka tells no phases itself."""
+
+    def __init__(self, site: Site, gateway: Gateway) -> None:
+        self._site = site
+        self._gateway = gateway
+        self.topic = LabTopic(gateway, "phases")
+
+    async def shown(self, what: str, **expected: Any) -> dict[str, Any]:
+        """The row of the new replica once it is so."""
+        row: dict[str, Any] = {}
+
+        async def look() -> bool | None:
+            answer = await asyncio.to_thread(self._site.api.get, "/v1/partitions/phases/0")
+            found = answer.json()["replicas"] if answer.status_code == 200 else []
+            row.clear()
+            row.update(next((one for one in found if one["broker_id"] == NEW), {}))
+            return (bool(row) and all(row[name] == value for name, value in expected.items())) or None
+
+        try:
+            await until(what, look, 120)
+        except LabFailed as error:
+            raise AssertionError(f"{error} Shown was {row}") from error
+        return row
+
+    async def throttle(self, rate: str | None) -> None:
+        change = ConfigChange(RATE, AlterOp.DELETE if rate is None else AlterOp.SET, rate)
+        await alter_configs(self._gateway, Resource(BROKER, str(NEW)), [change])
+
+    async def starts_at(self, offset: int, *, flag: bool) -> None:
+        """It is fetching from there, slowly; then it is in sync, and goes away again."""
+        await set_flag(self._gateway, NEW, "true" if flag else "false")
+        await self.throttle(TRICKLE)
+        await self.topic.move([1, NEW])
+        start = {"log_start_offset": 0, "local_log_start_offset": offset}
+        row = await self.shown("it is fetching", phase="FETCHING", in_isr=False, **start)
+        assert row["phase_source"] == "inferred"
+        await self.throttle(None)
+        row = await self.shown("it is in sync", phase="IN_SYNC", in_isr=True, **start)
+        assert row["phase_source"] == "exact"
+        await remove_replica(self.topic, 1, NEW)
+
+    async def everything_is_copied(self) -> None:
+        await self.topic.configure(remote_log_copy_disable=None, local_retention_ms="1")
+
+        async def copied() -> bool | None:
+            end, local, pending = [
+                await self.topic.offset(1, at)
+                for at in (Sentinel.LATEST, Sentinel.EARLIEST_LOCAL, Sentinel.EARLIEST_PENDING_UPLOAD)
+            ]
+            return (end == local and pending == -1) or None
+
+        await until("nothing is local", copied, 120)
+
+    async def is_kept_out(self) -> None:
+        """Kafka's trap: with the flag on it never joins; with the flag off it does."""
+        await set_flag(self._gateway, NEW, "true")
+        await self.topic.move([1, NEW])
+        await self.shown("it is building", phase="BUILDING_REMOTE_AUX", log_end_offset=0)
+        row = await self.shown("it is delayed", phase="DELAYED", log_end_offset=0)
+        assert row["phase_source"] == "inferred"
+        await set_flag(self._gateway, NEW, None)
+        await self.shown("it is in sync", phase="IN_SYNC", in_isr=True)
+
+
+@pytest.mark.parametrize("up", [()], indirect=True)
+def test_new_replicas_of_a_real_kafka_are_shown_in_the_phases_that_the_engine_tells(kafka: JavaTools, up: Site) -> None:
+    async def play() -> None:
+        gateway = Gateway(parse_bootstrap(kafka.bootstrap))
+        try:
+            on = Bootstraps(up, gateway)
+            leader = await build(on.topic, BootstrapPlan(SIZE_BYTES_MIN, 85), 1, lambda *_: None)
+            assert 0 < leader.local_start < leader.pending_upload < leader.log_end
+            await on.topic.configure(follower_replication_throttled_replicas=f"0:{NEW}")
+            await on.starts_at(leader.local_start, flag=False)
+            await on.starts_at(leader.pending_upload, flag=True)
+            await on.everything_is_copied()
+            await on.is_kept_out()
+            await on.topic.delete()
+        finally:
+            await gateway.close()
+
+    asyncio.run(play())
 
 
 @pytest.mark.parametrize("up", [("--allow-changes",)], indirect=True)
