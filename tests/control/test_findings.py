@@ -207,6 +207,8 @@ def test_a_new_replica_that_cannot_read_the_remote_tier_is_stuck_and_so_is_its_m
     stuck = opens(own, "follower-stuck", "stuck")
     assert (stuck["object"], stuck["broker_id"]) == ("stuck-0 on broker 3", 3)
     assert stuck["evidence"]["phase"] in ("DELAYED", "WAITING_FOR_METADATA", "FAILED")
+    shown = next(r for r in own.get("/v1/partitions/stuck/0")["replicas"] if r["broker_id"] == 3)
+    assert stuck["evidence"]["sentence"].startswith(shown["evidence"]["reason"])
     moving = opens(own, "move-stalled", "stuck")
     assert (moving["object"], moving["evidence"]["adding"]) == ("stuck-0", [3])
     repair_remote(own)

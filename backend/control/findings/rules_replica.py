@@ -75,7 +75,9 @@ def _why_stuck(sight: Sight, partition: PartitionSample, replica: ReplicaSample)
         if trap is not None:
             rule, why = trap
             return rule, why, f"Turn {FLAG} off on broker {replica.broker_id}, or produce a record; then it joins."
-    why = str(told.get("error") or told.get("sentence") or replica.error or "It does not say why.")
+    why = str(
+        told.get("error") or told.get("reason") or told.get("sentence") or replica.error or "It does not say why."
+    )
     action = f"Look in broker {replica.broker_id}'s log why its fetcher cannot read the metadata or the remote object."
     return str(told.get("rule") or "no-progress"), why, action
 
@@ -91,13 +93,13 @@ def stalled_moves(sight: Sight) -> Iterable[Candidate]:
             if (replica := replicas.get((row.topic, row.partition, broker_id))) is not None
             and (replica.error is not None or _still(sight, row, replica))
         ]
-        if not stalled:
+        if not stalled and not going_back:
             continue
-        name, brokers = name_of(row), ids(replica.broker_id for replica in stalled)
+        name, brokers = name_of(row), ids(going_back or (replica.broker_id for replica in stalled))
         if going_back:
             why = (
                 f"Broker {brokers} is being added and removed at once: asking for the old replicas does not end a move"
-                " whose new replica cannot join (Kafka 4.3)."
+                " in Kafka 4.3, not even once the new replica is in sync."
             )
             action = f"Cancel the reassignment of {name} (kafka-reassign-partitions.sh --cancel)."
         else:

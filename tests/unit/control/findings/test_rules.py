@@ -253,6 +253,12 @@ def test_the_traps_of_kafka_are_named_with_their_way_out(row: dict[str, Any], fl
     assert ("follower.fetch.last.tiered.offset.enable off" in found.action) is (rule != "no-progress")
 
 
+def test_a_replica_whose_broker_says_what_it_waits_for_is_stuck_for_that_reason() -> None:
+    told = {"sentence": "The broker reported it.", "rule": "event", "reason": "No remote segment holds offset 5."}
+    stuck = rules(replicas=[replica(2, **STUCK, evidence=told)], **STILL)["follower-stuck"]
+    assert stuck.why.startswith("No remote segment holds offset 5. For ")
+
+
 def test_a_replica_with_data_is_in_no_trap_of_empty_ones() -> None:
     behind = replica(2, **STUCK | {"log_end_offset": 900})
     row = partition(pending_reason="all_copied", earliest_pending_upload_offset=-1)
@@ -295,6 +301,8 @@ def test_a_move_that_was_asked_to_go_back_is_told_to_be_cancelled() -> None:
     found = rules(partitions=both, replicas=[replica(2, **STUCK | {"phase": "FETCHING"})], **STILL)
     assert (found["move-stalled"].facts["rule"], found["move-stalled"].hold_ms) == ("added-and-removed", 30_000)
     assert "Cancel" in found["move-stalled"].action
+    joined = rules(partitions=both, replicas=[replica(2)])["move-stalled"]
+    assert (joined.facts["rule"], joined.sentence) == ("added-and-removed", "Move stalled: orders-0 to broker 2")
 
 
 def test_what_is_not_known_is_no_finding() -> None:
