@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 from backend.control.gateway.client import Gateway, parse_bootstrap
 from backend.control.gateway.configs import BROKER, AlterOp, ConfigChange, Resource, alter_configs
+from backend.control.gateway.metadata import fetch_cluster
 from backend.control.gateway.offsets import Sentinel
 from backend.control.lab.bootstrap_plan import SIZE_BYTES_MIN, BootstrapPlan
 from backend.control.lab.bootstrap_race import build, remove_replica, set_flag
@@ -240,6 +241,7 @@ def test_new_replicas_of_a_real_kafka_are_shown_in_the_phases_that_the_engine_te
     async def play() -> None:
         gateway = Gateway(parse_bootstrap(kafka.bootstrap))
         try:
+            await fetch_cluster(gateway)
             on = Bootstraps(up, gateway)
             leader = await build(on.topic, BootstrapPlan(SIZE_BYTES_MIN, 85), 1, lambda *_: None)
             assert 0 < leader.local_start < leader.pending_upload < leader.log_end
