@@ -293,6 +293,12 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
                 await tasks.sleep_ms(retry_ms)
                 retry_ms = min(2 * retry_ms, PUBLISH_RETRY_MAX_MS)
 
+    def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
+        # What the inherited one does in fewer calls: they would be a quarter of the time.
+        hosted = None if self._consumer is None else self._consumer.hosted.get(partition)
+        cache = hosted.cache if hosted is not None and hosted.is_ready else self._cache(partition)
+        return cache.lookup(epoch, offset)
+
     def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
         cache = None if self._consumer is None else self._consumer.ready_cache(partition)
         if cache is not None:
