@@ -18,6 +18,7 @@ from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic, 
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
 from backend.engine.remote.rlmm_consumer import MetadataConsumer
 from backend.engine.remote.rlmm_files import MetadataFiles
+from backend.engine.remote.rlmm_hosted import Hosted
 from backend.engine.remote.rlmm_lookups import CachedLookups
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -234,6 +235,11 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         while True:
             await tasks.sleep_ms(self._settings.files_flush_interval_ms)
             await consumer.save()
+
+    @property
+    def hosted(self) -> Mapping[TopicIdPartition, Hosted]:
+        """What is read of each partition that this broker hosts; for those who look on."""
+        return {} if self._consumer is None else self._consumer.hosted
 
     @property
     def records_skipped(self) -> int:
