@@ -13,31 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.engine.remote.segment_rows import ROW_DTYPE, TXN_INDEX_EMPTY
+from backend.protocol.remote_log_layout import (
+    NO_TAGS,
+    SNAPSHOT_FIELDS,
+    TXN_INDEX_EMPTY_TAG,
+    ends_with,
+    is_usual_segment,
+    set_usual,
+    tail_field,
+)
 from backend.tiering.segment_state import SegmentState
 
 SNAPSHOT_KIND: Final = 3
-_ONE_EPOCH: Final = 2  # the array's length and one
 _LAST_STATE: Final = int(max(SegmentState))
 # What is looked at next grows with what was found, so that runs of a few cost little.
 _RUN_FIRST, _RUN_MAX = 8, 1 << 16
 _COPIED: Final = ("id", "start", "end", "max_ms", "size", "epoch", "event_ms", "broker", "state")
 
 
-def _entry(tail: bytes) -> np.dtype[np.void]:
-    """RemoteLogSegmentMetadataSnapshotRecord behind its length, kind and version; `tail` is its tag section."""
-    return np.dtype(
-        [
-            ("length", "u1"), ("kind", "u1"), ("version", "u1"), ("id", "V16"), ("start", ">i8"), ("end", ">i8"),
-            ("broker", ">i4"), ("max_ms", ">i8"), ("event_ms", ">i8"), ("epochs", "u1"), ("epoch", ">i4"),
-            ("epoch_start", ">i8"), ("epoch_tags", "u1"), ("size", ">i4"), ("custom", "u1"), ("state", "i1"),
-            ("tail", "u1", (len(tail),)),
-        ]
-    )  # fmt: skip
-
-
+# RemoteLogSegmentMetadataSnapshotRecord behind its length, kind and version.
+_HEAD: Final = (("length", "u1"), ("kind", "u1"), ("version", "u1"))
 # By whether there is no transaction index.
-_TAILS: Final = {False: b"\x00", True: b"\x01\x00\x01\x01"}
-_ENTRIES: Final = {txn_empty: _entry(tail) for txn_empty, tail in _TAILS.items()}
+_TAILS: Final = {False: NO_TAGS, True: TXN_INDEX_EMPTY_TAG}
+_ENTRIES: Final = {
+    txn_empty: np.dtype([*_HEAD, *SNAPSHOT_FIELDS, tail_field(tail)]) for txn_empty, tail in _TAILS.items()
+}
 _BY_LENGTH: Final = {entry.itemsize - 1: txn_empty for txn_empty, entry in _ENTRIES.items()}
 
 
@@ -53,7 +53,8 @@ def _entries(rows: NDArray[Any], *, is_empty: bool) -> bytes:
     kind = _ENTRIES[is_empty]
     made = np.zeros(len(rows), dtype=kind)
     made["length"], made["kind"] = kind.itemsize - 1, SNAPSHOT_KIND
-    made["epochs"], made["epoch_start"] = _ONE_EPOCH, rows["start"]
+    made["epoch_start"] = rows["start"]
+    set_usual(made)
     for name in _COPIED:
         made[name] = rows[name]
     made["tail"] = np.frombuffer(_TAILS[is_empty], np.uint8)
@@ -83,10 +84,8 @@ def plain_rows(data: bytes, at: int, end: int) -> tuple[bytes, int]:
 def _plain(entries: NDArray[Any], *, txn_empty: bool) -> NDArray[np.bool_]:
     ok: NDArray[np.bool_] = entries["length"] == entries.itemsize - 1
     ok &= (entries["kind"] == SNAPSHOT_KIND) & (entries["version"] == 0)
-    ok &= (entries["epochs"] == _ONE_EPOCH) & ((entries["epoch_tags"] | entries["custom"]) == 0)
-    ok &= (entries["state"] >= 0) & (entries["state"] <= _LAST_STATE)
-    ok &= (entries["epoch_start"] == entries["start"]) & (entries["start"] >= 0) & (entries["end"] >= entries["start"])
-    ok &= (entries["tail"] == np.frombuffer(_TAILS[txn_empty], np.uint8)).all(axis=1)
+    ok &= (entries["state"] >= 0) & (entries["state"] <= _LAST_STATE) & (entries["epoch_start"] == entries["start"])
+    ok &= is_usual_segment(entries) & ends_with(entries, _TAILS[txn_empty])
     return ok
 
 
