@@ -69,17 +69,17 @@ def _usual(events: UsualEvents) -> pa.RecordBatch:
         "topic": _texts(np.ascontiguousarray(rows["name"]).tobytes(), count),
         "topic_id": _texts(id_texts(rows["topic_id"]), count),
         "partition": _numbers(rows["partition"], np.int32),
-        "segment_id": _texts(id_texts(rows["segment_id"]), count),
+        "segment_id": _texts(id_texts(rows["id"]), count),
         "state": _numbers(rows["state"], np.int16),
         "broker_id": _numbers(rows["broker"], np.int32),
-        "event_timestamp_ms": _numbers(rows["event_timestamp_ms"], np.int64),
+        "event_timestamp_ms": _numbers(rows["event_ms"], np.int64),
     }
     if events.is_segment:
-        epoch, offset = (_numbers(rows[name], np.int64).cast(pa.string()) for name in ("epoch", "epoch_offset"))
+        epoch, offset = (_numbers(rows[name], np.int64).cast(pa.string()) for name in ("epoch", "epoch_start"))
         known |= {
-            "start_offset": _numbers(rows["start_offset"], np.int64),
-            "end_offset": _numbers(rows["end_offset"], np.int64),
-            "max_timestamp_ms": _numbers(rows["max_timestamp_ms"], np.int64),
+            "start_offset": _numbers(rows["start"], np.int64),
+            "end_offset": _numbers(rows["end"], np.int64),
+            "max_timestamp_ms": _numbers(rows["max_ms"], np.int64),
             "segment_size_bytes": _numbers(rows["size"], np.int32),
             "leader_epochs": pc.binary_join_element_wise("[[", epoch, ", ", offset, "]]", ""),
             "txn_index_empty": _all(events.txn_index_empty, pa.bool_(), count),

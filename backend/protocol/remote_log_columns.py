@@ -13,6 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
+from backend.protocol.remote_log_layout import (
+    NO_TAGS,
+    SEGMENT_FIELDS,
+    TXN_INDEX_EMPTY_TAG,
+    UPDATE_FIELDS,
+    ends_with,
+    is_usual_segment,
+    tail_field,
+)
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -35,22 +44,8 @@ _UNUSUAL_ATTRIBUTES: Final = 0x07 | 0x20 | 0x40
 _ID_AND_PARTITION: Final = 21  # topic id, partition, tag count
 _NAME_AT: Final = 4
 _NAME_SIZE_MAX: Final = 127  # of its length + 1 in one byte
-_SEGMENT: Final = np.dtype(
-    [
-        ("id", "V16"), ("tags", "u1"), ("start", ">i8"), ("end", ">i8"), ("broker", ">i4"), ("max_ms", ">i8"),
-        ("event_ms", ">i8"), ("epochs", "u1"), ("epoch", ">i4"), ("epoch_start", ">i8"), ("epoch_tags", "u1"),
-        ("size", ">i4"), ("custom", "u1"), ("state", "i1"), ("tail", "u1", (4,)),
-    ]
-)  # fmt: skip
-_UPDATE: Final = np.dtype(
-    [
-        ("id", "V16"), ("tags", "u1"), ("broker", ">i4"), ("event_ms", ">i8"), ("custom", "u1"), ("state", "i1"),
-        ("end_tags", "u1"),
-    ]
-)  # fmt: skip
-_TAIL_PLAIN: Final = 1  # bytes of the tail
-_TAIL_TXN_EMPTY: Final = 4  # one tag: number 0, one byte, true
-_ONE_EPOCH: Final = 2
+_SEGMENT: Final = np.dtype([*SEGMENT_FIELDS, tail_field(TXN_INDEX_EMPTY_TAG)])
+_UPDATE: Final = np.dtype([*UPDATE_FIELDS, tail_field(NO_TAGS)])
 _SEGMENT_KIND: Final = 0
 _UPDATE_KIND: Final = 1
 _DELETE_KIND: Final = 2
@@ -155,20 +150,17 @@ def columns(records: Framed) -> Columns | None:
 
 def _started(rows: NDArray[Any], left: Ints, ok: Flags) -> tuple[Flags, Flags]:
     """Which rows begin a plain copy, and which of them say that there is no transaction index."""
-    fixed = _SEGMENT.itemsize - _TAIL_TXN_EMPTY
-    tail = rows["tail"]
-    is_plain = (left == fixed + _TAIL_PLAIN) & (tail[:, 0] == 0)
-    txn_empty = (left == fixed + _TAIL_TXN_EMPTY) & (tail == np.array((1, 0, 1, 1), dtype=np.uint8)).all(axis=1)
-    start = rows["start"]
-    ok = ok & (is_plain | txn_empty) & (rows["state"] == _STARTED)
-    ok &= (rows["tags"] | rows["epoch_tags"] | rows["custom"]) == 0
-    ok &= (rows["epochs"] == _ONE_EPOCH) & (rows["epoch_start"] == start) & (start >= 0) & (start <= rows["end"])
+    fixed = _SEGMENT.itemsize - len(TXN_INDEX_EMPTY_TAG)
+    is_plain = (left == fixed + len(NO_TAGS)) & ends_with(rows, NO_TAGS)
+    txn_empty = (left == _SEGMENT.itemsize) & ends_with(rows, TXN_INDEX_EMPTY_TAG)
+    ok = ok & (is_plain | txn_empty) & (rows["state"] == _STARTED) & (rows["tags"] == 0)
+    ok &= is_usual_segment(rows) & (rows["epoch_start"] == rows["start"])
     return ok, txn_empty
 
 
 def _finished(rows: NDArray[Any], left: Ints, ok: Flags) -> Flags:
     ok = ok & (left == _UPDATE.itemsize) & (rows["state"] == _FINISHED)
-    ok &= (rows["tags"] | rows["custom"] | rows["end_tags"]) == 0
+    ok &= ((rows["tags"] | rows["custom"]) == 0) & ends_with(rows, NO_TAGS)
     return ok
 
 

@@ -10,29 +10,36 @@ from __future__ import annotations
 import binascii
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from backend.protocol.ids import UUID_BYTES
+from backend.protocol.remote_log_layout import (
+    NO_TAGS,
+    PARTITION_FIELDS,
+    SEGMENT_FIELDS,
+    TXN_INDEX_EMPTY_TAG,
+    UPDATE_FIELDS,
+    ends_with,
+    is_usual_segment,
+    tail_field,
+)
 from backend.protocol.segment_states import SegmentState
 
 GROUP_MIN: Final = 16  # below it numpy's cost per call is more than the codec's per record
 _SEGMENT, _UPDATE = b"\x01\x00\x00", b"\x01\x01\x00"  # frame version, record key, record version
 _NAME_MIN, _NAME_MAX = 2, 127  # of the length byte, one more than the name's
 _LAST_STATE: Final = int(max(SegmentState))
-_NO_TAGS: Final = b"\x00"
-_TXN_EMPTY: Final = b"\x01\x00\x01\x01"
 _ID_TEXT_BYTES: Final = 22
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-_ID: Final = ("u1", (UUID_BYTES,))
 
 Rows = npt.NDArray[np.void]
 
 
 class UsualEvents(NamedTuple):
-    """Events of one shape. ``rows`` has the big-endian fields of the message tables by name (see `_layout`)."""
+    """Events of one shape. ``rows`` has the topic's name and the fields of `backend.protocol.remote_log_layout`."""
 
     is_segment: bool
     txn_index_empty: bool
@@ -60,14 +67,16 @@ def split(values: Sequence[bytes | None]) -> tuple[list[UsualEvents], list[int]]
         where = np.asarray(positions, np.int64)
         rest += where[~usual].tolist()
         if usual.any():
-            groups.append(UsualEvents(head[:3] == _SEGMENT, layout[1] == _TXN_EMPTY, where[usual], rows[usual]))
+            groups.append(
+                UsualEvents(head[:3] == _SEGMENT, layout[1] == TXN_INDEX_EMPTY_TAG, where[usual], rows[usual])
+            )
     return groups, rest
 
 
-def id_texts(ids: npt.NDArray[np.uint8]) -> bytes:
+def id_texts(ids: npt.NDArray[Any]) -> bytes:
     """Kafka's text (22 characters) of each of n ids of 16 bytes, one after the other."""
     padded = np.zeros((len(ids), UUID_BYTES + 2), np.uint8)
-    padded[:, :UUID_BYTES] = ids
+    padded[:, :UUID_BYTES] = np.frombuffer(ids.tobytes(), np.uint8).reshape(-1, UUID_BYTES)
     text = binascii.b2a_base64(padded.tobytes(), newline=False).translate(_URL_SAFE)
     return np.frombuffer(text, np.uint8).reshape(len(ids), 24)[:, :_ID_TEXT_BYTES].tobytes()
 
@@ -77,19 +86,12 @@ def _layout(head: bytes, size: int) -> tuple[np.dtype[np.void], bytes] | None:
     """Where the fields are in a value of this head and size, and how it ends; None for an unusual one."""
     if len(head) < 4 or not _NAME_MIN <= head[3] <= _NAME_MAX or head[:3] not in (_SEGMENT, _UPDATE):
         return None
-    fields: list[tuple[str, object]] = [("head", "V4"), ("name", ("u1", (head[3] - 1,))), ("topic_id", _ID)]
-    fields += [("partition", ">i4"), ("partition_tags", "u1"), ("segment_id", _ID), ("id_tags", "u1")]
-    tails: tuple[bytes, ...] = (_NO_TAGS,)
-    if head[:3] == _SEGMENT:
-        fields += [("start_offset", ">i8"), ("end_offset", ">i8"), ("broker", ">i4")]
-        fields += [("max_timestamp_ms", ">i8"), ("event_timestamp_ms", ">i8")]
-        fields += [("epochs", "u1"), ("epoch", ">i4"), ("epoch_offset", ">i8"), ("epoch_tags", "u1"), ("size", ">i4")]
-        tails = (_NO_TAGS, _TXN_EMPTY)
-    else:
-        fields += [("broker", ">i4"), ("event_timestamp_ms", ">i8")]
-    fields += [("custom", "u1"), ("state", "i1")]
+    is_segment = head[:3] == _SEGMENT
+    own = SEGMENT_FIELDS if is_segment else UPDATE_FIELDS
+    fields = [("head", "V4"), ("name", ("u1", (head[3] - 1,))), *PARTITION_FIELDS, *own]
+    tails = (NO_TAGS, TXN_INDEX_EMPTY_TAG) if is_segment else (NO_TAGS,)
     for tail in tails:
-        layout = np.dtype([*fields, ("tail", ("u1", (len(tail),)))])
+        layout = np.dtype([*fields, tail_field(tail)])
         if layout.itemsize == size:
             return layout, tail
     return None
@@ -99,15 +101,12 @@ def _usual(rows: Rows, tail: bytes) -> npt.NDArray[np.bool_]:
     """Which rows are what `decode` reads by hand, with a plain ASCII name."""
     name = rows["name"]
     good: npt.NDArray[np.bool_] = (
-        (rows["partition_tags"] == 0)
-        & (rows["id_tags"] == 0)
-        & (rows["custom"] == 0)
+        ((rows["partition_tags"] | rows["tags"] | rows["custom"]) == 0)
         & (rows["state"] >= 0)
         & (rows["state"] <= _LAST_STATE)
-        & (rows["tail"] == np.frombuffer(tail, np.uint8)).all(axis=1)
+        & ends_with(rows, tail)
         & ((name > 0) & (name < 128)).all(axis=1)
     )
     if "epochs" in (rows.dtype.names or ()):
-        start = rows["start_offset"]
-        good &= (rows["epochs"] == 2) & (rows["epoch_tags"] == 0) & (start >= 0) & (rows["end_offset"] >= start)
+        good &= is_usual_segment(rows)
     return good

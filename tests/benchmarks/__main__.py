@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -39,6 +40,8 @@ ALONE: dict[str, Callable[..., dict[str, float]]] = {
     "dashboard": measure_dashboard,
 }
 Figures = dict[str, list[float]]
+# An upper limit in the name of a figure that is measured on ebbline alone.
+_TARGET = re.compile(r"\(target: ([\d.]+)\)")
 
 
 def measure(open_peer: Callable[[], AbstractContextManager[Peer]], works: list[Work], *, quick: bool) -> Figures:
@@ -60,20 +63,39 @@ def ratio(work: Work, ours: float, theirs: float) -> str:
     return f"{ours / theirs:.2f}x ({'more' if work.higher_is_better else 'less'} is better)"
 
 
+def verdict(work: Work, ours: float, theirs: float) -> str:
+    """The wanted ratio and whether it is met; nothing where none is named."""
+    if work.target is None:
+        return ""
+    reached = ours / theirs
+    is_met = reached >= work.target if work.higher_is_better else reached <= work.target
+    bound = "at least" if work.higher_is_better else "at most"
+    return f"{bound} {work.target}x: {'met' if is_met else 'missed'}"
+
+
+def verdict_alone(name: str, value: float) -> str:
+    """Whether a figure is below the target that its name tells."""
+    told = _TARGET.search(name)
+    if told is None:
+        return ""
+    return ": met" if value <= float(told[1]) else ": missed"
+
+
 def table_of(works: list[Work], ours: Figures, theirs: Figures | None) -> Table:
     """One row a work: medians, range, ratio."""
     table = Table(title="ebbline beside Apache Kafka 4.3.1, same machine, same run, clients included")
-    for heading in ("work", "unit", "ebbline", "Apache Kafka", "ratio"):
+    for heading in ("work", "unit", "ebbline", "Apache Kafka", "ratio", "target"):
         table.add_column(heading)
     for work in works:
         mine = ours[work.name]
         row = [work.name, work.unit, f"{statistics.median(mine):.2f} [{min(mine):.2f}..{max(mine):.2f}]"]
         if theirs is None:
-            row += ["-", "-"]
+            row += ["-", "-", ""]
         else:
             other = theirs[work.name]
             row.append(f"{statistics.median(other):.2f} [{min(other):.2f}..{max(other):.2f}]")
             row.append(ratio(work, statistics.median(mine), statistics.median(other)))
+            row.append(verdict(work, statistics.median(mine), statistics.median(other)))
         table.add_row(*row)
     return table
 
@@ -111,7 +133,7 @@ def main() -> int:
         if options.only in (None, group):
             alone[group] = measure_alone(quick=options.quick)
             for name, value in alone[group].items():
-                console.print(f"{name}: {value:.2f}", highlight=False)
+                console.print(f"{name}: {value:.2f}{verdict_alone(name, value)}", highlight=False)
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / f"{time.strftime('%Y%m%dT%H%M%S')}.json"
     path.write_text(

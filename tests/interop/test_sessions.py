@@ -27,9 +27,12 @@ DIFFERENCES: Final = {
 SESSIONS: Final = [confluent, python, aio, *effort([], [java])]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
-    with EngineCluster(tmp_path_factory.mktemp("sessions"), brokers=3) as running:
+# What clients see must not depend on remote.log.storage.system.enable; the long form shows it with the tier too.
+@pytest.fixture(scope="module", params=effort([False], [False, True]), ids=lambda on: "with tier" if on else "no tier")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
+    with EngineCluster(tmp_path_factory.mktemp("sessions"), brokers=3, tiering=request.param) as running:
+        for node in running.cluster.brokers:
+            assert (running.broker(node).services.remote_log_manager is not None) == request.param
         yield running
 
 

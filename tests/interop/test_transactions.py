@@ -1,4 +1,8 @@
-"""Transactions of unmodified clients on three brokers: all of it or nothing, by one producer at a time."""
+"""Transactions of unmodified clients on three brokers: all of it or nothing, by one producer at a time.
+
+All of it is run on tiered topics of one batch a segment, of which only the active segment stays local (Kafka's
+`TransactionsWithTieredStoreTest`), and in the long form on plain topics of brokers without the tier as well.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.engine.coordinator.group_records import coordinator_partition
 from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
+from backend.tiering.ids import TopicPartition as LogName
+from tests.effort import effort
 from tests.engine_cluster import EngineCluster
 from tests.interop.java_tools import JavaTools, libraries
 from tests.waiting import wait_until
@@ -26,16 +32,48 @@ SETTINGS: Final = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
-    with EngineCluster(tmp_path_factory.mktemp("transactions"), brokers=3, settings=SETTINGS) as running:
+TIERED: Final = {
+    "remote.storage.enable": "true",
+    "index.interval.bytes": "1",
+    "segment.index.bytes": "12",
+    "local.retention.bytes": "1",
+    "retention.ms": "-1",
+}
+
+
+@pytest.fixture(
+    scope="module", params=effort([True], [True, False]), ids=lambda tiered: "tiered" if tiered else "plain"
+)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
+    folder = tmp_path_factory.mktemp("transactions")
+    with EngineCluster(folder, brokers=3, tiering=request.param, settings=SETTINGS) as running:
         yield running
+
+
+def is_tiered(cluster: EngineCluster) -> bool:
+    return cluster.broker(1).services.remote_log_manager is not None
 
 
 def create(cluster: EngineCluster, topic: str) -> str:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(WAIT_S)
+    wanted = NewTopic(topic, PARTITIONS, 3, config=TIERED if is_tiered(cluster) else {})
+    admin.create_topics([wanted])[topic].result(WAIT_S)
     return topic
+
+
+def wait_remote(cluster: EngineCluster, topic: str) -> None:
+    """No replica has the beginning of a partition locally any more."""
+
+    def starts() -> list[int]:
+        managers = [cluster.broker(node).services.log_manager for node in cluster.cluster.brokers]
+        logs = [manager.get(LogName(topic, index)) for manager in managers for index in range(PARTITIONS)]
+        return [log.local_log_start_offset for log in logs if log is not None]
+
+    def are_remote() -> bool:
+        found = cluster.ask(starts)
+        return len(found) == 3 * PARTITIONS and min(found) > 0
+
+    wait_until(f"the beginning of {topic} is only remote", are_remote, WAIT_S)
 
 
 def transactional(cluster: EngineCluster, name: str, **settings: Any) -> Producer:
@@ -95,6 +133,10 @@ def test_what_is_committed_is_seen_and_what_is_aborted_only_by_those_who_want_to
     assert read_when_ended(cluster, topic, len(kept)) == kept
     everything = sorted(f"{number}-{part}" for number in range(6) for part in "abc")
     assert read(cluster, topic, committed=False) == everything
+    if is_tiered(cluster):
+        wait_remote(cluster, topic)
+        assert read(cluster, topic) == kept
+        assert read(cluster, topic, committed=False) == everything
 
 
 def test_records_of_an_open_transaction_hold_back_all_behind_them(cluster: EngineCluster) -> None:
@@ -205,7 +247,7 @@ def test_kafkas_own_producer_and_tool(cluster: EngineCluster) -> None:
     )  # fmt: skip
     assert "3000 records sent" in said
     assert len(read_when_ended(cluster, topic, 3000)) == 3000
-    producer = transactional(cluster, "described")
+    producer = transactional(cluster, "described", transaction_timeout_ms=600_000)
     producer.begin_transaction()
     send(producer, topic, "open")
     listed = [line.split() for line in java.run("kafka-transactions", "list").splitlines()]

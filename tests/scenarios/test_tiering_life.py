@@ -6,12 +6,18 @@ from __future__ import annotations
 
 import pytest
 
+from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.rsm_object_store import EventType
 from backend.protocol.remote_log_metadata import PartitionDelete, decode, metadata_partition
 from backend.tiering.ids import TopicIdPartition
 from tests.scenarios.tiering_lab import START_MS, Lab, Told, fetched_segments, history, values, wait_deleted
 
 METADATA = "__remote_log_metadata"
+
+
+def copied_segments(running: Lab, node: int, topic: str) -> list[int]:
+    """First offsets of what the broker copied, in the order of copies."""
+    return [event.start_offset for event in history(running, node, topic, EventType.COPY_SEGMENT)]
 
 
 def test_offload_and_consume_from_the_leader_also_after_a_restart(running: Lab) -> None:
@@ -132,6 +138,9 @@ def test_offsets_by_time_over_both_tiers_and_two_leaders(running: Lab) -> None:
     running.move_leader(topic, (2, 1))
     running.produce(topic, *values(3, 4, 5))
     running.wait_offsets(topic, (0, 4, 6, 3), 1, 2)
+    assert [copied_segments(running, node, topic) for node in (1, 2)] == [[0], [2]]
+    named = [running.list_offset(2, topic, sentinel) for sentinel in (-2, -4, -5, -1)]
+    assert named == [Told(0, 0), Told(4, 1), Told(3, 1), Told(6, 1)]
 
     def at(offset: int) -> Told:
         return running.list_offset(2, topic, START_MS + 1000 * offset)
@@ -142,18 +151,29 @@ def test_offsets_by_time_over_both_tiers_and_two_leaders(running: Lab) -> None:
     assert [at(6), at(5), at(4)] == [Told(-1, -1), found(5, 1), found(4, 1)]
     assert [at(-1), at(0), at(1), at(3)] == [found(0, 0), found(0, 0), found(1, 0), found(3, 1)]
     running.delete_records(topic, 3)
-    running.wait("one segment is left", lambda: running.remote_starts(topic) == [2])
-    assert running.list_offset(2, topic, -2) == Told(3, 1)
+    wait_deleted(running, 2, topic, 0)
+    assert [running.list_offset(2, topic, sentinel) for sentinel in (-2, -4)] == [Told(3, 1), Told(4, 1)]
     running.delete_records(topic, 4)
-    running.wait("nothing is remote", lambda: running.remote_starts(topic) == [])
-    assert [running.list_offset(2, topic, sentinel) for sentinel in (-2, -4, -5)] == [
-        Told(4, 1),
-        Told(4, 1),
-        Told(3, -1),
-    ]
+    wait_deleted(running, 2, topic, 0, 2)
+    assert running.remote_starts(topic) == []
+    named = [running.list_offset(2, topic, sentinel) for sentinel in (-2, -4, -5, -1)]
+    assert named == [Told(4, 1), Told(4, 1), Told(3, -1), Told(6, 1)]
+
+
+def metadata_partitions_read(running: Lab, node: int) -> set[int]:
+    """Partitions of the metadata topic that a broker follows."""
+    manager = running.cluster.broker(node).services.remote_log_manager
+    assert manager is not None
+    metadata = manager._tier.metadata
+    assert isinstance(metadata, TopicBasedRemoteLogMetadataManager)
+    return running.cluster.ask(lambda: {one.metadata_partition for one in metadata.hosted.values()})
 
 
 def test_a_replica_that_comes_later_serves_what_others_copied(running: Lab) -> None:
+    # So many partitions that both brokers have read every partition of the metadata topic before the replica comes.
+    running.create("crowd", [(1,), (3,)] * 25)
+    for node in (1, 3):
+        running.wait("all metadata is read", lambda n=node: metadata_partitions_read(running, n) == {0, 1, 2, 3, 4})
     topic = "moved"
     running.create(topic, [(1,)], batches=1, local_retention_bytes=1)
     running.produce(topic, *values(0, 1, 2))
@@ -168,6 +188,7 @@ def test_a_replica_that_comes_later_serves_what_others_copied(running: Lab) -> N
     # Followers serve old offsets too, from their own view of the remote tier.
     assert running.fetch(topic, 1, node=1).error == 0
     assert running.fetch(topic, 1, node=1).values == [(1, b"v1")]
+    running.delete_topic("crowd")
 
 
 def local_from_6_remote_to_11(running: Lab, topic: str) -> None:

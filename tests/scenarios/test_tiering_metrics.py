@@ -28,6 +28,55 @@ ATTRIBUTES: Final = {
     ),
 }
 
+# What tiered storage shows, from Kafka's list of its metrics. Meters and gauges of topics have a row for all together.
+TOPIC_METERS: Final = (
+    "RemoteFetchBytes", "RemoteFetchRequests", "RemoteFetchErrors", "RemoteCopyBytes", "RemoteCopyRequests",
+    "RemoteCopyErrors", "RemoteDeleteRequests", "RemoteDeleteErrors", "BuildRemoteLogAuxStateRequests",
+    "BuildRemoteLogAuxStateErrors",
+)  # fmt: skip
+TOPIC_GAUGES: Final = (
+    "RemoteCopyLagBytes", "RemoteCopyLagSegments", "RemoteDeleteLagBytes", "RemoteDeleteLagSegments",
+    "RemoteLogSizeBytes", "RemoteLogMetadataCount", "RemoteLogSizeComputationTime",
+)  # fmt: skip
+# Name and labels of a row that is there from the start.
+BROKER_WIDE: Final = (
+    ("kafka_server_delayedremotefetchmetrics_expires", {}),
+    ("kafka_server_delayedremotelistoffsetsmetrics_expires", {"topic": "", "partition": ""}),
+    *(
+        (f"kafka_server_delayedoperationpurgatory_{what}", {"delayedoperation": operation})
+        for what in ("purgatorysize", "numdelayedoperations")
+        for operation in ("RemoteFetch", "RemoteListOffsets")
+    ),
+    ("kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent", {}),
+    ("kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems", {"quantile": "0.99"}),
+    ("kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems_count", {}),
+    ("kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize", {}),
+    ("kafka_log_remote_remotestoragethreadpool_remotelogreaderavgidlepercent", {}),
+    *((f"kafka_server_remotelogmanager_{name}", {}) for name in ATTRIBUTES["kafka.server:type=RemoteLogManager"]),
+    ("kafka_server_rlmcopy_byte_rate", {}),
+    ("kafka_server_rlmfetch_byte_rate", {}),
+)
+OF_PARTITIONS: Final = (
+    "kafka_log_remote_remotelogmanager_retentionsizeinpercent",
+    "kafka_log_remote_remotelogmanager_localretentionsizeinpercent",
+    "kafka_log_log_retentionsizeinpercent",
+)
+
+
+def missing(found: dict[str, list[tuple[dict[str, str], float]]], topic: str) -> list[tuple[str, dict[str, str]]]:
+    """Rows of the list that are not there, with their labels."""
+    wanted: list[tuple[str, dict[str, str]]] = [
+        (f"kafka_server_brokertopicmetrics_{name.lower()}", {"topic": one})
+        for name in (*TOPIC_METERS, *TOPIC_GAUGES)
+        for one in ("", topic)
+    ]
+    wanted += [*BROKER_WIDE, *((name, {"topic": topic, "partition": "0"}) for name in OF_PARTITIONS)]
+    return [
+        (name, labels)
+        for name, labels in wanted
+        if not any(labels.items() <= row.items() for row, _ in found.get(name, ()))
+    ]
+
 
 def exported(mbean: str) -> tuple[list[str], dict[str, str]]:
     """Names and labels that the JMX exporter's sample rules for Kafka give an MBean, lower case."""
@@ -68,6 +117,7 @@ def test_everything_kafka_shows_of_the_tier_is_there_under_its_name(running: Lab
     found = scraped(running, 1)
     mbeans = [one for one in json.loads(MBEANS.read_text())["all_kafka_mbean_names"] if OF_THE_TIER.search(one)]
     assert len(mbeans) > 40
+    assert missing(found, topic) == []
     absent = []
     for mbean in [*mbeans, "kafka.server:type=RemoteLogManager"]:
         if mbean.startswith(DEPRECATED) or REQUESTS_THAT_WAIT in mbean:

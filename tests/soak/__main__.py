@@ -21,6 +21,7 @@ TESTS = (
     "tests/properties",
     "tests/simulation",
     "tests/interop/test_sessions.py",
+    "tests/interop/test_transactions.py",
     "tests/cluster/test_broker_processes.py",
     "tests/cluster/test_exactly_once.py",
     "tests/cluster/test_many_connections.py",

@@ -18,6 +18,7 @@ from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic, 
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
 from backend.engine.remote.rlmm_consumer import MetadataConsumer
 from backend.engine.remote.rlmm_files import MetadataFiles
+from backend.engine.remote.rlmm_hosted import Hosted
 from backend.engine.remote.rlmm_lookups import CachedLookups
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -236,6 +237,11 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
             await consumer.save()
 
     @property
+    def hosted(self) -> Mapping[TopicIdPartition, Hosted]:
+        """What is read of each partition that this broker hosts; for those who look on."""
+        return {} if self._consumer is None else self._consumer.hosted
+
+    @property
     def records_skipped(self) -> int:
         """Records of the topic that could not be read."""
         return 0 if self._consumer is None else self._consumer.records_skipped
@@ -292,6 +298,12 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
                 _log.debug("Produce to %s-%d failed, trying again: %s", METADATA_TOPIC, target, error)
                 await tasks.sleep_ms(retry_ms)
                 retry_ms = min(2 * retry_ms, PUBLISH_RETRY_MAX_MS)
+
+    def lookup(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentMetadata | None:
+        # What the inherited one does in fewer calls: they would be a quarter of the time.
+        hosted = None if self._consumer is None else self._consumer.hosted.get(partition)
+        cache = hosted.cache if hosted is not None and hosted.is_ready else self._cache(partition)
+        return cache.lookup(epoch, offset)
 
     def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
         cache = None if self._consumer is None else self._consumer.ready_cache(partition)

@@ -142,13 +142,14 @@ class RemoteLogMetadataCache:
         cls,
         topic_id_partition: TopicIdPartition,
         overlap: Overlap,
-        segments: Iterable[SegmentMetadata],
+        segments: Iterable[bytes | SegmentMetadata],
         epochs: dict[int, EpochMap],
     ) -> RemoteLogMetadataCache:
-        """A cache as it was: the epoch maps name the segments by their place in the order given."""
+        """A cache as it was: the epoch maps name the segments by their place in the order given. Some segments may come
+        as packed rows (`SegmentRows.parts`).
+        """
         made = cls(topic_id_partition, overlap)
-        for segment in segments:
-            made._rows.add(segment)
+        made._rows = SegmentRows.restore(topic_id_partition, segments)
         made._epochs = epochs
         return made
 
@@ -163,12 +164,12 @@ class RemoteLogMetadataCache:
         made._epochs = {epoch: epoch_map.copy() for epoch, epoch_map in self._epochs.items()}
         return made
 
-    def numbered(self) -> tuple[list[SegmentMetadata], dict[int, EpochMap]]:
+    def numbered(self) -> tuple[list[bytes | SegmentMetadata], dict[int, EpochMap]]:
         """What :meth:`restore` takes. The maps are shared with this cache unless rows had to be renumbered."""
-        rows = list(self._rows)
-        segments = [self._rows.get(row) for row in rows]
-        if not rows or rows[-1] == len(rows) - 1:
+        segments = list(self._rows.parts())
+        if self._rows.is_dense:
             return segments, self._epochs
+        rows = list(self._rows)
         number = {row: at for at, row in enumerate(rows)}
         epochs = {}
         for epoch, epoch_map in self._epochs.items():

@@ -59,7 +59,8 @@ class MetadataConsumer:
         self._ports = ports
         self._events = events
         self._overlap = overlap
-        self._hosted: dict[TopicIdPartition, Hosted] = {}
+        self.hosted: dict[TopicIdPartition, Hosted] = {}
+        """What is read of each partition; for others to look at."""
         self._by_target: dict[int, dict[TopicIdPartition, Hosted]] = {}
         # Next offset to read of every metadata partition that is being read.
         self._positions: dict[int, int] = {}
@@ -77,11 +78,11 @@ class MetadataConsumer:
 
     def assign(self, added: Iterable[TopicIdPartition]) -> None:
         """Starts to read for partitions; those hosted already are left alone."""
-        fresh = [partition for partition in added if partition not in self._hosted]
+        fresh = [partition for partition in added if partition not in self.hosted]
         for partition in fresh:
             target = metadata_partition(partition.topic_id, partition.partition, self._count)
             hosted = Hosted(RemoteLogMetadataCache(partition, self._overlap), target)
-            self._hosted[partition] = hosted
+            self.hosted[partition] = hosted
             self._by_target.setdefault(target, {})[partition] = hosted
             position = self._positions.pop(target, None)
             if position is not None:
@@ -92,7 +93,7 @@ class MetadataConsumer:
     def unassign(self, removed: Iterable[TopicIdPartition]) -> None:
         """Forgets partitions; metadata partitions that nobody needs any more are not read on."""
         for partition in removed:
-            hosted = self._hosted.pop(partition, None)
+            hosted = self.hosted.pop(partition, None)
             if hosted is None:
                 continue
             self._left = True
@@ -113,16 +114,16 @@ class MetadataConsumer:
 
     def ready_cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache | None:
         """The cache if it has caught up: what every look-up begins with."""
-        hosted = self._hosted.get(partition)
-        return hosted.cache if hosted is not None and hosted.ready.is_set() else None
+        hosted = self.hosted.get(partition)
+        return hosted.cache if hosted is not None and hosted.is_ready else None
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         return self.ready_cache(partition) is not None
 
     async def wait_ready(self, partition: TopicIdPartition, timeout_ms: float) -> bool:
         """Whether the partition's cache has caught up, after waiting for it."""
-        hosted = self._hosted.get(partition)
-        if hosted is None or hosted.ready.is_set():
+        hosted = self.hosted.get(partition)
+        if hosted is None or hosted.is_ready:
             return hosted is not None
         try:
             await tasks.wait_for(hosted.ready.wait(), timeout_ms)
@@ -160,20 +161,24 @@ class MetadataConsumer:
                 _log.warning("Reading %s failed; next try in %d ms: %s", METADATA_TOPIC, retry_ms, error)
                 await tasks.sleep_ms(retry_ms)
                 retry_ms = min(2 * retry_ms, RETRY_MAX_MS)
+            except Exception:
+                # A reader that ends would leave the remote tier of every partition not ready for ever.
+                _log.exception("Reading %s failed; next try in %d ms", METADATA_TOPIC, RETRY_MAX_MS)
+                await tasks.sleep_ms(RETRY_MAX_MS)
 
     async def _settle(self) -> bool:
         """Finds out where to start and when new partitions are ready; False when some could not be asked for."""
         self._changed.clear()
         await self._look_up_files()
-        needed = {hosted.metadata_partition for hosted in self._hosted.values() if hosted.ready_at is None}
+        needed = {hosted.metadata_partition for hosted in self.hosted.values() if hosted.ready_at is None}
         needed |= self._by_target.keys() - self._positions.keys()
         if not needed:
             return True
         known = await self._topic.offsets(sorted(needed))
         for target, held in known.items():
             members = self._by_target.get(target, {}).values()
-            # Assigned while we asked: its file is to be looked at first.
-            if not all(hosted.looked_up for hosted in members):
+            # Assigned while we asked: its file is to be looked at first. And all may have left.
+            if not members or not all(hosted.looked_up for hosted in members):
                 continue
             if target not in self._positions:
                 self._positions[target] = self._start_of(target, held)
@@ -185,7 +190,7 @@ class MetadataConsumer:
 
     async def _look_up_files(self) -> None:
         """Takes over what an earlier run stored of partitions that are new here."""
-        for partition, hosted in [(p, h) for p, h in self._hosted.items() if not h.looked_up]:
+        for partition, hosted in [(p, h) for p, h in self.hosted.items() if not h.looked_up]:
             stored = await self._resume.stored(partition, hosted.metadata_partition)
             if stored is not None:
                 hosted.cache, hosted.applied_offset = stored.cache, stored.offset
@@ -298,7 +303,7 @@ class MetadataConsumer:
 
     def _apply_run(self, target: int, partition: TopicIdPartition, run: Run) -> int:
         """How many records of a run need no further look."""
-        hosted = self._hosted.get(partition)
+        hosted = self.hosted.get(partition)
         if hosted is None or hosted.metadata_partition != target or run.offsets[-1] <= hosted.applied_offset:
             return len(run.offsets)
         return hosted.apply_run(run)
@@ -334,7 +339,7 @@ class MetadataConsumer:
                 "Skipped record %d of %s-%d: a snapshot names no partition", record.offset, METADATA_TOPIC, target
             )
             return
-        hosted = self._hosted.get(event.topic_id_partition)
+        hosted = self.hosted.get(event.topic_id_partition)
         if hosted is None or record.offset <= hosted.applied_offset or hosted.metadata_partition != target:
             return
         hosted.apply(event, record.offset)
@@ -342,8 +347,8 @@ class MetadataConsumer:
     def _note_progress(self, target: int) -> None:
         position = self._positions[target]
         for partition, hosted in self._by_target.get(target, {}).items():
-            if not hosted.ready.is_set() and hosted.ready_at is not None and position >= hosted.ready_at:
-                hosted.ready.set()
+            if not hosted.is_ready and hosted.ready_at is not None and position >= hosted.ready_at:
+                hosted.set_ready()
                 _log.info("Remote log metadata of %s is ready: %d segments", partition, hosted.cache.count)
                 self._events.emit(
                     "rlmm_ready",
@@ -377,7 +382,7 @@ class MetadataConsumer:
                 self._collect(waiting.popleft(), positions, changed)
             left, self._left = self._left, False
             stores = [stored for _, _, stored in changed]
-            if not await self._resume.save(stores, list(self._hosted), positions, set(self._by_target), force=left):
+            if not await self._resume.save(stores, list(self.hosted), positions, set(self._by_target), force=left):
                 return
             for hosted, changes, _ in changed:
                 hosted.saved_changes = changes
@@ -388,7 +393,7 @@ class MetadataConsumer:
         """Adds a metadata partition's position, if all of its partitions can be written, and those that changed."""
         members = self._by_target.get(target, {}).values()
         # While a partition catches up the position is behind what the others have applied.
-        ready = members and all(hosted.ready.is_set() for hosted in members)
+        ready = members and all(hosted.is_ready for hosted in members)
         if not ready or target not in self._positions or not self._resume.can_save(target):
             return
         positions[target] = self._positions[target]

@@ -28,6 +28,7 @@ from crc32c import crc32c
 
 from backend.engine.ports.disk import Disk
 from backend.engine.remote.rlmm_cache import EpochMap, Overlap, RemoteLogMetadataCache
+from backend.engine.remote.rlmm_file_entries import plain_entries, plain_rows
 from backend.protocol.errors import DecodeError
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentSnapshot, decode, encode
 from backend.protocol.varint import decode_uvarint, decode_varlong, encode_uvarint, encode_varint
@@ -153,9 +154,12 @@ def build_store(stored: Stored, overlap: Overlap) -> bytes:
     segments, epochs = stored.cache.numbered()
     out = bytearray(encode_uvarint(MAGIC) + encode_uvarint(len(name) + 1) + name + partition.topic_id)
     out += encode_varint(stored.offset)
-    for segment in segments:
+    for part in segments:
+        if isinstance(part, bytes):
+            out += plain_entries(part)
+            continue
         # Without the frame version, which the KIP's entries do not have: type, version, data.
-        entry = encode(SegmentSnapshot(*segment[1:]))[1:]
+        entry = encode(SegmentSnapshot(*part[1:]))[1:]
         out += encode_uvarint(len(entry)) + entry
     for epoch, epoch_map in sorted(epochs.items()):
         entry = encode_uvarint(EPOCH_TYPE) + ENTRY_VERSION + _epoch_data(epoch, epoch_map)
@@ -203,10 +207,14 @@ def parse_store(data: bytes, partition: TopicIdPartition, overlap: Overlap) -> S
 
 def _parse_entries(
     data: bytes, at: int, end: int, partition: TopicIdPartition
-) -> tuple[list[SegmentMetadata], dict[int, EpochMap]]:
-    segments: list[SegmentMetadata] = []
+) -> tuple[list[bytes | SegmentMetadata], dict[int, EpochMap]]:
+    segments: list[bytes | SegmentMetadata] = []
     epochs: dict[int, EpochMap] = {}
     while at < end:
+        plain, at = plain_rows(data, at, end)
+        if plain:
+            segments.append(plain)
+            continue
         size, at = decode_uvarint(data, at)
         kind, data_at = decode_uvarint(data, at)
         if kind == EPOCH_TYPE:

@@ -30,7 +30,13 @@ class Hosted:
     saved_changes: int = -1
     # End of the metadata partition when this one was assigned; None until it is known.
     ready_at: int | None = None
+    is_ready: bool = False
     ready: tasks.Event = field(default_factory=tasks.Event)
+
+    def set_ready(self) -> None:
+        """The cache has caught up; whoever waits goes on."""
+        self.is_ready = True
+        self.ready.set()
 
     def apply(self, event: SegmentMetadata | SegmentUpdate | PartitionDelete, offset: int) -> None:
         """Takes an event of this partition from a later offset of its metadata partition than all before."""
@@ -41,7 +47,7 @@ class Hosted:
                 self.cache = self.cache.empty()
             return
         outcome = self.cache.apply(event)
-        if outcome is not Outcome.APPLIED and self.ready.is_set():
+        if outcome is not Outcome.APPLIED and self.is_ready:
             _log.warning(
                 "Dropped %s of segment %s of %s at offset %d: %s",
                 event.state.name,

@@ -8,7 +8,8 @@ the epoch maps of ``rlmm_cache``, 6 to 12 in the id table below and the buffers'
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from struct import Struct
 from typing import Final
 
@@ -78,6 +79,42 @@ class SegmentRows:
     def __len__(self) -> int:
         return self._count
 
+    @classmethod
+    def restore(cls, partition: TopicIdPartition, parts: Iterable[bytes | SegmentMetadata]) -> SegmentRows:
+        """Rows in the order given, of different segments: what :meth:`parts` gave."""
+        made = cls(partition)
+        for part in parts:
+            if isinstance(part, bytes):
+                made._rows += part
+                made._count += len(part) // ROW_BYTES
+            else:
+                made._store(part)
+        if not made._count:
+            return made
+        made._table = array("I", range(1, made._count + 1))
+        made._grow_table(max(_TABLE_SLOTS_MIN, 1 << ((made._count * 3) // 2).bit_length()))
+        return made
+
+    def parts(self) -> Iterator[bytes | SegmentMetadata]:
+        """Every segment, in the order of rows: those of one leader epoch and without custom metadata as packed rows, as
+        many as follow each other, the others as values.
+        """
+        if not self._rows:
+            return
+        rows = np.frombuffer(bytes(self._rows), dtype=ROW_DTYPE)
+        kinds = np.where(rows["state"] == _FREE, -1, rows["flags"] <= TXN_INDEX_EMPTY)
+        bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(rows)]
+        for low, high in pairwise(bounds):
+            if kinds[low] == 1:
+                yield rows[low:high].tobytes()
+            elif kinds[low] == 0:
+                yield from (self.get(row) for row in range(low, high))
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether no row between others is free: numbers then count segments."""
+        return not self._free
+
     def copy(self) -> SegmentRows:
         """The same rows, to be looked at while these go on changing: a few copies of memory, whatever the number."""
         made = SegmentRows(self._partition)
@@ -113,6 +150,12 @@ class SegmentRows:
         if (self._count + 1) * 3 > len(self._table) * 2:
             self._grow_table(2 * len(self._table))
             slot = self._slot_of(metadata.segment_id)
+        row = self._store(metadata)
+        self._table[slot] = row + 1
+        return row
+
+    def _store(self, metadata: SegmentMetadata) -> int:
+        """The segment as a row that the id table does not know yet."""
         flags = TXN_INDEX_EMPTY if metadata.txn_index_empty else 0
         epochs = metadata.segment_leader_epochs
         if len(epochs) > 1:
@@ -145,7 +188,6 @@ class SegmentRows:
             self._epochs[row] = epochs
         if metadata.custom_metadata is not None:
             self._set_custom(row, metadata.custom_metadata)
-        self._table[slot] = row + 1
         self._count += 1
         return row
 

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
 from backend.engine.remote.rlmm_files import Stored, StoreUnusable, build_store, parse_store
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
+from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentSnapshot, SegmentUpdate, encode
+from backend.protocol.varint import decode_uvarint, decode_varlong
+from backend.tiering.ids import UUID_BYTES
 from tests.effort import effort
 from tests.properties.remote.test_rlmm_cache_model import EPOCHS, OFFSETS, PARTITION, histories
 
@@ -27,6 +29,17 @@ def answers(cache: RemoteLogMetadataCache) -> object:
     )
 
 
+def entries(data: bytes) -> list[bytes]:
+    """The segments of a store as the KIP has it, each as a value of the topic: read one by one, by nothing of ours."""
+    size, at = decode_uvarint(data, 1)
+    _, at = decode_varlong(data, at + size - 1 + UUID_BYTES)
+    found = []
+    while at < len(data) and (size := data[at]) < 128 and data[at + 1] == 3:
+        found.append(b"\x01" + data[at + 1 : at + 1 + size])
+        at += 1 + size
+    return found
+
+
 def applied(cache: RemoteLogMetadataCache, events: History) -> RemoteLogMetadataCache:
     for event in events:
         cache.apply(event)
@@ -38,6 +51,7 @@ def applied(cache: RemoteLogMetadataCache, events: History) -> RemoteLogMetadata
 def test_a_restart_in_the_middle_changes_no_answer(history: History, cut: int, overlap: Overlap, offset: int) -> None:
     before = applied(RemoteLogMetadataCache(PARTITION, overlap), history[:cut])
     data = build_store(Stored(before.copy(), offset), overlap)
+    assert entries(data) == [encode(SegmentSnapshot(*one[1:])) for one in before.segments()]
     stored = parse_store(data, PARTITION, overlap)
     assert stored.offset == offset
     assert answers(stored.cache) == answers(before)

@@ -28,7 +28,7 @@ from backend.protocol.batch import RecordData, build_batch, iter_batches
 from backend.protocol.control_records import end_txn_marker
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, decode
-from backend.tiering.ids import TopicIdPartition, uuid_bytes
+from backend.tiering.ids import TopicIdPartition, uuid_bytes, uuid_text
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS, TIP, append, batch, open_test_log, replicate
 from tests.unit.engine.remote.faulty_store import with_faults
 from tests.unit.engine.remote.tiers import TIERED, Broker, View, golden_tiered_log, tier_broker
@@ -244,6 +244,28 @@ def test_a_store_that_answers_in_pieces_costs_an_error_or_a_shorter_answer_never
                 assert piece < 61
             else:
                 assert found[0] == offset
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize(("suffix", "kept"), [(".log", 30), (".index", 7), (".timeindex", 11)])
+def test_a_damaged_answer_is_counted_and_told_of_with_its_segment_and_passes_with_the_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, kept: int
+) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        store = with_faults(broker.storage)
+        store.damage = lambda key, data: data[:kept] if key.endswith(suffix) else data
+        with pytest.raises(KafkaError) as refused:
+            await broker.manager.read(log, 1, 1000, min_one_message=True, read_committed=False)
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert broker.tier.meters.topics["orders"].remotefetcherrors == 1
+        segment = broker.metadata.lookup(TIP, 0, 1)
+        assert segment is not None
+        assert uuid_text(segment.segment_id) in caplog.text
+        store.heal()
+        found = await broker.manager.read(log, 1, 1000, min_one_message=True, read_committed=False)
+        assert offsets(found.records) == [1, 2]
+        assert broker.tier.meters.topics["orders"].remotefetcherrors == 1
 
     play(tmp_path, scene)
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, open_test_log, replicate
 from tests.unit.engine.remote.tiers import TIERED, Broker, View, tier_broker
-from tests.unit.engine.remote.virtual_time import FaultyStore, run_virtual
+from tests.unit.engine.remote.virtual_time import FaultyStore, InlineWorkers, run_virtual
 
 MINUTE_MS: Final = 60_000
 HOUR_MIN: Final = 60
@@ -47,7 +47,9 @@ class Day:
             append(log, self._index())
             replicate(log)
             log.delete_old_segments(NOW_MS + self._index())
-            self.lost.extend(offset for offset in range(log.log_start_offset, offset + 1) if not self.readable(offset))
+            # All records of a segment are in one place.
+            firsts = range(log.log_start_offset // SEGMENT_RECORDS * SEGMENT_RECORDS, offset + 1, SEGMENT_RECORDS)
+            self.lost.extend(first for first in firsts if not self.readable(max(first, log.log_start_offset)))
             await asyncio.sleep(MINUTE_MS / 1000)
 
     def _index(self) -> int:
@@ -88,6 +90,14 @@ def play(folder: Path, work: Callable[[Day], Awaitable[None]]) -> None:
             assert day.lost == []
 
     run_virtual(run)
+
+
+def told_of_copies(day: Day, caplog: pytest.LogCaptureFixture) -> int:
+    """How many log lines say that a copy will be tried again; each names a segment that the metadata know."""
+    named = {uuid_text(one.segment_id) for one in day.broker.metadata.segments(TIP)}
+    lines = [record.getMessage() for record in caplog.records if "will be tried again" in record.getMessage()]
+    assert all(any(name in line for name in named) for line in lines), lines
+    return len(lines)
 
 
 def away(call: str, key: str) -> None:
@@ -141,7 +151,28 @@ def test_six_hours_without_the_store_lose_nothing_and_are_caught_up(
     play(tmp_path, story)
 
 
-def test_bursts_of_503_delay_copies_and_no_more(tmp_path: Path) -> None:
+def test_a_store_that_takes_two_seconds_a_call_delays_copies_and_reads_and_no_more(tmp_path: Path) -> None:
+    async def story(day: Day) -> None:
+        workers = cast(InlineWorkers, day.broker.tier.ports.workers)
+        workers.slow_s = 2.0
+        await day.minutes(2 * HOUR_MIN + 2)
+        assert day.copied == day.sealed == 119
+        found = await day.broker.manager.read(day.log, 5, 1000, min_one_message=True, read_committed=False)
+        assert found.records
+        meters = day.broker.tier.meters
+        assert meters.retries == {}
+        assert (meters.all_topics.remotecopyerrors, meters.all_topics.remotefetcherrors) == (0, 0)
+        # That reads are slow is to be seen, and passes.
+        assert min(value for _, value in meters.reads.quantiles()) >= 2000
+        workers.slow_s = 0.0
+        before_ms = day.broker.tier.ports.clock.monotonic_ms()
+        await day.broker.manager.read(day.log, 15, 1000, min_one_message=True, read_committed=False)
+        assert day.broker.tier.ports.clock.monotonic_ms() == before_ms
+
+    play(tmp_path, story)
+
+
+def test_bursts_of_503_delay_copies_and_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def story(day: Day) -> None:
         calls = 0
 
@@ -152,16 +183,19 @@ def test_bursts_of_503_delay_copies_and_no_more(tmp_path: Path) -> None:
                 raise OSError(f"{call} {key}: 503 Slow Down")
 
         day.store.before = bursts
-        await day.minutes(3 * HOUR_MIN)
+        with caplog.at_level(logging.INFO, "backend.engine.remote"):
+            await day.minutes(3 * HOUR_MIN)
         day.store.before = nothing
         await day.minutes(2)
-        assert day.broker.tier.meters.retries["Copy"] > 0
+        assert day.broker.tier.meters.retries["Copy"] == told_of_copies(day, caplog) > 0
         assert day.copied == day.sealed
 
     play(tmp_path, story)
 
 
-def test_a_put_that_times_out_but_lands_leaves_no_object_for_ever(tmp_path: Path) -> None:
+def test_a_put_that_times_out_but_lands_leaves_no_object_for_ever(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(day: Day) -> None:
         def late(call: str, key: str) -> None:
             raise TimeoutError(f"{call} {key}: no answer within 30 s")
@@ -171,8 +205,10 @@ def test_a_put_that_times_out_but_lands_leaves_no_object_for_ever(tmp_path: Path
                 raise TimeoutError(f"{call} {key}: no answer within 30 s")
 
         day.store.after, day.store.before = late, only_deletes_fail
-        await day.minutes(15)
+        with caplog.at_level(logging.INFO, "backend.engine.remote"):
+            await day.minutes(15)
         assert day.copied == -1
+        assert day.broker.tier.meters.retries["Copy"] == told_of_copies(day, caplog) > 0
         landed = set(day.store.objects)
         assert landed
         day.store.after = day.store.before = nothing
@@ -193,6 +229,7 @@ def test_objects_that_a_listing_does_not_show_yet_are_copied_read_and_deleted(tm
         await day.minutes(35)
         assert day.store.list("kafka-tiered-storage") == []
         assert day.copied == day.sealed == 29
+        assert day.broker.tier.meters.retries == {}
         found = await day.broker.manager.read(day.log, 0, 1000, min_one_message=True, read_committed=False)
         assert found.records
         day.log.config = replace(day.log.config, retention_ms=MINUTE_MS)
@@ -202,7 +239,7 @@ def test_objects_that_a_listing_does_not_show_yet_are_copied_read_and_deleted(tm
     play(tmp_path, story)
 
 
-def test_deletion_goes_on_where_the_store_stopped_it(tmp_path: Path) -> None:
+def test_deletion_goes_on_where_the_store_stopped_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def story(day: Day) -> None:
         await day.minutes(65)
         objects = len(day.store.objects)
@@ -213,11 +250,14 @@ def test_deletion_goes_on_where_the_store_stopped_it(tmp_path: Path) -> None:
 
         day.store.before = no_deletes
         day.log.config = replace(day.log.config, retention_ms=10 * MINUTE_MS, local_retention_ms=10 * MINUTE_MS)
-        await day.minutes(HOUR_MIN)
+        with caplog.at_level(logging.INFO, "backend.engine.remote"):
+            await day.minutes(HOUR_MIN)
         gauges = day.broker.tier.meters.gauges(TIP)
         assert gauges.remotedeletelagsegments > 0
         assert len(day.store.objects) > objects
         assert SegmentState.DELETE_SEGMENT_STARTED in day.states()
+        [stuck] = [one for one in day.broker.metadata.segments(TIP) if one.state.name == "DELETE_SEGMENT_STARTED"]
+        assert uuid_text(stuck.segment_id) in caplog.text
         day.store.before = nothing
         await day.minutes(5)
         assert gauges.remotedeletelagsegments == 0

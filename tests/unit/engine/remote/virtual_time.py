@@ -55,10 +55,13 @@ class LoopClock:
 
 
 class InlineWorkers:
-    """Work that takes no time."""
+    """Work that takes no time, or as long as a test says."""
+
+    def __init__(self) -> None:
+        self.slow_s = 0.0
 
     async def run(self, work: Callable[[], T]) -> T:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.slow_s)
         return work()
 
     def grow(self, threads: int) -> None:
