@@ -150,12 +150,15 @@ def nothing_is_half_done_while_it_is_full(own: ControlSite) -> None:
     event.listen(engine, "connect", full)
     engine.dispose()
     body = {"kind": "toggle_bootstrap", "inputs": {"enable": True}, "reason": "r" * 500}
-    refused = own.wait_until(
-        "a plan is not stored", lambda: (a := own.operator.post("/v1/plans", json=body)).status_code == 503 and a
-    )
+
+    def refused() -> dict[str, Any] | None:
+        answer = own.operator.post("/v1/plans", json=body)
+        return answer.json() if answer.status_code == 503 else None
+
+    problem = own.wait_until("a plan is not stored", refused) or {}
     stored = rows(own, "SELECT COUNT(*), MAX(id) FROM operation")
-    assert refused.json()["type"] == "urn:ebbline:problem:unavailable"
-    assert "database or disk is full: make room" in refused.json()["detail"]
+    assert problem["type"] == "urn:ebbline:problem:unavailable"
+    assert "database or disk is full: make room" in problem["detail"]
     status = own.execute(made["id"], wait_ms=0).status_code
     event.remove(engine, "connect", full)
     engine.dispose()
