@@ -18,6 +18,7 @@ from backend.cli.quorum import quorum_app
 from backend.cli.remote import remote_app
 from backend.cli.snapshots import snapshot_app
 from backend.cli.toggle import toggle
+from backend.cli.tokens import token_app
 
 app = typer.Typer(
     name="ebbline",
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.add_typer(pipeline_app, name="pipeline")
 app.add_typer(database_app, name="db")
+app.add_typer(token_app, name="token")
 app.add_typer(remote_app, name="remote")
 app.add_typer(quorum_app, name="quorum")
 app.add_typer(snapshot_app, name="snapshot")

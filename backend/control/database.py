@@ -58,7 +58,10 @@ class Database:
             return await asyncio.get_running_loop().run_in_executor(threads, job)
         except (OperationalError, InterfaceError, PoolTimeout) as error:
             cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise DatabaseAway(f"The database {describe(self.url)} cannot be used now: {cause}.") from error
+            next_step = "make room for it" if "full" in cause or "No space" in cause else "try again in a moment"
+            raise DatabaseAway(
+                f"The database {describe(self.url)} cannot be used now: {cause}: {next_step}."
+            ) from error
 
     async def close(self) -> None:
         """Waits for running jobs, then closes all connections."""

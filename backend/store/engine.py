@@ -25,7 +25,7 @@ CONNECT_TIMEOUT_S = 5
 POOL_SIZE, POOL_OVERFLOW = 5, 10
 
 
-_scan_json: Final = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # of CPython since 2.7, not in typeshed
+_JSON: Final = json.JSONDecoder()
 
 
 class StoreError(Exception):
@@ -100,8 +100,8 @@ def _read_json(text: str) -> Any:
     A page reads 10,000 partitions with two lists each.
     """
     try:
-        return _scan_json(text, 0)[0]
-    except StopIteration:
+        return _JSON.raw_decode(text)[0]
+    except json.JSONDecodeError:
         return json.loads(text)  # by other hands: with blanks before it, or not JSON at all
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests.control.site import ControlSite
 from tests.effort import effort
 
-# Minutes on all cores.
-collect_ignore = effort(["test_large_cluster.py"], [])
+# Minutes on all cores; times that mean something on a quiet machine only.
+collect_ignore = effort(["test_large_cluster.py", "test_estimate_times.py"], [])
 
 
 @pytest.fixture(scope="module")

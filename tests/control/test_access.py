@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from backend.cli.main import app
+from backend.control.http import tokens
 from backend.control.http.call import Access, Endpoint
 from backend.control.http.endpoints import ENDPOINTS
-from tests.control.site import ControlSite
+from backend.data_folder import FORMAT_VERSION, ClusterIdentity
+from backend.store.engine import create_engine, writing
+from tests.control.site import CLUSTER_NAME, ControlSite
+from tests.engine_cluster import CLUSTER_ID
 
 ROLES = ("nobody", "stranger", "app", "viewer", "operator")
 # How the lab says that it does nothing.
@@ -124,3 +131,50 @@ def test_tokens_survive_a_restart_and_a_lost_file_is_made_again(site: ControlSit
     assert site.client(before).get("/v1/cluster").status_code == 200
     assert site.token("operator") != lost
     assert site.client(lost).get("/v1/cluster").status_code == 401
+
+
+def token_command(site: ControlSite, *words: str) -> tuple[int, str]:
+    """Exit code and what `ebbline token` says of this site's tokens."""
+    identity = ClusterIdentity(FORMAT_VERSION, CLUSTER_ID, CLUSTER_NAME, 3, 1, 2)
+    (site.folder / "cluster.json").write_text(json.dumps({n: getattr(identity, n) for n in identity.__slots__}))
+    place = ["--data", str(site.folder), "--database-url", site.database_url]
+    ended = CliRunner().invoke(app, ["token", *words, *place])
+    assert not ended.exception or isinstance(ended.exception, SystemExit), ended.exception
+    return ended.exit_code, ended.output.strip()
+
+
+def test_a_token_with_a_name_and_a_role_is_made_used_and_withdrawn(
+    site: ControlSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "CACHE_S", -1.0)
+    code, text = token_command(site, "add", "grafana", "--days", "1")
+    assert code == 0
+    client = site.client(text)
+    assert client.get("/v1/cluster").status_code == 200
+    assert client.post("/v1/plans/1/execute", json={}, headers={"Idempotency-Key": "x"}).status_code == 403
+    assert site.get("/v1/audit?limit=1")["items"][0]["actor"] == "grafana"
+    for name in ("grafana", "operator"):
+        assert token_command(site, "add", name)[0] == 2
+    (made,) = (one for one in json.loads(token_command(site, "ls", "--json")[1]) if one["name"] == "grafana")
+    assert (made["role"], made["expires_ms"] is None) == ("viewer", False)
+    assert "grafana" in token_command(site, "ls")[1]
+    assert token_command(site, "withdraw", "grafana") == (0, "The token grafana is withdrawn.")
+    assert client.get("/v1/cluster").status_code == 401
+    assert [token_command(site, "withdraw", name)[0] for name in ("grafana", "app")] == [2, 2]
+
+
+def test_a_token_that_has_expired_is_told_so_and_changes_nothing(
+    site: ControlSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "CACHE_S", -1.0)
+    engine = create_engine(site.database_url)
+    with writing(engine) as connection:
+        known = tokens.KnownToken("leaver", tokens.TokenRole.OPERATOR, expires_ms=1_700_000_000_000)
+        client = site.client(tokens.add_token(connection, CLUSTER_ID, known))
+    engine.dispose()
+    before = site.get("/v1/plans?limit=1000")
+    answer = client.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": {"enable": True}})
+    assert (answer.status_code, answer.headers["content-type"]) == (401, "application/problem+json")
+    assert answer.json()["detail"].startswith("The token leaver expired at 2023-11-14 22:13:20 UTC: ")
+    assert site.get("/v1/plans?limit=1000") == before
+    assert token_command(site, "withdraw", "leaver")[0] == 0

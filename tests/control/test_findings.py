@@ -26,7 +26,8 @@ REPOSITORY = Path(__file__).parents[2]
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
     """One site that every test breaks and repairs, each with a topic of its own."""
     quick = {"broker.session.timeout.ms": "5000", "broker.heartbeat.interval.ms": "500"}
-    with ControlSite(tmp_path_factory.mktemp("findings"), settings=quick) as made:
+    as_kafka = {"remote.log.metadata.overlap": "kafka"}
+    with ControlSite(tmp_path_factory.mktemp("findings"), settings=quick | as_kafka) as made:
         yield made
 
 
@@ -216,38 +217,72 @@ def test_a_new_replica_that_cannot_read_the_remote_tier_is_stuck_and_so_is_its_m
     closes(own, moving)
 
 
-def test_kafkas_trap_of_a_replica_that_never_joins_is_named_with_the_way_out(tmp_path: Path, impatient: None) -> None:
-    # Brokers that tell no numbers of their own, as those of an attached cluster.
-    with ControlSite(tmp_path, settings={"follower.fetch.tiered.compat": "kafka"}, metrics=False) as own:
-        settings = {**TIERED, "local.retention.ms": "1"}
-        create_on(own, "orders", [1, 2], settings)
-        own.produce("orders", 400)
-        alter(own, ConfigResource.Type.BROKER, "3", FLAG, "true")
-        own.wait_until(
-            "everything is in the remote tier",
-            lambda: (
-                (row := own.partitions("orders")[0])["pending_reason"] == "all_copied"
-                and row["local_log_start_offset"] == row["log_end_offset"] == 400
-            ),
-            timeout_s=60,
-        )
-        flag = f"/v1/config?resource=3&name={FLAG}"
-        own.wait_until("the flag is seen", lambda: [row["value"] for row in own.get(flag)["items"]] == ["true"])
-        assert reassign(own, "orders", [1, 2, 3]) == 0
-        stuck = opens(own, "follower-stuck", timeout_s=60)
-        assert stuck["evidence"]["rule"] == "never-joins-all-copied"
-        assert FLAG in stuck["action"]
-        assert reassign(own, "orders", [1, 2]) == 0
-        moving = own.wait_until(
-            "going back is seen not to end",
-            lambda: [f for f in found(own, "move-stalled") if f["evidence"]["rule"] == "added-and-removed"],
-            timeout_s=60,
-        )[0]
-        assert "Cancel" in moving["action"]
-        assert reassign(own, "orders", None) == 0
-        closes(own, stuck)
-        closes(own, moving)
-        a_group_that_reads_what_is_remote_is_seen_until_it_has_caught_up(own)
+@pytest.fixture(scope="module")
+def as_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
+    """Brokers that keep Kafka 4.3.1's own ways, and tell no numbers of their own, as those of an attached cluster."""
+    settings = {"follower.fetch.tiered.compat": "kafka"}
+    with ControlSite(tmp_path_factory.mktemp("as-kafka"), settings=settings, metrics=False) as made:
+        yield made
+
+
+def test_kafkas_trap_of_a_replica_that_never_joins_is_named_with_the_way_out(
+    as_kafka: ControlSite, impatient: None
+) -> None:
+    settings = {**TIERED, "local.retention.ms": "1"}
+    create_on(as_kafka, "orders", [1, 2], settings)
+    as_kafka.produce("orders", 400)
+    alter(as_kafka, ConfigResource.Type.BROKER, "3", FLAG, "true")
+    as_kafka.wait_until(
+        "everything is in the remote tier",
+        lambda: (
+            (row := as_kafka.partitions("orders")[0])["pending_reason"] == "all_copied"
+            and row["local_log_start_offset"] == row["log_end_offset"] == 400
+        ),
+        timeout_s=60,
+    )
+    flag = f"/v1/config?resource=3&name={FLAG}"
+    as_kafka.wait_until("the flag is seen", lambda: [row["value"] for row in as_kafka.get(flag)["items"]] == ["true"])
+    assert reassign(as_kafka, "orders", [1, 2, 3]) == 0
+    stuck = opens(as_kafka, "follower-stuck", timeout_s=60)
+    assert stuck["evidence"]["rule"] == "never-joins-all-copied"
+    assert FLAG in stuck["action"]
+    assert reassign(as_kafka, "orders", [1, 2]) == 0
+    moving = as_kafka.wait_until(
+        "going back is seen not to end",
+        lambda: [f for f in found(as_kafka, "move-stalled") if f["evidence"]["rule"] == "added-and-removed"],
+        timeout_s=60,
+    )[0]
+    assert "Cancel" in moving["action"]
+    assert reassign(as_kafka, "orders", None) == 0
+    closes(as_kafka, stuck)
+    closes(as_kafka, moving)
+    a_group_that_reads_what_is_remote_is_seen_until_it_has_caught_up(as_kafka)
+
+
+def test_a_replica_that_finds_nothing_valid_in_the_remote_tier_joins_by_the_way_out(
+    as_kafka: ControlSite, impatient: None
+) -> None:
+    """Records were deleted up to where only the leader's active segment has any."""
+    site = as_kafka
+    create_on(site, "cut", [1, 2], TIERED)
+    alter(site, ConfigResource.Type.BROKER, "3", FLAG, "true")
+    site.produce("cut", 410)
+    site.wait_until("something is remote", lambda: (site.partitions("cut")[0]["latest_tiered_offset"] or 0) > 0)
+    into_active = TopicPartition("cut", 0, 405)
+    site.admin.delete_records([into_active])[TopicPartition("cut", 0)].result(30)
+
+    def cut() -> bool:
+        row = site.partitions("cut")[0]
+        return bool(row["log_start_offset"] == row["local_log_start_offset"] == 405)
+
+    site.wait_until("only the active segment is left", cut, timeout_s=60)
+    assert reassign(site, "cut", [1, 2, 3]) == 0
+    stuck = opens(site, "follower-stuck", "cut")
+    assert stuck["evidence"]["rule"] == "never-joins-nothing-remote"
+    assert stuck["action"] == f"Turn {FLAG} off on broker 3; then it joins."
+    alter(site, ConfigResource.Type.BROKER, "3", FLAG, None)
+    closes(site, stuck)
+    site.wait_until("it has joined", lambda: sorted(site.partitions("cut")[0]["isr"]) == [1, 2, 3])
 
 
 def a_group_that_reads_what_is_remote_is_seen_until_it_has_caught_up(site: ControlSite) -> None:
@@ -340,7 +375,7 @@ def test_a_deletion_that_the_remote_tier_does_not_do_is_overdue(own: ControlSite
     own.wait_until("the deletions end", gone, timeout_s=60)
 
 
-def test_segments_of_a_leader_that_lost_an_unclean_election_are_found_until_their_offsets_are_deleted(
+def test_segments_that_unclean_elections_leave_behind_are_found_until_their_offsets_are_deleted(
     own: ControlSite, impatient: None
 ) -> None:
     create_on(own, "leaky", [2, 3], {**TIERED, "unclean.leader.election.enable": "true"})
@@ -362,6 +397,18 @@ def test_segments_of_a_leader_that_lost_an_unclean_election_are_found_until_thei
     assert (leak["object"], leak["severity"]) == ("leaky-0", "warning")
     assert leak["evidence"]["outside"] >= 2
     assert leak["evidence"]["bytes"] > 0
+    own.wait_until("its own first segment is copied", lambda: own.partitions("leaky")[0]["latest_tiered_offset"] > 300)
+    own.cluster.kill_broker(3)
+    own.cluster.start_broker(2)
+    own.wait_until("broker 2 leads again, uncleanly", lambda: own.partitions("leaky")[0]["leader"] == 2)
+
+    def hidden() -> list[dict[str, Any]]:
+        return [one for one in fed() if one["evidence"]["orphaned"]]
+
+    # Broker 3's first segment took the place of broker 2's, which alone holds some of what broker 2 leads with.
+    (twice,) = own.wait_until("a segment is orphaned", hidden, timeout_s=60)
+    assert "replaced in the index of its epoch by a later copy" in twice["evidence"]["sentence"]
+    assert "delete records up to it" in twice["action"]
     own.produce("leaky", 1_500)
     own.admin.delete_records([TopicPartition("leaky", 0, -1)])[TopicPartition("leaky", 0)].result(30)
 
@@ -387,7 +434,7 @@ REALLY_BROKEN = {
     "copy-slow": test_a_remote_tier_that_is_away_makes_copies_fail_and_fall_behind,
     "metadata-unsafe": test_a_broker_that_dies_is_found_until_it_returns_also_by_a_new_backend,
     "delete-lag": test_a_deletion_that_the_remote_tier_does_not_do_is_overdue,
-    "segment-leak": test_segments_of_a_leader_that_lost_an_unclean_election_are_found_until_their_offsets_are_deleted,
+    "segment-leak": test_segments_that_unclean_elections_leave_behind_are_found_until_their_offsets_are_deleted,
     "follower-stuck": test_a_new_replica_that_cannot_read_the_remote_tier_is_stuck_and_so_is_its_move,
     "move-stalled": test_a_new_replica_that_cannot_read_the_remote_tier_is_stuck_and_so_is_its_move,
     "thin-leader": test_a_leader_with_little_local_data_is_thin_until_leadership_moves_back,

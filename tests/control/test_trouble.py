@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from backend.control.operations import execution
 from tests.control.site import FLAG, TIERED, ControlSite
@@ -101,7 +102,13 @@ def test_a_cluster_that_is_away_is_said_with_since_when_and_what_was_seen_stays(
     own.wait_until("the heartbeat follows", lambda: processes(own)["observer"]["state"] == "running")
 
 
-def test_rounds_wait_while_the_database_refuses_and_are_stored_afterwards(own: ControlSite) -> None:
+def test_a_database_that_refuses_is_locked_or_full_stops_nothing_and_is_caught_up_with(own: ControlSite) -> None:
+    rounds_wait_while_it_refuses(own)
+    rounds_go_on_while_it_is_locked(own)
+    nothing_is_half_done_while_it_is_full(own)
+
+
+def rounds_wait_while_it_refuses(own: ControlSite) -> None:
     own.wait_until("samples are stored", lambda: rows(own, "SELECT COUNT(*) FROM cluster_sample")[0][0] > 2)
     connection = sqlite3.connect(own.folder / "ebbline.db", timeout=30)
     connection.execute("ALTER TABLE cluster_sample RENAME TO hidden")
@@ -118,7 +125,7 @@ def test_rounds_wait_while_the_database_refuses_and_are_stored_afterwards(own: C
     assert rows(own, "SELECT COUNT(*) FROM cluster_sample")[0][0] >= rounds_before
 
 
-def test_a_locked_database_does_not_stop_the_brokers_or_the_rounds(own: ControlSite) -> None:
+def rounds_go_on_while_it_is_locked(own: ControlSite) -> None:
     lock = sqlite3.connect(own.folder / "ebbline.db", timeout=30, isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
     rounds = own.cluster.ask(lambda: own.plane.observer.state.rounds)
@@ -132,16 +139,51 @@ def test_a_locked_database_does_not_stop_the_brokers_or_the_rounds(own: ControlS
     own.wait_until("ready again", lambda: own.operator.get("/readyz").status_code == 200)
 
 
-@pytest.mark.parametrize(
-    ("state", "changed", "ends"),
-    [("requested", False, "failed"), ("requested", True, "verified"), ("accepted", True, "verified")],
-)
+def nothing_is_half_done_while_it_is_full(own: ControlSite) -> None:
+    """The file may have no page more than it has; a plan that was made before is executed, as a whole or not at all."""
+    engine = own.plane.database.engine
+    made = own.plan({"enable": True})
+
+    def full(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite takes what it has as the least
+
+    event.listen(engine, "connect", full)
+    engine.dispose()
+    body = {"kind": "toggle_bootstrap", "inputs": {"enable": True}, "reason": "r" * 500}
+
+    def refused() -> dict[str, Any] | None:
+        answer = own.operator.post("/v1/plans", json=body)
+        return answer.json() if answer.status_code == 503 else None
+
+    problem = own.wait_until("a plan is not stored", refused) or {}
+    stored = rows(own, "SELECT COUNT(*), MAX(id) FROM operation")
+    assert problem["type"] == "urn:ebbline:problem:unavailable"
+    assert "database or disk is full: make room" in problem["detail"]
+    status = own.execute(made["id"], wait_ms=0).status_code
+    event.remove(engine, "connect", full)
+    engine.dispose()
+    own.wait_until("ready again", lambda: own.operator.get("/readyz").status_code == 200)
+    assert rows(own, "SELECT COUNT(*), MAX(id) FROM operation") == stored
+    if status == 503:
+        assert own.get(f"/v1/plans/{made['id']}")["plan"]["state"] == "checked"
+        assert own.execute(made["id"]).status_code == 200
+    own.wait_until("it is done", lambda: own.get(f"/v1/plans/{made['id']}")["plan"]["state"] == "verified")
+
+
 def test_a_plan_that_a_crash_interrupted_is_looked_after_at_the_next_start(
-    own: ControlSite, state: str, changed: bool, ends: str, monkeypatch: pytest.MonkeyPatch
+    own: ControlSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if ends == "failed":
-        monkeypatch.setattr(execution, "VERIFY_TIMEOUT_S", 2.0)  # what never comes need not be waited for
-    plan = own.plan({"enable": True})
+    monkeypatch.setattr(execution, "VERIFY_TIMEOUT_S", 2.0)  # what never comes need not be waited for
+    flag = {"scope": "broker", "broker_id": 1}
+    assert recovered(own, flag | {"enable": True}, "requested", changed=False) == "failed"
+    assert recovered(own, flag | {"enable": True}, "requested", changed=True) == "verified"
+    assert recovered(own, flag | {"enable": False}, "accepted", changed=True) == "verified"
+
+
+def recovered(own: ControlSite, inputs: dict[str, Any], state: str, *, changed: bool) -> str:
+    """How a plan ends that a process left in this state, having `changed` the cluster or not."""
+    plan = own.plan(inputs)
+    assert plan["state"] == "checked", plan["checks"]
     if changed:
         own.cluster.call(_apply(own, plan))
     own.stop_plane()
@@ -152,11 +194,13 @@ def test_a_plan_that_a_crash_interrupted_is_looked_after_at_the_next_start(
     own.start_plane()
     found = own.wait_until(
         "the plan has ended",
-        lambda: (row := own.get(f"/v1/plans/{plan['id']}")["plan"])["state"] == ends and row,
+        lambda: (row := own.get(f"/v1/plans/{plan['id']}")["plan"])["finished_ms"] and row,
         timeout_s=60,
     )
+    ends: str = found["state"]
     assert [step["state"] for step in found["result"]["steps"]] == ["recovered", ends]
     assert own.get("/v1/audit?limit=1")["items"][0]["result"] == ends
+    return ends
 
 
 async def _apply(site: ControlSite, plan: dict[str, Any]) -> None:
@@ -182,6 +226,7 @@ def test_a_deleted_topic_leaves_the_pages_and_its_history_stays(own: ControlSite
 def test_a_restart_goes_on_where_the_process_before_stopped(own: ControlSite) -> None:
     own.create_topic("orders", partitions=1)
     own.wait_until_quiet("orders")
+    own.wait_until("settings are stored", lambda: len(own.get(f"/v1/config?name={FLAG}")["items"]) == 3)
     since = {r["broker_id"]: r["phase_since_ms"] for r in replicas(own, 0)}
     first = own.get("/v1/cluster")["cluster"]["first_seen_ms"]
     events = rows(own, "SELECT COUNT(*) FROM engine_event")[0][0]
@@ -198,7 +243,3 @@ def test_a_restart_goes_on_where_the_process_before_stopped(own: ControlSite) ->
 
 def processes_stored(site: ControlSite) -> dict[str, str]:
     return dict(rows(site, "SELECT process, state FROM process_status WHERE process IN ('backend', 'observer')"))
-
-
-def test_the_flag_is_part_of_what_is_stored_of_every_broker(own: ControlSite) -> None:
-    own.wait_until("settings are stored", lambda: len(own.get(f"/v1/config?name={FLAG}")["items"]) == 3)

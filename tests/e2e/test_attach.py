@@ -1,61 +1,96 @@
-"""`ebbline up --attach` on a real Apache Kafka 4.3.1 with tiered storage: Kafka's own tools say the same."""
+"""`ebbline up --attach` on a real Apache Kafka 4.3.1 with tiered storage: Kafka's own tools say the same, the embedded
+cluster gives the same answers, and the traps that Kafka has are recognised with the way out.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from backend.control.gateway.client import Gateway, parse_bootstrap
-from backend.control.gateway.configs import BROKER, AlterOp, ConfigChange, Resource, alter_configs
 from backend.control.gateway.metadata import fetch_cluster
-from backend.control.gateway.offsets import Sentinel
 from backend.control.lab.bootstrap_plan import SIZE_BYTES_MIN, BootstrapPlan
-from backend.control.lab.bootstrap_race import build, remove_replica, set_flag
-from backend.control.lab.lab_topic import LabFailed, LabTopic, until
+from backend.control.lab.bootstrap_race import build
+from backend.protocol import messages as m
+from tests.e2e.attached_bootstraps import NEW, Bootstraps
+from tests.e2e.attached_site import (
+    BATCH_RECORDS,
+    BATCHES,
+    CLUSTER_NAME,
+    FLAG,
+    TIERED,
+    Site,
+    create,
+    limits,
+    produce,
+    set_on,
+    wait_until_quiet,
+)
+from tests.e2e.one_script import differences, the_script
 from tests.e2e.up_process import UpProcess
 from tests.interop.java_tools import JavaTools, libraries
 from tests.ports import free_ports
 from tests.waiting import wait_until
+from tests.wire import ask
 
 ORACLE: Final = Path(__file__).parents[1] / "oracle" / "apache_kafka.py"
-FLAG: Final = "follower.fetch.last.tiered.offset.enable"
-OFFSETS: Final = {
-    "log_start_offset": "earliest",
-    "local_log_start_offset": "earliest-local",
-    "latest_tiered_offset": "latest-tiered",
-    "earliest_pending_upload_offset": "earliest-pending-upload",
-    "high_watermark": "latest",
-}
+# Nobody is refused anything as long as there is no rule about it.
+AUTHORIZER: Final = (
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found=true",
+)
+# Longer than several rounds of samples: how long a restarted broker does not know the remote tier.
+SLOW_TASK_MS: Final = 60_000
+
+
+class Kafka:
+    """A real cluster of three brokers with tiered storage, and its own tools."""
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        self._folder = folder
+        self.tools = JavaTools(libraries(), bootstrap)
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def restart(self, broker_id: int, setting: str) -> None:
+        """Stopped in order, and started with one more setting."""
+        place = ("--dir", str(self._folder), str(broker_id))
+        for words in (("stop-broker", *place), ("start-broker", *place, "--set", setting)):
+            done = _oracle(*words)
+            assert done.returncode == 0, done.stderr
+
+    def reassign(self, topic: str, replicas: Sequence[int] | None) -> None:
+        """Asks Kafka itself, as its own tool would; None: cancels."""
+        topics = m.AlterPartitionReassignmentsRequest.Topics
+        part = topics.Partitions(partition_index=0, replicas=None if replicas is None else list(replicas))
+        request = m.AlterPartitionReassignmentsRequest(
+            timeout_ms=30_000, topics=[topics(name=topic, partitions=[part])]
+        )
+        port = int(self.bootstrap.split(",")[0].rpartition(":")[2])
+        told = ask(port, request, 0, m.AlterPartitionReassignmentsResponse)
+        assert told.responses[0].partitions[0].error_code == 0
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaTools]:
-    """Three brokers; `plain` and `tiered` on 1 and 2, some of `tiered` copied."""
-    libs = libraries()
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    libraries()
     folder = tmp_path_factory.mktemp("kafka") / "cluster"
-    base = free_ports(60)[0]
-    started = _oracle("up", "--dir", str(folder), "--brokers", "3", "--port-base", str(base), "--tiered")
+    settings = [word for one in AUTHORIZER for word in ("--set", one)]
+    base = str(free_ports(60)[0])
+    started = _oracle("up", "--dir", str(folder), "--brokers", "3", "--port-base", base, "--tiered", *settings)
     if started.returncode == 3:
         pytest.skip(f"Apache Kafka is unavailable: {started.stderr.strip()}")
     assert started.returncode == 0, started.stderr
     try:
-        tools = JavaTools(libs, started.stdout.strip().splitlines()[-1])
-        tools.run("kafka-topics", "--create", "--topic", "plain", "--replica-assignment", "1:2,2:1")
-        tiered = ["remote.storage.enable=true", "segment.bytes=1048576", "local.retention.bytes=1048576"]
-        made = ["kafka-topics", "--create", "--topic", "tiered", "--replica-assignment", "1:2,2:1"]
-        tools.run(*made, *(word for setting in tiered for word in ("--config", setting)))
-        _produce(tools.bootstrap)
-        yield tools
+        yield Kafka(folder, started.stdout.strip().splitlines()[-1])
     finally:
         _oracle("down", "--dir", str(folder))
 
@@ -64,185 +99,90 @@ def _oracle(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, str(ORACLE), *words], capture_output=True, text=True, check=False)
 
 
-def _produce(bootstrap: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
-    for number in range(8000):
-        for topic in ("plain", "tiered"):
-            producer.produce(topic, b"v" * 1000, partition=number % 2)
-        if number % 100 == 99:
-            producer.flush(30)  # small batches: more than one fits in no segment twice
-    assert producer.flush(60) == 0
-
-
-class Site:
-    """The API of an attached ebbline."""
-
-    def __init__(self, up: UpProcess) -> None:
-        headers = {"Authorization": f"Bearer {up.operator_token}"}
-        self.api = httpx.Client(base_url=up.api_url, headers=headers, timeout=60)
-        self._keys = iter(range(1000))
-
-    def get(self, path: str) -> Any:
-        answer = self.api.get(path)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def plan(self, kind: str, inputs: dict[str, Any]) -> dict[str, Any]:
-        answer = self.api.post("/v1/plans", json={"kind": kind, "inputs": inputs})
-        assert answer.status_code == 201, answer.text
-        plan: dict[str, Any] = answer.json()["plan"]
-        assert plan["state"] == "checked", plan["checks"]
-        return plan
-
-    def execute(self, plan: dict[str, Any]) -> httpx.Response:
-        body = {"confirm": "apache", "reason": "a test", "wait_ms": 0}
-        key = {"Idempotency-Key": f"attach-{plan['id']}-{next(self._keys)}"}
-        return self.api.post(f"/v1/plans/{plan['id']}/execute", json=body, headers=key)
-
-    def done(self, plan: dict[str, Any]) -> dict[str, Any]:
-        assert self.execute(plan).status_code in (200, 202)
-        ended: dict[str, Any] = wait_until(
-            f"plan {plan['id']} has ended",
-            lambda: (now := self.get(f"/v1/plans/{plan['id']}")["plan"])["finished_ms"] and now,
-            timeout_s=180,
-        )
-        assert ended["state"] == "verified", ended["result"]
-        return ended
-
-    def revert(self, plan: dict[str, Any]) -> None:
-        answer = self.api.post(f"/v1/plans/{plan['id']}/revert", json={})
-        assert answer.status_code == 201, answer.text
-        self.done(answer.json()["plan"])
-
-
-def offsets(tools: JavaTools, topic: str, when: str) -> dict[int, int]:
-    """As kafka-get-offsets prints them; a partition without an answer is left out."""
-    said = tools.run("kafka-get-offsets", "--topic", topic, "--time", when)
-    found = (re.match(rf"{topic}:(\d+):(-?\d*)$", line) for line in said.splitlines())
-    return {int(line[1]): int(line[2]) for line in found if line and line[2]}
-
-
-def replicas(tools: JavaTools, topic: str) -> dict[int, list[int]]:
-    said = tools.run("kafka-topics", "--describe", "--topic", topic)
-    found = re.findall(r"Partition: (\d+).*?Replicas: ([\d,]+)", said)
-    return {int(partition): [int(b) for b in listed.split(",")] for partition, listed in found}
+def site_of(folder: Path, *options: str) -> UpProcess:
+    return UpProcess(folder / "data", options=("--cluster-name", CLUSTER_NAME, "--no-ui", "--no-pipeline", *options))
 
 
 @pytest.fixture(scope="module")
-def up(kafka: JavaTools, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Site]:
-    """One for the tests that watch, one for those that change something."""
-    options = ("--attach", kafka.bootstrap, "--cluster-name", "apache", "--no-ui", "--no-pipeline", *request.param)
-    with UpProcess(tmp_path_factory.mktemp("up") / "data", options=options) as process:
+def attached(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """An ebbline that may change the real cluster."""
+    with site_of(tmp_path_factory.mktemp("up"), "--attach", kafka.bootstrap, "--allow-changes") as process:
         yield Site(process)
 
 
-@pytest.mark.parametrize("up", [()], indirect=True)
-def test_an_attached_kafka_is_shown_as_its_own_tools_show_it_and_not_changed(kafka: JavaTools, up: Site) -> None:
-    def shown() -> dict[tuple[str, int], dict[str, Any]]:
-        return {(r["topic"], r["partition"]): r for r in up.get("/v1/partitions?tiered=false")["items"]}
-
-    def settled() -> bool:
-        """Everything that can be copied is, and nothing is to be deleted any more."""
-        first = {when: offsets(kafka, "tiered", when) for when in OFFSETS.values()}
-        time.sleep(3)
-        return first == {when: offsets(kafka, "tiered", when) for when in OFFSETS.values()}
-
-    wait_until("the topic is quiet", lambda: settled() and ("tiered", 1) in shown(), timeout_s=120)
-    rows = shown()
-    for topic in ("plain", "tiered"):
-        for name, when in OFFSETS.items():
-            for partition, offset in offsets(kafka, topic, when).items():
-                assert rows[topic, partition][name] == offset, f"{topic}-{partition} {when}"
-        assert {p: rows[topic, p]["replicas"] for p in (0, 1)} == replicas(kafka, topic)
-    assert up.get("/v1/cluster")["kind"] == "attached"
-    assert up.get("/v1/cluster")["changes_allowed"] is False
-
-    refused = up.execute(up.plan("toggle_bootstrap", {"enable": True}))
-    assert (refused.status_code, refused.json()["type"]) == (403, "urn:ebbline:problem:read-only")
-    assert "--allow-changes" in refused.json()["detail"]
-    assert FLAG not in kafka.run("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-default")
-    assert ("refused", "execute toggle_bootstrap") in {
-        (row["result"], row["action"]) for row in up.get("/v1/audit")["items"]
-    }
+def test_one_script_gets_the_same_answers_from_apache_kafka_and_from_the_embedded_cluster(
+    kafka: Kafka, attached: Site, tmp_path: Path
+) -> None:
+    theirs = the_script(attached, kafka.tools)
+    with site_of(tmp_path, "--no-demo") as process:
+        ours = the_script(Site(process), JavaTools(libraries(), process.bootstrap))
+    assert list(differences(ours, theirs)) == []
+    assert [result for _, result in theirs["audit"]].count("verified") == 9
 
 
-NEW: Final = 3
-RATE: Final = "follower.replication.throttled.rate"
-TRICKLE: Final = "50000"
+def test_without_leave_to_change_it_a_kafka_is_looked_at_only(kafka: Kafka, tmp_path: Path) -> None:
+    with site_of(tmp_path, "--attach", kafka.bootstrap) as process:
+        site = Site(process)
+        cluster = site.get("/v1/cluster")
+        assert (cluster["kind"], cluster["changes_allowed"]) == ("attached", False)
+        refused = site.execute(site.plan("toggle_bootstrap", {"enable": True}))
+        assert (refused.status_code, refused.json()["type"]) == (403, "urn:ebbline:problem:read-only")
+        assert "--allow-changes" in refused.json()["detail"]
+        audit = site.get("/v1/audit")["items"]
+        assert ("refused", "execute toggle_bootstrap") in {(row["result"], row["action"]) for row in audit}
+    assert FLAG not in set_on(kafka.bootstrap, "broker", "1")
 
 
-class Bootstraps:
-    """New replicas on broker 3 of a real Kafka, and what the API shows of them. Kafka tells no phases itself."""
+def test_replicas_that_never_join_are_told_why_and_join_by_the_way_out(kafka: Kafka, attached: Site) -> None:
+    for topic, config in (("all-copied", {"local.retention.ms": "1"}), ("cut", {})):
+        create(kafka.bootstrap, topic, [[1, 2]], TIERED | config)
+        produce(kafka.bootstrap, topic, partitions=1)
+    wait_until_quiet(attached, "cut")
+    end = BATCHES * BATCH_RECORDS
+    into_active = TopicPartition("cut", 0, end - 100)
+    kafka.admin.delete_records([into_active])[TopicPartition("cut", 0)].result(60)
+    wait_until(
+        "everything is in the remote tier, or deleted",
+        lambda: (
+            (row := attached.row("all-copied")) is not None
+            and (row["pending_reason"], row["local_log_start_offset"]) == ("all_copied", end)
+            and (cut := attached.row("cut")) is not None
+            and cut["log_start_offset"] == cut["local_log_start_offset"] == end - 100
+        ),
+        timeout_s=240,
+    )
+    flag = {"scope": "broker", "broker_id": 3}
+    attached.done(attached.plan("toggle_bootstrap", flag | {"enable": True}))
+    for topic in ("all-copied", "cut"):
+        kafka.reassign(topic, [1, 2, 3])
+    stuck = attached.finding("follower-stuck", "all-copied", "never-joins-all-copied")
+    cut = attached.finding("follower-stuck", "cut", "never-joins-nothing-remote")
+    for one in (stuck, cut):
+        assert f"Turn {FLAG} off on broker 3" in one["action"]
+    assert "or produce a record" in stuck["action"]
 
-    def __init__(self, site: Site, gateway: Gateway) -> None:
-        self._site = site
-        self._gateway = gateway
-        self.topic = LabTopic(gateway, "phases")
+    kafka.reassign("all-copied", [1, 2])
+    moving = attached.finding("move-stalled", "all-copied", "added-and-removed")
+    assert "Cancel" in moving["action"]
+    kafka.reassign("all-copied", None)
+    attached.wait_until_closed(moving)
+    attached.wait_until_closed(stuck)
 
-    async def shown(self, what: str, **expected: Any) -> dict[str, Any]:
-        """The row of the new replica once it is so."""
-        row: dict[str, Any] = {}
-
-        async def look() -> bool | None:
-            answer = await asyncio.to_thread(self._site.api.get, "/v1/partitions/phases/0")
-            found = answer.json()["replicas"] if answer.status_code == 200 else []
-            row.clear()
-            row.update(next((one for one in found if one["broker_id"] == NEW), {}))
-            return (bool(row) and all(row[name] == value for name, value in expected.items())) or None
-
-        try:
-            await until(what, look, 120)
-        except LabFailed as error:
-            raise AssertionError(f"{error} Shown was {row}") from error
-        return row
-
-    async def throttle(self, rate: str | None) -> None:
-        change = ConfigChange(RATE, AlterOp.DELETE if rate is None else AlterOp.SET, rate)
-        await alter_configs(self._gateway, Resource(BROKER, str(NEW)), [change])
-
-    async def starts_at(self, offset: int, *, flag: bool) -> None:
-        """It is fetching from there, slowly; then it is in sync, and goes away again."""
-        await set_flag(self._gateway, NEW, "true" if flag else "false")
-        await self.throttle(TRICKLE)
-        await self.topic.move([1, NEW])
-        start = {"log_start_offset": 0, "local_log_start_offset": offset}
-        row = await self.shown("it is fetching", phase="FETCHING", in_isr=False, **start)
-        assert row["phase_source"] == "inferred"
-        await self.throttle(None)
-        row = await self.shown("it is in sync", phase="IN_SYNC", in_isr=True, **start)
-        assert row["phase_source"] == "exact"
-        await remove_replica(self.topic, 1, NEW)
-
-    async def everything_is_copied(self) -> None:
-        await self.topic.configure(remote_log_copy_disable=None, local_retention_ms="1")
-
-        async def copied() -> bool | None:
-            end, local, pending = [
-                await self.topic.offset(1, at)
-                for at in (Sentinel.LATEST, Sentinel.EARLIEST_LOCAL, Sentinel.EARLIEST_PENDING_UPLOAD)
-            ]
-            return (end == local and pending == -1) or None
-
-        await until("nothing is local", copied, 120)
-
-    async def is_kept_out(self) -> None:
-        """Kafka's trap: with the flag on it never joins; with the flag off it does."""
-        await set_flag(self._gateway, NEW, "true")
-        await self.topic.move([1, NEW])
-        await self.shown("it is building", phase="BUILDING_REMOTE_AUX", log_end_offset=0)
-        row = await self.shown("it is delayed", phase="DELAYED", log_end_offset=0)
-        assert row["phase_source"] == "inferred"
-        await set_flag(self._gateway, NEW, None)
-        await self.shown("it is in sync", phase="IN_SYNC", in_isr=True)
+    attached.done(attached.plan("toggle_bootstrap", flag | {"enable": False}))
+    attached.wait_until_closed(cut)
+    joined = attached.row("cut")
+    assert joined is not None
+    assert sorted(joined["isr"]) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("up", [()], indirect=True)
-def test_new_replicas_of_a_real_kafka_are_shown_in_the_phases_that_the_engine_tells(kafka: JavaTools, up: Site) -> None:
+def test_new_replicas_of_a_real_kafka_are_shown_in_the_phases_that_the_engine_tells(
+    kafka: Kafka, attached: Site
+) -> None:
     async def play() -> None:
         gateway = Gateway(parse_bootstrap(kafka.bootstrap))
         try:
             await fetch_cluster(gateway)
-            on = Bootstraps(up, gateway)
+            on = Bootstraps(attached, gateway)
             leader = await build(on.topic, BootstrapPlan(SIZE_BYTES_MIN, 85), 1, lambda *_: None)
             assert 0 < leader.local_start < leader.pending_upload < leader.log_end
             await on.topic.configure(follower_replication_throttled_replicas=f"0:{NEW}")
@@ -257,45 +197,59 @@ def test_new_replicas_of_a_real_kafka_are_shown_in_the_phases_that_the_engine_te
     asyncio.run(play())
 
 
-@pytest.mark.parametrize("up", [("--allow-changes",)], indirect=True)
-def test_an_attached_kafka_is_changed_and_put_back(kafka: JavaTools, up: Site) -> None:
-    wait_until("it is sampled", lambda: len(up.get("/v1/partitions?topic=tiered")["items"]) == 2)
-    toggled = up.done(up.plan("toggle_bootstrap", {"enable": True}))
-    default = ("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-default")
-    assert f"{FLAG}=true" in kafka.run(*default)
-    up.revert(toggled)
-    assert FLAG not in kafka.run(*default)
+def test_a_restarted_leader_is_said_not_to_know_the_remote_tier_yet(kafka: Kafka, attached: Site) -> None:
+    create(kafka.bootstrap, "sole", [[3]], TIERED)
+    produce(kafka.bootstrap, "sole", partitions=1)
+    wait_until_quiet(attached, "sole")
+    kafka.restart(3, f"remote.log.manager.task.interval.ms={SLOW_TASK_MS}")
 
-    inputs = {"action": "add", "topics": ["plain", "tiered"], "brokers": [3], "throttle_bytes_per_s": 500_000}
-    plan = up.plan("reassign", inputs)
-    assert up.execute(plan).status_code == 202
-    wait_until(
-        "bytes are seen to come",
-        lambda: ((up.get(f"/v1/plans/{plan['id']}")["plan"]["progress"] or {}).get("copied_bytes") or 0) > 0,
-    )
-    assert "throttled.replicas" in kafka.run("kafka-configs", "--describe", "--entity-type", "topics")
-    fast = up.api.post(f"/v1/plans/{plan['id']}/limit", json={"throttle_bytes_per_s": 50_000_000})
-    assert fast.status_code in (200, 409), fast.text  # 409: it has just come to its end
-    wait_until(
-        "it has ended", lambda: up.get(f"/v1/plans/{plan['id']}")["plan"]["finished_ms"] is not None, timeout_s=180
-    )
-    moved = up.get(f"/v1/plans/{plan['id']}")["plan"]
-    assert moved["state"] == "verified", moved["result"]
-    assert replicas(kafka, "tiered") == {0: [1, 2, 3], 1: [2, 1, 3]}
-    measured, foreseen = moved["progress"]["copied_bytes"], plan["estimate"]["in_effect_bytes"]
-    assert abs(measured - foreseen) <= 0.15 * foreseen
-    up.revert(moved)
-    assert replicas(kafka, "tiered") == {0: [1, 2], 1: [2, 1]}
-    for entity in ("brokers", "topics"):
-        assert "throttled" not in kafka.run("kafka-configs", "--describe", "--entity-type", entity)
+    def loading() -> Any:
+        found = attached.get("/v1/findings?slug=metadata-loading")["items"]
+        return next((one for one in found if one["object"] == "broker 3"), None)
 
-    up.done(up.plan("reassign", {"assignments": [{"topic": "plain", "partition": 0, "replicas": [2, 1]}]}))
-    up.done(up.plan("elect", {"topics": ["plain"]}))
-    assert "Leader: 2" in kafka.run("kafka-topics", "--describe", "--topic", "plain").splitlines()[1]
-    up.done(up.plan("delete_records", {"partitions": [{"topic": "plain", "partition": 1, "offset": 1000}]}))
-    assert offsets(kafka, "plain", "earliest")[1] == 1000
-    changed = up.done(up.plan("topic_config", {"topic": "plain", "settings": {"retention.ms": "86400000"}}))
-    described = ("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", "plain")
-    assert "retention.ms=86400000" in kafka.run(*described)
-    up.revert(changed)
-    assert "retention.ms" not in kafka.run(*described)
+    finding = wait_until("the leader is seen not to know", loading, timeout_s=60)
+    assert "answers -1 for the latest tiered offset" in finding["evidence"]["sentence"]
+    assert finding["action"].startswith("Wait: ")
+    attached.wait_until_closed(finding)
+    assert (attached.row("sole") or {})["latest_tiered_offset"] > 0
+
+
+def test_what_kafkas_authorizer_refuses_is_one_sentence_and_changes_nothing(kafka: Kafka, attached: Site) -> None:
+    create(kafka.bootstrap, "guarded", [[1, 2]], {})
+    produce(kafka.bootstrap, "guarded", partitions=1, batches=2)
+    wait_until("it is seen", lambda: (attached.row("guarded") or {}).get("high_watermark") == 2 * BATCH_RECORDS)
+    rules = ["--force", "--deny-principal", "User:ANONYMOUS", "--topic", "guarded"]
+    rules += [word for one in ("AlterConfigs", "Delete") for word in ("--operation", one)]
+    allowed = ["--force", "--allow-principal", "User:ANONYMOUS", "--operation", "All", "--topic", "guarded"]
+    for rule in (allowed, rules):
+        kafka.tools.run("kafka-acls", "--add", *rule)
+    try:
+        for kind, inputs in (
+            ("topic_config", {"topic": "guarded", "settings": {"retention.ms": "86400000"}}),
+            ("delete_records", {"partitions": [{"topic": "guarded", "partition": 0, "offset": 10}]}),
+            ("reassign", {"action": "add", "topics": ["guarded"], "brokers": [3], "throttle_bytes_per_s": 1_000_000}),
+        ):
+            said = refusal_of(attached, kind, inputs)
+            assert "TOPIC_AUTHORIZATION_FAILED" in said, (kind, said)
+            assert "docs/attach.md" in said, (kind, said)
+            assert said.endswith(".")
+    finally:
+        kafka.tools.run("kafka-acls", "--remove", "--force", "--topic", "guarded")
+    row = attached.row("guarded") or {}
+    assert (row["replicas"], row["log_start_offset"], row["adding_replicas"]) == ([1, 2], 0, [])
+    assert "retention.ms" not in set_on(kafka.bootstrap, "topic", "guarded")
+    wait_until("no limit is left", lambda: not limits(kafka.bootstrap))
+
+
+def refusal_of(site: Site, kind: str, inputs: dict[str, Any]) -> str:
+    """Why the change was not made: said by a check of its plan, or by its execution."""
+    answer = site.api.post("/v1/plans", json={"kind": kind, "inputs": inputs})
+    assert answer.status_code == 201, answer.text
+    plan = answer.json()["plan"]
+    if plan["state"] == "refused":
+        return " ".join(check["sentence"] for check in plan["checks"] if check["outcome"] == "refused")
+    assert site.execute(plan).status_code in (200, 202)
+    ended = site.ended(plan)
+    assert ended["state"] == "failed", ended
+    last: str = ended["result"]["sentence"]
+    return last

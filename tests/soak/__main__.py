@@ -28,6 +28,7 @@ TESTS = (
     "tests/cluster/test_quorum.py",
     "tests/control/test_api_fuzz.py",
     "tests/control/test_estimates.py",
+    "tests/control/test_estimate_times.py",
     "tests/control/test_kill_in_a_move.py",
     "tests/control/test_large_cluster.py",
     "tests/e2e/test_attach.py",

@@ -74,7 +74,8 @@ def _why_stuck(sight: Sight, partition: PartitionSample, replica: ReplicaSample)
         )
         if trap is not None:
             rule, why = trap
-            return rule, why, f"Turn {FLAG} off on broker {replica.broker_id}, or produce a record; then it joins."
+            record = ", or produce a record" if rule == "never-joins-all-copied" else ""
+            return rule, why, f"Turn {FLAG} off on broker {replica.broker_id}{record}; then it joins."
     why = str(
         told.get("error") or told.get("reason") or told.get("sentence") or replica.error or "It does not say why."
     )

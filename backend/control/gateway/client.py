@@ -143,5 +143,7 @@ async def until_settled(call: Callable[[], Awaitable[T]], *, timeout_s: float) -
 def sentence(error: GatewayError | KafkaError | OSError) -> str:
     """One sentence for people, of any failure of a question to the cluster."""
     if isinstance(error, KafkaError):
-        return f"Kafka answered {error.code.name}: {error.message}."
+        refused = error.code.name.endswith("_AUTHORIZATION_FAILED")
+        way_out = " Give our principal the rights that docs/attach.md lists." if refused else ""
+        return f"Kafka answered {error.code.name}: {error.message.rstrip('.')}.{way_out}"
     return str(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
@@ -13,6 +13,8 @@ from backend.control.operations.audit import Actor
 
 if TYPE_CHECKING:
     from backend.control.plane import ControlPlane
+
+JSON: Final = "application/json"
 
 
 class Access(Enum):
@@ -42,7 +44,7 @@ class Answer:
     body: Any
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
-    media_type: str = "application/json"
+    media_type: str = JSON
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -66,4 +68,4 @@ class Endpoint:
     header_names: tuple[str, ...] = ()  # required request headers
     optional_header_names: tuple[str, ...] = ()
     problems: tuple[int, ...] = ()  # statuses beyond those that every endpoint of its access can give
-    media_type: str = "application/json"
+    media_type: str = JSON

@@ -6,6 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ValidationError
@@ -13,6 +14,7 @@ from pydantic_core import to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
+from backend.control.clock import now_ms
 from backend.control.database import DatabaseAway
 from backend.control.http.call import Access, Answer, Call, Endpoint
 from backend.control.http.problems import Problem, invalid
@@ -91,6 +93,11 @@ async def authenticate(control: ControlPlane, request: Request) -> Actor:
     known = await control.tokens.find(token.strip())
     if known is None:
         raise _unauthenticated("This token is not known to this cluster, or was withdrawn.")
+    if known.expires_ms is not None and known.expires_ms <= now_ms():
+        end = datetime.fromtimestamp(known.expires_ms / 1000, UTC)
+        raise _unauthenticated(
+            f"The token {known.name} expired at {end:%Y-%m-%d %H:%M:%S} UTC: have one made with `ebbline token add`."
+        )
     return _actor(known, request)
 
 

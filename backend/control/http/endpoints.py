@@ -6,90 +6,86 @@ from typing import Any, Final
 
 from backend.control.alerts.prometheus_rules import MEDIA_TYPE
 from backend.control.http import findings, lab, plans, reads, schemas, system
-from backend.control.http.call import Access, Endpoint
+from backend.control.http.call import JSON, Access, Endpoint, Handler
+
+
+def _open(path: str, name: str, summary: str, handler: Handler, answers: Any, media_type: str = JSON) -> Endpoint:
+    """What anyone on this machine may read."""
+    return Endpoint("GET", path, name, summary, Access.OPEN, handler, answers, media_type=media_type)
+
+
+def _look(path: str, name: str, summary: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
+    """What a viewer may read."""
+    return Endpoint("GET", path, name, summary, Access.VIEWER, handler, answers, **more)
+
+
+def _change(path: str, name: str, summary: str, handler: Handler, answers: Any, **more: Any) -> Endpoint:
+    """What only an operator may do."""
+    return Endpoint("POST", path, name, summary, Access.OPERATOR, handler, answers, **more)
+
 
 ENDPOINTS: Final = (
-    Endpoint("GET", "/healthz", "health", "Is the process up?", Access.OPEN, system.healthz, schemas.HealthAnswer),
-    Endpoint(
-        "GET",
+    _open("/healthz", "health", "Is the process up?", system.healthz, schemas.HealthAnswer),
+    _open(
         "/readyz",
         "ready",
         "Does the cluster answer, does the database take writes?",
-        Access.OPEN,
         system.readyz,
         schemas.ReadyAnswer,
     ),
-    Endpoint(
-        "GET", "/metrics", "metrics", "Prometheus metrics", Access.OPEN, system.metrics, str, media_type="text/plain"
-    ),
-    Endpoint("GET", "/openapi.json", "openapi", "This document", Access.OPEN, system.openapi, dict[str, Any]),
-    Endpoint(
-        "GET",
+    _open("/metrics", "metrics", "Prometheus metrics", system.metrics, str, media_type="text/plain"),
+    _open("/openapi.json", "openapi", "This document", system.openapi, dict[str, Any]),
+    _look(
         "/v1/cluster",
         "cluster",
         "The cluster, its totals and the processes around it",
-        Access.VIEWER,
         reads.cluster,
         schemas.ClusterAnswer,
     ),
-    Endpoint(
-        "GET", "/v1/brokers", "brokers", "All registered brokers", Access.VIEWER, reads.brokers, schemas.BrokersAnswer
-    ),
-    Endpoint(
-        "GET",
+    _look("/v1/brokers", "brokers", "All registered brokers", reads.brokers, schemas.BrokersAnswer),
+    _look(
         "/v1/quorum",
         "quorum",
         "The metadata quorum: leader, epoch, lag of voters and observers, the last snapshot",
-        Access.VIEWER,
         reads.quorum,
         schemas.QuorumAnswer,
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/remote-readers",
         "remote readers",
         "Groups that read from the remote tier next",
-        Access.VIEWER,
         reads.remote_readers,
         schemas.ReadersAnswer,
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/alert-rules",
         "alert rules",
         "Rules file for Prometheus, one alert per incident",
-        Access.VIEWER,
         reads.alert_rules,
         str,
         media_type=MEDIA_TYPE,
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/partitions",
         "partitions",
         "Partitions with their leaders' offsets",
-        Access.VIEWER,
         reads.list_partitions,
         schemas.PartitionsAnswer,
         query_model=schemas.PartitionsQuery,
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/partitions/{topic}/{partition}",
         "partition",
         "One partition with replicas and remote segments",
-        Access.VIEWER,
         reads.partition,
         schemas.PartitionAnswer,
         path_model=schemas.PartitionPath,
         problems=(404,),
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/config",
         "config",
         "Settings in effect and where they come from",
-        Access.VIEWER,
         reads.configs,
         schemas.ConfigAnswer,
         query_model=schemas.ConfigQuery,
@@ -106,33 +102,27 @@ ENDPOINTS: Final = (
         body_model=schemas.PlanBody,
         problems=(403,),
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/plans",
         "plans",
         "Plans, newest first",
-        Access.VIEWER,
         plans.list_plans,
         schemas.PlansAnswer,
         query_model=schemas.PlansQuery,
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/plans/{plan_id}",
         "plan",
         "One plan as it is now",
-        Access.VIEWER,
         plans.get,
         schemas.PlanAnswer,
         path_model=schemas.PlanPath,
         problems=(404,),
     ),
-    Endpoint(
-        "POST",
+    _change(
         "/v1/plans/{plan_id}/execute",
         "execute plan",
         "Execute a checked plan, once per Idempotency-Key",
-        Access.OPERATOR,
         plans.execute,
         schemas.PlanAnswer,
         path_model=schemas.PlanPath,
@@ -141,12 +131,10 @@ ENDPOINTS: Final = (
         optional_header_names=(plans.IF_MATCH,),
         problems=(400, 404, 409, 412),
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/plans/{plan_id}/events",
         "plan events",
         "The plan each time it changes",
-        Access.VIEWER,
         plans.events,
         str,
         path_model=schemas.PlanPath,
@@ -154,12 +142,10 @@ ENDPOINTS: Final = (
         media_type="text/event-stream",
     ),
     *(
-        Endpoint(
-            "POST",
+        _change(
             f"/v1/plans/{{plan_id}}/{verb}",
             f"{verb} plan",
             summary,
-            Access.OPERATOR,
             handler,
             schemas.PlanAnswer,
             path_model=schemas.PlanPath,
@@ -173,12 +159,10 @@ ENDPOINTS: Final = (
             ("limit", "Give a running plan another limit", plans.limit, schemas.LimitBody),
         )
     ),
-    Endpoint(
-        "POST",
+    _change(
         "/v1/plans/{plan_id}/revert",
         "revert plan",
         "Plan the way back",
-        Access.OPERATOR,
         plans.revert,
         schemas.PlanAnswer,
         status=201,
@@ -186,120 +170,98 @@ ENDPOINTS: Final = (
         body_model=schemas.RevertBody,
         problems=(404, 409),
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/findings",
         "findings",
         "What needs attention, and what did",
-        Access.VIEWER,
         findings.list_findings,
         schemas.FindingsAnswer,
         query_model=schemas.FindingsQuery,
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/findings/{finding_id}",
         "finding",
         "One finding with its runbook",
-        Access.VIEWER,
         findings.get,
         schemas.FindingAnswer,
         path_model=schemas.FindingPath,
         problems=(404,),
     ),
-    Endpoint(
-        "POST",
+    _change(
         "/v1/findings/{finding_id}/acknowledge",
         "acknowledge finding",
         "Say that somebody looks after an open finding",
-        Access.OPERATOR,
         findings.acknowledge,
         schemas.FindingAnswer,
         path_model=schemas.FindingPath,
         body_model=schemas.AcknowledgeBody,
         problems=(404, 409),
     ),
-    Endpoint(
-        "POST",
+    _change(
         "/v1/findings/{finding_id}/mute",
         "mute finding",
         "Keep a finding out of sight for a while",
-        Access.OPERATOR,
         findings.mute,
         schemas.FindingAnswer,
         path_model=schemas.FindingPath,
         body_model=schemas.MuteBody,
         problems=(404,),
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/audit",
         "audit",
         "Who did what, refusals included",
-        Access.VIEWER,
         reads.audit_entries,
         schemas.AuditAnswer,
         query_model=schemas.AuditQuery,
     ),
-    Endpoint(
-        "POST",
+    _change(
         "/v1/lab/bootstrap",
         "start bootstrap race",
         "Race a new replica with KIP-1023's flag off against one with it on; embedded cluster only",
-        Access.OPERATOR,
         lab.start_bootstrap,
         schemas.BootstrapAnswer,
         status=202,
         body_model=schemas.BootstrapBody,
         problems=(409,),
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/lab/bootstrap",
         "bootstrap race",
         "The bootstrap race that is going on, else the last one",
-        Access.VIEWER,
         lab.get_bootstrap,
         schemas.BootstrapAnswer,
     ),
-    Endpoint(
-        "POST",
+    _change(
         "/v1/lab/bootstrap/cancel",
         "cancel bootstrap race",
         "End the bootstrap race; it cleans up after itself",
-        Access.OPERATOR,
         lab.cancel_bootstrap,
         schemas.BootstrapAnswer,
         status=202,
         problems=(409,),
     ),
-    Endpoint(
-        "GET",
+    _look(
         "/v1/lab/faults",
         "lab faults",
         "What the lab can break on the embedded cluster, and what it has broken",
-        Access.VIEWER,
         lab.get_faults,
         schemas.FaultsAnswer,
     ),
-    Endpoint(
-        "POST",
+    _change(
         "/v1/lab/faults",
         "break",
         "Break the embedded cluster by a scenario; one at a time",
-        Access.OPERATOR,
         lab.break_it,
         schemas.FaultsAnswer,
         status=202,
         body_model=schemas.FaultBody,
         problems=(409,),
     ),
-    Endpoint(
-        "POST",
+    _change(
         "/v1/lab/faults/heal",
         "heal",
         "Mend what the lab has broken",
-        Access.OPERATOR,
         lab.heal,
         schemas.FaultsAnswer,
         status=202,

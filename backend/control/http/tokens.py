@@ -2,7 +2,7 @@
 
 A token has 256 random bits, so one SHA-256 is enough to keep it: there is nothing to guess. ``run/operator.token`` is
 for a person's shell, ``run/viewer.token`` for who only looks; ``run/app.token`` is the dashboard's and acts only for
-the person it names.
+the person it names. More are made by `ebbline token add`, which have a name, one role and an end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, insert, select
 
 from backend.control.clock import now_ms
 from backend.control.database import Database
@@ -27,6 +27,8 @@ from backend.store.writes import upsert
 TOKEN_BYTES: Final = 32
 # A revoked token works this much longer; a request costs no database read meanwhile.
 CACHE_S: Final = 5.0
+# All of them are read at once and kept: 300 bytes each.
+TOKENS_MAX: Final = 1_000
 
 
 class TokenRole(StrEnum):
@@ -39,10 +41,11 @@ class TokenRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KnownToken:
-    """A token as it is stored."""
+    """A token as it is stored. `expires_ms`: from then on it is not taken; None: never."""
 
     name: str
     role: TokenRole
+    expires_ms: int | None = None
 
 
 FIRST_START: Final = (
@@ -55,6 +58,37 @@ FIRST_START: Final = (
 def hash_of(token: str) -> str:
     """What is kept of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def tokens_by_hash(connection: Connection, cluster_id: str) -> dict[str, KnownToken]:
+    """All tokens of a cluster, by name."""
+    table = t.api_token
+    rows = connection.execute(
+        select(table.c.hash, table.c.name, table.c.role, table.c.expires_ms)
+        .where(table.c.cluster_id == cluster_id)
+        .order_by(table.c.name)
+    )
+    return {row.hash: KnownToken(row.name, TokenRole(row.role), row.expires_ms) for row in rows}
+
+
+def add_token(connection: Connection, cluster_id: str, token: KnownToken) -> str:
+    """Stores a new token and gives its text, which nobody can ask for again. Raises ValueError for a name in use."""
+    known = {one.name for one in tokens_by_hash(connection, cluster_id).values()} | {one.name for one in FIRST_START}
+    if token.name in known:
+        raise ValueError(f"There is a token {token.name} already: withdraw it first, or choose another name.")
+    if len(known) >= TOKENS_MAX:
+        raise ValueError(f"There are {TOKENS_MAX} tokens already: withdraw one first.")
+    text = secrets.token_urlsafe(TOKEN_BYTES)
+    row = {"name": token.name, "role": token.role.value, "hash": hash_of(text), "expires_ms": token.expires_ms}
+    connection.execute(insert(t.api_token).values(cluster_id=cluster_id, created_ms=now_ms(), **row))
+    return text
+
+
+def withdraw_token(connection: Connection, cluster_id: str, name: str) -> bool:
+    """Whether there was such a token. Those of the first start come back with the next one."""
+    table = t.api_token
+    found = connection.execute(delete(table).where(table.c.cluster_id == cluster_id, table.c.name == name))
+    return found.rowcount > 0
 
 
 class Tokens:
@@ -75,11 +109,7 @@ class Tokens:
         return self._known.get(hash_of(token))
 
     def _read(self, connection: Connection) -> dict[str, KnownToken]:
-        table = t.api_token
-        rows = connection.execute(
-            select(table.c.hash, table.c.name, table.c.role).where(table.c.cluster_id == self._cluster_id)
-        )
-        return {row.hash: KnownToken(row.name, TokenRole(row.role)) for row in rows}
+        return tokens_by_hash(connection, self._cluster_id)
 
     async def prepare(self, run_dir: Path, wanted: Sequence[KnownToken] = FIRST_START) -> None:
         """Makes missing token files and stores the hashes of all. Raises OSError, DatabaseAway."""

@@ -196,7 +196,7 @@ class Reassign:
         """All limits as they were before the plan."""
         del inputs
         await fetch_cluster(site.gateway, lane=Lane.ACT)
-        await throttles.bring_to(site.gateway, Throttles.of(snapshot["throttles"]))
+        await throttles.bring_to(site.gateway, Throttles.of(snapshot["throttles"]), surely=True)
 
     async def verify(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> Verification:
         found = _aims(inputs, snapshot)

@@ -129,18 +129,34 @@ def _own(entries: Entries, names: Iterable[str], source: ConfigSource) -> Values
     return found
 
 
-async def bring_to(gateway: Gateway, then: Throttles, *, trust_hidden: bool = False) -> int:
-    """Changes what differs; how many resources. A topic that is gone needs nothing. Raises GatewayError, KafkaError."""
+async def bring_to(gateway: Gateway, then: Throttles, *, trust_hidden: bool = False, surely: bool = False) -> int:
+    """Changes what differs; how many resources. A topic that is gone needs nothing. Raises GatewayError, KafkaError.
+
+    `surely`: what is to be absent is removed in any case, as a broker hears of what was just set a moment later.
+    """
     now = await read(gateway, then.topics, [int(b) for b in then.brokers])
     known = Throttles(
         {topic: values for topic, values in then.topics.items() if topic in now.topics},
         {broker: values for broker, values in then.brokers.items() if broker in now.brokers},
     )
     asked = changes(now, known, trust_hidden=trust_hidden)
-    for resource, entries in asked.items():
+    removed = changes(_all_set(known), known) if surely else {}
+    for resource, entries in {**removed, **asked}.items():
         try:
             await configs.alter_configs(gateway, resource, entries)
         except KafkaError as error:
-            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and resource in asked:
                 raise
     return len(asked)
+
+
+def _all_set(then: Throttles) -> Throttles:
+    """The same, but for what is to be absent, which is set."""
+
+    def values(found: Values) -> Values:
+        return {name: "set" if value is None else value for name, value in found.items()}
+
+    return Throttles(
+        {topic: values(found) for topic, found in then.topics.items()},
+        {broker: values(found) for broker, found in then.brokers.items()},
+    )

@@ -5,7 +5,7 @@ Facts: Kafka's `OffsetMetadataManager`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from backend.engine.coordinator.consumer_group_state import check_commit as check_consumer_commit
@@ -74,15 +74,10 @@ class GroupOffsets:
             raise KafkaError(error, f"group {group_id!r} refuses the commit of member {member_id!r}")
         if generation >= 0 and entry.consumer is None:
             self._heartbeat(group_id, member_id=member_id, instance_id=instance_id, generation=generation)
-        size_max = self._replicas.config.offset_metadata_max_bytes
-        codes = {
-            partition: ErrorCode.OFFSET_METADATA_TOO_LARGE if len(one.metadata) > size_max else ErrorCode.NONE
-            for partition, one in offsets.items()
-        }
-        stored = {partition: one for partition, one in offsets.items() if codes[partition] is ErrorCode.NONE}
+        stored = self._short_enough(offsets)
         error = await self._stored.store(shard, group_id, stored)
         shard.drop_if_unused(entry)
-        return {partition: code if code is not ErrorCode.NONE else error for partition, code in codes.items()}
+        return _codes(offsets, stored, error)
 
     async def commit_in_transaction(
         self,
@@ -114,15 +109,14 @@ class GroupOffsets:
         if error is not ErrorCode.NONE:
             shard.drop_if_unused(entry)
             raise KafkaError(error, f"group {group_id!r} refuses the commit of member {member_id!r}")
-        size_max = self._replicas.config.offset_metadata_max_bytes
-        codes = {
-            partition: ErrorCode.OFFSET_METADATA_TOO_LARGE if len(one.metadata) > size_max else ErrorCode.NONE
-            for partition, one in offsets.items()
-        }
-        stored = {partition: one for partition, one in offsets.items() if codes[partition] is ErrorCode.NONE}
+        stored = self._short_enough(offsets)
         error = await self._in_transactions.store(shard, group_id, commit, stored)
         shard.drop_if_unused(entry)
-        return {partition: code if code is not ErrorCode.NONE else error for partition, code in codes.items()}
+        return _codes(offsets, stored, error)
+
+    def _short_enough(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> dict[TopicPartition, CommittedOffset]:
+        size_max = self._replicas.config.offset_metadata_max_bytes
+        return {partition: one for partition, one in offsets.items() if len(one.metadata) <= size_max}
 
     async def end_transaction(
         self, index: int, producer: Producer, *, commit: bool, coordinator_epoch: int, timeout_ms: float
@@ -173,3 +167,10 @@ class GroupOffsets:
         gone = [one for one, code in codes.items() if code is ErrorCode.NONE and one in entry.all_partitions]
         error = await self._stored.delete(shard, group_id, gone)
         return {one: error if one in gone else code for one, code in codes.items()}
+
+
+def _codes(
+    offsets: Iterable[TopicPartition], stored: Container[TopicPartition], error: ErrorCode
+) -> dict[TopicPartition, ErrorCode]:
+    """Of each offset: how storing it ended, or that its metadata was too long to be stored."""
+    return {one: error if one in stored else ErrorCode.OFFSET_METADATA_TOO_LARGE for one in offsets}

@@ -69,6 +69,7 @@ api_token = Table(
     Column("role", String, nullable=False, comment="viewer | operator | app"),
     Column("hash", String, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, comment="NULL: never"),
     UniqueConstraint("cluster_id", "hash"),
 )
 
