@@ -33,6 +33,8 @@ class WarmBackend:
                 process.stdin.write(json.dumps(dict(environment)).encode() + b"\n")
         except OSError:
             return None
+        # Closed: nobody is to flush it at the end.
+        process.stdin = None
         self._begun = True
         return process
 
