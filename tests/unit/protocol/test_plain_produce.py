@@ -23,7 +23,8 @@ VERSIONS = st.integers(FIRST_VERSION, LAST_VERSION)
 def request(name: str = "orders", index: int = 3, records: Any = BATCH, **fields: Any) -> m.ProduceRequest:
     part = m.ProduceRequest.TopicData.PartitionData(index=index, records=records)
     topic = m.ProduceRequest.TopicData(name=name, topic_id=TOPIC_ID, partition_data=[part])
-    return m.ProduceRequest(**({"acks": 1, "timeout_ms": 30_000, "topic_data": [topic]} | fields))
+    usual: dict[str, Any] = {"acks": 1, "timeout_ms": 30_000, "topic_data": [topic]}
+    return m.ProduceRequest(**(usual | fields))
 
 
 def frame_of(message: m.ProduceRequest, version: int, client_id: str | None = "client", number: int = 7) -> bytearray:
@@ -38,7 +39,8 @@ def same(plain: PlainProduce, frame: bytearray) -> None:
     (part,) = topic.partition_data
     assert (plain.version, plain.correlation_id, plain.client_id) == header[1:]
     assert (message.acks, message.transactional_id) == (1, None)
-    assert (plain.partition, bytes(plain.records)) == (part.index, bytes(part.records or b""))
+    records: Any = part.records
+    assert (plain.partition, bytes(plain.records)) == (part.index, bytes(records))
     assert plain.topic_id == topic.topic_id if plain.version >= 13 else plain.topic_name == topic.name
 
 
