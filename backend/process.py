@@ -20,7 +20,9 @@ from backend.data_folder import DataFolder
 from backend.engine.broker.node import StartRefused
 from backend.engine.cluster import Cluster, ClusterLayout
 from backend.engine.common.log_context import configure_logging
+from backend.engine.controller.image import MetadataImage
 from backend.engine.metrics.collector import BrokerCollector
+from backend.engine.remote.metadata_topic import METADATA_TOPIC
 from backend.engine_profile import embedded_settings
 from backend.settings import LOOPBACK, Settings
 
@@ -35,6 +37,8 @@ EXIT_OK, EXIT_FAILED = 0, 1
 STOP_TIMEOUT_S: Final = 27.0
 STOP_STEP_TIMEOUT_S: Final = 8.0
 SCRAPE_TIMEOUT_S: Final = 1.0
+# The API waits for it; without its topic a cluster works as well, but for tiering.
+SETTLE_TIMEOUT_MS: Final = 3_000
 _log = logging.getLogger(__name__)
 
 
@@ -85,8 +89,10 @@ async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
     plane: ControlPlane | None = None
     demo: DemoWorkload | None = None
     try:
-        if not watches and not await _started(cluster, stop):
-            return
+        if not watches:
+            if not await _started(cluster, stop):
+                return
+            await _settled(cluster)
         plane = await _control_plane(lambda: _broker_metrics(settings, layout, cluster), None if watches else machine)
         if settings.demo and settings.attach is None:
             demo = _demo(settings)
@@ -158,6 +164,19 @@ async def _started(cluster: Cluster, stop: asyncio.Event) -> bool:
     starting.cancel()
     await asyncio.gather(starting, return_exceptions=True)
     return False
+
+
+async def _settled(cluster: Cluster) -> None:
+    """Returns once the brokers have made the logs of their own topic, 150 on three brokers, or have taken long.
+
+    The import of the control plane would share the interpreter with that, and with the first clients.
+    """
+
+    def made(image: MetadataImage) -> bool:
+        return image.topic(METADATA_TOPIC) is not None
+
+    caches = [broker.services.metadata for broker in cluster.brokers.values()]
+    await asyncio.gather(*(cache.wait_for(made, SETTLE_TIMEOUT_MS) for cache in caches))
 
 
 async def _ends(what: str, end: Coroutine[Any, Any, None], timeout_s: float) -> bool:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from pydantic import ValidationError
 
 if TYPE_CHECKING:
     from backend.data_folder import ClusterIdentity
@@ -21,6 +20,8 @@ REFUSED = 2
 
 def local_settings(**given: Any) -> Settings:
     """The settings with these options, None for one that was not given; one line and exit code 2 if unusable."""
+    from pydantic import ValidationError
+
     from backend.settings import Settings
 
     try:

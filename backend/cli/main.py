@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -55,6 +54,8 @@ for change in (
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # only here: it takes long to import
+
         print(f"ebbline {version('ebbline')}")
         raise typer.Exit
 
@@ -98,24 +99,29 @@ def up(
         )
         raise typer.Exit(2)
 
-    from backend.supervisor.up import run
+    # Imports the engine on the other core while this process imports, checks and writes.
+    from backend.supervisor.warm import warm_backend
 
-    settings = local_settings(
-        data_dir=data,
-        database_url=database_url,
-        brokers=brokers,
-        controllers=controllers,
-        cluster_name=cluster_name,
-        process_per_broker=process_per_broker or None,
-        attach=attach,
-        client_properties=client_properties,
-        broker_metrics=broker_metrics,
-        allow_changes=allow_changes or None,
-        demo=False if no_demo else None,
-        ui=False if no_ui else None,
-        pipeline=False if no_pipeline else None,
-    )
-    raise typer.Exit(run(settings))
+    with warm_backend() as warm:
+        from backend.supervisor.up import run
+
+        settings = local_settings(
+            data_dir=data,
+            database_url=database_url,
+            brokers=brokers,
+            controllers=controllers,
+            cluster_name=cluster_name,
+            process_per_broker=process_per_broker or None,
+            attach=attach,
+            client_properties=client_properties,
+            broker_metrics=broker_metrics,
+            allow_changes=allow_changes or None,
+            demo=False if no_demo else None,
+            ui=False if no_ui else None,
+            pipeline=False if no_pipeline else None,
+        )
+        code = run(settings, warm)
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +34,8 @@ def describe(
 ) -> None:
     """Leader, epoch, voters and observers with their lag."""
     # The client is imported where it is used: every command of `ebbline` would wait for it.
+    import asyncio
+
     from backend.control.gateway.errors import GatewayError
     from backend.protocol.errors import KafkaError
 

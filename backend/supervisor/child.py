@@ -59,6 +59,21 @@ def _die_with_parent() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def spawn(
+    command: Sequence[str], environment: Mapping[str, str], *, stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    """A process in a session of its own, so that Ctrl-C reaches only the supervisor. OSError when it cannot start."""
+    return subprocess.Popen(
+        list(command),
+        env=dict(environment),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,
+    )
+
+
 class LogFile(logging.handlers.RotatingFileHandler):
     """A log file that a full disk or a folder that is gone makes incomplete, and nothing worse."""
 
@@ -76,6 +91,8 @@ class Child:
 
     spec: ChildSpec
     log_dir: Path
+    # Lets a process of this spec begin that was started before; used once. None from it: that one has ended.
+    waiting: Callable[[Mapping[str, str]], subprocess.Popen[bytes] | None] | None = None
     restarts: int = 0
     started_at_s: float = 0.0
     next_start_at_s: float = 0.0
@@ -105,18 +122,13 @@ class Child:
         return f"ended with code {code} ({self.last_line[:LAST_LINE_CHARS]})"
 
     def start(self, now_s: float) -> None:
-        """Spawns the process in a session of its own, so that Ctrl-C reaches only the supervisor."""
+        """Spawns the process, or lets begin the one that waits for it."""
         if self._logger is None:
             self._logger = LogFile(self.log_path)
-        self.process = subprocess.Popen(
-            list(self.spec.command),
-            env={**os.environ, **self.spec.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
-        )
+        waiting, self.waiting = self.waiting, None
+        self.process = None if waiting is None else waiting(self.spec.environment)
+        if self.process is None:
+            self.process = spawn(self.spec.command, {**os.environ, **self.spec.environment})
         assert self.process.stdout is not None
         self.started_at_s = now_s
         self.unhealthy_since_s = None

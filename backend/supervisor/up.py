@@ -26,6 +26,7 @@ from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, Dat
 from backend.settings import Settings
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
 from backend.supervisor.preflight import PreflightError, check_database, check_ports, check_remote_location
+from backend.supervisor.warm import WarmBackend
 from spark import java
 
 WATCH_INTERVAL_S: Final = 0.5
@@ -199,7 +200,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
     specs.append(
         ChildSpec(
             name="backend",
-            command=[python, "-m", "backend.process"],
+            command=[python, "-m", "backend.start"],
             environment=backend_env,
             where="\n".join(where),
             stop_timeout_s=30.0,
@@ -244,12 +245,23 @@ def where_database(settings: Settings, folder: DataFolder) -> str:
 class Supervisor:
     """Runs the children until asked to stop. One instance a process; the main thread drives it."""
 
-    def __init__(self, settings: Settings, folder: DataFolder, identity: ClusterIdentity, console: Console) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        folder: DataFolder,
+        identity: ClusterIdentity,
+        console: Console,
+        warm: WarmBackend | None = None,
+    ) -> None:
+        """`warm` becomes the backend's first process."""
         self._settings = settings
         self._folder = folder
         self._identity = identity
         self._console = console
         self._children = [Child(spec, folder.logs) for spec in child_specs(settings, folder, identity)]
+        for child in self._children:
+            if child.spec.name == "backend" and warm is not None:
+                child.waiting = warm.begin
         self._stop = threading.Event()
 
     def run(self) -> int:
@@ -358,8 +370,11 @@ class Supervisor:
         self._console.print("Ctrl-C stops everything in order.")
 
 
-def run(settings: Settings) -> int:
-    """The whole life of one `ebbline up`; the exit code: 0 stopped, 1 failed, 2 refused."""
+def run(settings: Settings, warm: WarmBackend | None = None) -> int:
+    """The whole life of one `ebbline up`; the exit code: 0 stopped, 1 failed, 2 refused.
+
+    `warm` is a backend that waits to be told to begin; the caller ends it when this has not.
+    """
     console = Console()
     try:
         folder, identity = prepare(settings)
@@ -367,7 +382,7 @@ def run(settings: Settings) -> int:
         sys.stderr.write(f"ebbline: {error}\n")
         return EXIT_REFUSED
     try:
-        return Supervisor(settings, folder, identity, console).run()
+        return Supervisor(settings, folder, identity, console, warm).run()
     except OSError as error:
         sys.stderr.write(f"ebbline: It cannot go on: {error}.\n")
         return EXIT_FAILED

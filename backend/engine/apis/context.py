@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from backend.protocol.frames import RequestHeader
+from backend.protocol.frames import Buffer, RequestHeader
 from backend.protocol.messages import Message
 
 if TYPE_CHECKING:
@@ -50,6 +50,13 @@ class NoAnswer(Exception):
 Handler = Callable[["Services", RequestContext, Any], Message | Awaitable[Message | None] | None]
 
 
+# Serves a frame without decoding it to a message; the frame of the answer, or None, with nothing done, for `Handler`.
+PlainWay = Callable[
+    ["Services", Callable[[RequestHeader], RequestContext], bytearray],
+    Sequence[Buffer] | None,
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """One API key: the versions served, its handler, and the kinds of listener that serve it.
@@ -71,3 +78,5 @@ class Api:
     advertised_min: int | None = None
     pipelined: bool = False
     on_error: Callable[[Any, int, int, str], Message] | None = None
+    # Asked before the handler, on a connection on which nothing else is under way.
+    plain: PlainWay | None = None

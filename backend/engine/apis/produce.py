@@ -8,6 +8,7 @@ confirmation of transactional batches by their coordinator (`produce_verificatio
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from backend.engine.apis import produce_verification
@@ -20,15 +21,17 @@ from backend.engine.log.unified_log import AppendInfo
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
+from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.frames import Buffer, RequestHeader
+from backend.protocol.plain_produce import TOPIC_IDS_SINCE, PlainProduce, encode_plain, read_plain
 
 API_KEY: Final = 0
 MIN_VERSION: Final = 3
 MAX_VERSION: Final = 13
 # Kafka 4 shows 0 for the sake of old librdkafka, and serves 3 and up.
 ADVERTISED_MIN: Final = 0
-TOPIC_IDS_SINCE: Final = 13
 LEADER_HINT_SINCE: Final = 10
 # Versions that may carry zstd (KIP-110).
 ZSTD_SINCE: Final = 7
@@ -177,14 +180,7 @@ def _append(
             raise reason
         info = partition.append(records, acks=acks)
     except KafkaError as error:
-        _count_refused(services.metrics, topic or "", part.records, error)
-        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # Ends the client's producer, so its operator will look for the reason here.
-            _log.error(
-                "Broker %d refused records of client %r for %s-%d: %s",
-                services.node_id, context.client_id, topic, part.index, error.message,
-            )  # fmt: skip
-        return _refused(part.index, error)
+        return _not_appended(services, context, topic, part.index, part.records, error)
     if acks == ALL:
         required.append((at, partition, info.last_offset + 1))
     _count(services.metrics, partition.topic_id_partition.topic, info)
@@ -194,6 +190,19 @@ def _append(
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
+
+
+def _not_appended(
+    services: Services, context: RequestContext, topic: str | None, index: int, records: object, error: KafkaError
+) -> _Row:
+    _count_refused(services.metrics, topic or "", records, error)
+    if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        # Ends the client's producer, so its operator will look for the reason here.
+        _log.error(
+            "Broker %d refused records of client %r for %s-%d: %s",
+            services.node_id, context.client_id, topic, index, error.message,
+        )  # fmt: skip
+    return _refused(index, error)
 
 
 def _partition(services: Services, context: RequestContext, acks: int, topic: str | None, index: int) -> Partition:
@@ -265,4 +274,62 @@ def _hint_leaders(services: Services, context: RequestContext, response: m.Produ
     response.node_endpoints = list(nodes.values())
 
 
-APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, produce, advertised_min=ADVERTISED_MIN, pipelined=True),)
+def produce_plain(
+    services: Services, context: Callable[[RequestHeader], RequestContext], frame: bytearray
+) -> Sequence[Buffer] | None:
+    """What `produce` does, the shortest way, for one batch to one partition with acks=1 (`protocol.plain_produce`).
+
+    The frame of the answer; None, with nothing done, for a request that has to go the general way.
+    """
+    request = read_plain(frame)
+    if request is None or services.metadata.image.client_quotas:
+        return None
+    if request.version < TOPIC_IDS_SINCE:
+        name: str | None = request.topic_name
+    else:
+        name = _topic_name(services, request.topic_id)
+    if name is None or name in INTERNAL_TOPICS:
+        return None
+    partition = services.replica_manager.find(name, request.partition)
+    if not isinstance(partition, Partition):
+        return None
+    try:
+        info = partition.append(request.records, acks=1)
+    except KafkaError as error:
+        header = RequestHeader(API_KEY, request.version, request.correlation_id, request.client_id)
+        answer = _refused_alone(services, context(header), name, request, error)
+        return frames.encode_response(answer, request.version, request.correlation_id)
+    services.metrics.all_topics.totalproducerequests += 1
+    _count(services.metrics, name, info)
+    return (encode_plain(request, info.first_offset, info.log_append_time_ms, info.log_start_offset),)
+
+
+def _refused_alone(
+    services: Services, context: RequestContext, topic: str, request: PlainProduce, error: KafkaError
+) -> m.ProduceResponse:
+    row = _not_appended(services, context, topic, request.partition, request.records, error)
+    answers = m.ProduceResponse.Responses(partition_responses=[row])
+    if request.version < TOPIC_IDS_SINCE:
+        answers.name = topic
+    else:
+        answers.topic_id = request.topic_id
+    response = m.ProduceResponse(responses=[answers])
+    total = services.metrics.all_topics
+    total.totalproducerequests += 1
+    total.failedproducerequests += 1
+    if request.version >= LEADER_HINT_SINCE:
+        _hint_leaders(services, context, response)
+    return response
+
+
+APIS: Final = (
+    Api(
+        API_KEY,
+        MIN_VERSION,
+        MAX_VERSION,
+        produce,
+        advertised_min=ADVERTISED_MIN,
+        pipelined=True,
+        plain=produce_plain,
+    ),
+)

@@ -1,7 +1,8 @@
 """The broker role of a node: metadata, replicas, remote tier, groups, and the listeners for clients and other brokers.
 
 Parts come to life in the order in which they need each other: the metadata is followed, the broker registers, the
-first image tells which logs there are and how they are set up, the listeners open, the controller unfences the broker.
+first image tells which logs there are and how they are set up, the controller unfences the broker, the listeners answer
+who has connected meanwhile. Until then clients would be told of a cluster without this broker, and perhaps of none.
 """
 
 from __future__ import annotations
@@ -118,14 +119,27 @@ class BrokerPart:
         epoch = await self._lifecycle.start()
         self._registered.set_result(epoch)
         await self._first_image_applied()
-        for listener in self._listeners:
-            listener.start(services)
         add_broker_gauges(services)
         await self._lifecycle.unfence()
+        await self._shown_unfenced(services)
+        for listener in self._listeners:
+            listener.start(services)
         if self._remote is not None:
             await self._remote.start()
         self._publishing = tasks.spawn(self.events.run(), name=f"events of broker {self._config.id}")
         _log.info("Broker %d serves with epoch %d", self._config.id, epoch)
+
+    async def _shown_unfenced(self, services: Services) -> None:
+        """Returns once this broker's own image has it among those that clients may use."""
+        epoch, timeout_ms = self.lifecycle.broker_epoch, self._config.initial_broker_registration_timeout_ms
+
+        def shows(image: MetadataImage) -> bool:
+            own = image.broker(self._config.id)
+            return own is not None and own.epoch >= epoch and not own.fenced
+
+        if not await services.metadata.wait_for(shows, timeout_ms):
+            _log.warning("Broker %d serves, although its metadata does not show it after %d ms", self._config.id,
+                         timeout_ms)  # fmt: skip
 
     async def _first_image_applied(self) -> None:
         timeout_ms = self._config.initial_broker_registration_timeout_ms

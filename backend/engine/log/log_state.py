@@ -156,7 +156,7 @@ class LogState:
 
     def maybe_increment_high_watermark(self, offset: int) -> bool:
         """Raises it; True when it moved. A value past the log end is the caller's mistake."""
-        if offset > self.log_end_offset:
+        if offset > self._local.end_offset:
             raise ValueError(f"high watermark {offset} of {self} is past its log end {self.log_end_offset}")
         return offset > self._high_watermark and self.update_high_watermark(offset)
 

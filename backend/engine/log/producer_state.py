@@ -216,6 +216,8 @@ class ProducerStateManager:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions whose marker is replicated become stable."""
+        if not self._unreplicated:
+            return
         for first, last in list(self._unreplicated.items()):
             if last < high_watermark:
                 del self._unreplicated[first]

@@ -61,6 +61,8 @@ class LogSegment(SegmentFiles):
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
         self._aborted: list[AbortedTxn] | None = []
         self._bytes_since_index = 0
+        # The index limit under which there is room for another entry, since the last one; -1 when it is not known.
+        self._room_with_bytes = -1
         self._recent_ends: dict[int, int] = {}
 
     # --- life
@@ -94,6 +96,7 @@ class LogSegment(SegmentFiles):
         self._offset_index, self._time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
         self._max, self._bytes_since_index, self.size_bytes = (NO_TIMESTAMP, self.base_offset), 0, 0
         self._aborted = []
+        self._room_with_bytes = -1
         self.next_offset = self.base_offset
         self.first_timestamp = self.created_ms = None
         self.sealed = False
@@ -117,12 +120,14 @@ class LogSegment(SegmentFiles):
         """
         self._offset_index, self._time_index, self._aborted = offset_index, time_index, None
         self._max = time_index.last
+        self._room_with_bytes = -1
         self.size_bytes = size_bytes
         self.next_offset = offset_index.last[0]
         self.first_timestamp = first_timestamp
         self.sealed = False
 
     def _forget_indexes(self) -> None:
+        self._room_with_bytes = -1
         self._offset_index = self._time_index = self._aborted = self._max = None
 
     def seal(self) -> None:
@@ -226,10 +231,15 @@ class LogSegment(SegmentFiles):
 
         An offset index holds bytes/8 entries; a time index keeps one of its bytes/12 for the roll.
         """
-        return (
+        if self._room_with_bytes == segment_index_bytes:
+            return False
+        full = (
             len(self.offset_index) >= segment_index_bytes // 8
             or len(self.time_index) >= segment_index_bytes // TIME_ENTRY_BYTES - 1
         )
+        if not full:
+            self._room_with_bytes = segment_index_bytes
+        return full
 
     # --- appending
 
@@ -251,6 +261,7 @@ class LogSegment(SegmentFiles):
             if timestamp > maximum[0]:
                 maximum = (timestamp, last_offset)
             if counter > index_interval_bytes:
+                self._room_with_bytes = -1
                 self.offset_index.append(last_offset, position)
                 self.time_index.maybe_append(*maximum)
                 counter = 0

@@ -81,13 +81,14 @@ def validate_produced(records: memoryview, config: LogConfig, *, now_ms: int) ->
     size_bytes = header.size_bytes
     if len(records) > size_bytes:
         records = records[:size_bytes]
+    codec = header.compression
     _check_header(header, records, config)
-    if header.compression:
+    if codec:
         _check_compressed(header, records)
     _check_timestamps(header, records, config, now_ms)
     if records.readonly:
         records = memoryview(bytearray(records))
-    if config.compression_type != "producer" and _TARGET_CODECS[config.compression_type] != header.compression:
+    if config.compression_type != "producer" and _TARGET_CODECS[config.compression_type] != codec:
         records = _recompressed(header, records, config)
         header = parse_header(records)
         if header.size_bytes > config.max_message_bytes:

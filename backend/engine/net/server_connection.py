@@ -94,12 +94,35 @@ class ServerConnection:
                 if authentication.expired and not self._may_follow_expiry(authentication, frame):
                     self._close_expired()
                     return
+            if self._serves_plainly(frame, now_ms):
+                return
             request = decode(self._apis, self._listener_kind, frame, now_ms)
         except DecodeError as error:
             self._refuse_frame(str(error))
             return
         self._waiting.append(request)
         self._start_waiting()
+
+    def _serves_plainly(self, frame: bytearray, now_ms: float) -> bool:
+        """Whether the frame was answered at once without being decoded, as `Api.plain` can."""
+        if self._running or self._waiting or self._muted is not None or len(frame) < 2:
+            return False
+        api = self._apis.get(frame[0] << 8 | frame[1])
+        if api is None or api.plain is None:
+            return False
+        authentication = self._authentication
+        if authentication is not None and not authentication.done:
+            return False
+        try:
+            answer = api.plain(self._services, self._context, frame)
+        except Exception as error:
+            self._failed(decode(self._apis, self._listener_kind, frame, now_ms), error)
+            return True
+        if answer is None:
+            return False
+        self._measure(api.key, now_ms)
+        self._connection.send(answer)
+        return True
 
     def on_closed(self, error: BaseException | None) -> None:
         if isinstance(error, FrameTooLarge):
@@ -324,7 +347,7 @@ class ServerConnection:
         while self._running and self._running[0].answered:
             request = self._running.popleft()
             self._running_bytes -= request.frame_bytes
-            self._measure(request)
+            self._measure(request.api.key, request.started_ms)
             throttle_ms = 0
             if self._services.metadata.image.client_quotas and self._listener_kind == "broker":
                 throttle_ms = charge(self._services, self._context(request.header), request.message, request.answer,
@@ -361,10 +384,10 @@ class ServerConnection:
         self._muted = None
         self._start_waiting()
 
-    def _measure(self, request: Request) -> None:
+    def _measure(self, api_key: int, started_ms: float) -> None:
         now_ms = self._last_active_ms = self._clock.monotonic_ms()
-        meter = self._services.metrics.request(api_name(request.api.key))
-        took_ms = now_ms - request.started_ms
+        meter = self._services.metrics.request(api_name(api_key))
+        took_ms = now_ms - started_ms
         meter.count += 1
         meter.total_time_ms += took_ms
         if took_ms > meter.max_time_ms:

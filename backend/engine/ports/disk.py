@@ -97,7 +97,7 @@ class OsFile:
         self._end = os.fstat(fd).st_size
 
     def append(self, chunks: Sequence[Buffer]) -> int:
-        total = sum(len(chunk) for chunk in chunks)
+        total = len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
         written = os.pwritev(self._fd, chunks, self._end)
         if written < total:
             data = memoryview(b"".join(chunks))

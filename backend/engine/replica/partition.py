@@ -281,10 +281,11 @@ class Partition:
     # High and low watermark
 
     def _increment_high_watermark(self) -> bool:
-        if len(self.isr.committed) < self.min_isr:
+        members = len(self.followers.isr.committed)
+        # No more are needed than there are replicas.
+        if members < len(self.replicas) and members < self.min_isr:
             return False
-        candidate = self.followers.high_watermark_candidate()
-        return candidate > self.log.high_watermark and self.log.maybe_increment_high_watermark(candidate)
+        return self.log.maybe_increment_high_watermark(self.followers.high_watermark_candidate())
 
     def low_watermark(self) -> int:
         """The smallest log start among the leader and alive followers; raises NOT_LEADER_OR_FOLLOWER."""
