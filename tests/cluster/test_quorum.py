@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,7 +32,8 @@ CREATE_VERSION = 7
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcesses]:
-    with BrokerProcesses(tmp_path_factory.mktemp("quorum"), voters=3, settings=EAGER) as running:
+    folder = tmp_path_factory.mktemp("quorum")
+    with BrokerProcesses(folder, voters=3, settings=EAGER, program="tests.cluster.held_snapshots") as running:
         yield running
 
 
@@ -86,13 +90,38 @@ def topics(cluster: BrokerProcesses) -> set[str]:
     return {name for name in cluster.admin.list_topics(timeout=10).topics if not name.startswith("__")}
 
 
-def test_the_leader_dies_again_and_again_and_nothing_that_was_acknowledged_is_lost(cluster: BrokerProcesses) -> None:
+def metadata_folder(cluster: BrokerProcesses, node_id: int) -> Path:
+    return Path(cluster.layout.log_dirs[node_id]) / "__cluster_metadata-0"
+
+
+def start_offset(cluster: BrokerProcesses, node_id: int) -> int:
+    """Where the first segment of a node's metadata log begins."""
+    return min(int(path.stem) for path in metadata_folder(cluster, node_id).glob("*.log"))
+
+
+def half_written(cluster: BrokerProcesses, node_id: int) -> list[Path]:
+    return list(metadata_folder(cluster, node_id).glob("*.checkpoint.part"))
+
+
+def test_the_leader_dies_in_the_middle_of_a_snapshot_and_nothing_that_was_acknowledged_is_lost(
+    cluster: BrokerProcesses,
+) -> None:
     made = set()
     epochs = []
     for number in range(effort(1, 15)):
         killed = leader(cluster)
-        create(cluster, f"before-{number}")
+        cluster.hold_path(killed).touch()
+        names = [f"before-{number}"]
+        create(cluster, *names)
+        while not half_written(cluster, killed):
+            # The next one by bytes; the write holds up no change.
+            names.append(f"before-{number}-{len(names)}")
+            create(cluster, names[-1])
+        create(cluster, f"meanwhile-{number}")
+        assert leader(cluster) == killed
         cluster.kill(killed)
+        assert half_written(cluster, killed)
+        cluster.hold_path(killed).unlink()
         after = leader(cluster, without=killed)
         assert after != killed
         create(cluster, f"without-{number}", without=killed)
@@ -102,28 +131,69 @@ def test_the_leader_dies_again_and_again_and_nothing_that_was_acknowledged_is_lo
         cluster.spawn(killed)
         cluster.wait_for(*NODES)
         wait_until(f"voter {killed} has caught up", lambda killed=killed: caught_up(cluster, killed))  # type: ignore[misc]  # bound now
-        made |= {f"before-{number}", f"without-{number}"}
+        made |= {*names, f"meanwhile-{number}", f"without-{number}"}
     assert epochs == sorted(set(epochs)), "each leader has an epoch of its own"
     assert made <= topics(cluster)
 
 
-def test_a_voter_whose_disk_is_wiped_and_one_that_was_away_fetch_a_snapshot(cluster: BrokerProcesses) -> None:
-    away = next(node for node in NODES if node != leader(cluster))
-    cluster.kill(away)
-    # While it is away the log that it would need goes.
-    for group in "ab":
-        create(cluster, *(f"meanwhile-{group}-{number}" for number in range(15)), without=away)
-    shutil.rmtree(log_folder(cluster, away) / "__cluster_metadata-0")
-    cluster.spawn(away)
-    create(cluster, "during", without=away)
-    cluster.wait_for(*NODES)
-    wait_until(f"voter {away} has caught up", lambda: caught_up(cluster, away))
-    assert "goes on from snapshot" in cluster.log(away)
-    assert list((log_folder(cluster, away) / "__cluster_metadata-0").glob("*.checkpoint"))
+@contextmanager
+def creating_topics(cluster: BrokerProcesses, prefix: str, without: int) -> Iterator[list[str]]:
+    """Topics are created one after another meanwhile; the names of those that were acknowledged."""
+    made: list[str] = []
+    enough = threading.Event()
+
+    def work() -> None:
+        while not enough.is_set():
+            name = f"{prefix}-{len(made)}"
+            create(cluster, name, without=without)
+            made.append(name)
+
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(work)
+        try:
+            yield made
+        finally:
+            enough.set()
+            working.result(60)
 
 
-def log_folder(cluster: BrokerProcesses, node_id: int) -> Path:
-    return Path(cluster.layout.log_dirs[node_id])
+def test_a_voter_that_was_away_and_one_whose_disk_is_wiped_fetch_a_snapshot_while_topics_are_created(
+    cluster: BrokerProcesses,
+) -> None:
+    leads = leader(cluster)
+    away, wiped = (node for node in NODES if node != leads)
+    made = []
+    for node in (away, wiped):
+        state = quorum(cluster)
+        assert state is not None
+        [end] = [voter.log_end_offset for voter in state.current_voters if voter.replica_id == node]
+        cluster.kill(node)
+        if node == wiped:
+            shutil.rmtree(metadata_folder(cluster, node))
+        fetched = cluster.log(node).count(f"Node {node} goes on from snapshot")
+        with creating_topics(cluster, f"without-voter-{node}", without=node) as names:
+            # Several snapshots later the log that it would need is gone.
+            seen: set[str] = set()
+
+            def gone(seen: set[str] = seen, end: int = end) -> bool:
+                seen |= {path.name for path in metadata_folder(cluster, leads).glob("*.checkpoint")}
+                return start_offset(cluster, leads) > end and len(seen) >= 3
+
+            if node == away:
+                wait_until("the leader's log begins behind what the voter has", gone)
+            cluster.spawn(node)
+            wait_until(
+                f"voter {node} has fetched a snapshot",
+                lambda node=node, fetched=fetched: (
+                    cluster.log(node).count(f"Node {node} goes on from snapshot") > fetched
+                ),  # type: ignore[misc]  # bound now
+            )
+            cluster.wait_for(*NODES)
+        wait_until(f"voter {node} has caught up", lambda node=node: caught_up(cluster, node))  # type: ignore[misc]  # bound now
+        assert list(metadata_folder(cluster, node).glob("*.checkpoint"))
+        assert not half_written(cluster, node)
+        made += names
+    assert set(made) <= topics(cluster)
 
 
 def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: BrokerProcesses) -> None:
