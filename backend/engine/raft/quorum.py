@@ -304,6 +304,13 @@ def leader_answered(state: Quorum, now: Moment) -> Quorum:
     return replace(state, leader_heard=True, deadline_ms=now.ms + state.timing.fetch_timeout_ms)
 
 
+def own_disk_begins(state: Quorum) -> Quorum:
+    """A follower writes what its leader sent and asks for nothing meanwhile, until `leader_answered`: a slow disk of its
+    own is no silence of the leader's, and it could not lead either.
+    """
+    return replace(state, deadline_ms=NEVER) if state.role is Role.FOLLOWER else state
+
+
 def leader_unreachable(state: Quorum, now: Moment) -> Quorum:
     """The leader's address takes no connection: an election need not wait for the fetch timeout."""
     if state.role is not Role.FOLLOWER:

@@ -81,6 +81,16 @@ def test_voters_that_start_together_ask_one_after_the_other_and_wait_for_no_time
     assert latest[1] < TIMING.election_timeout_ms
 
 
+def test_a_slow_disk_of_its_own_is_no_silence_of_the_leader() -> None:
+    follower = q.leader_answered(q.learned(started(), 4, 2, Moment(0)), Moment(100))
+    writing = q.own_disk_begins(follower)
+    assert q.tick(writing, END, Moment(60_000)) == (writing, ())
+    assert q.leader_answered(writing, Moment(60_000)).deadline_ms == 60_000 + TIMING.fetch_timeout_ms
+    ended, _ = q.end_epoch_asked(writing, 2, 4, (1, 3), Moment(50_000))
+    assert ended.deadline_ms == 50_000, "a leader that resigns is succeeded all the same"
+    assert q.own_disk_begins(leading()) == leading()
+
+
 def test_a_voter_that_doubts_its_leader_follows_on_when_that_answers() -> None:
     doubting = q.tick(q.learned(started(), 4, 2, Moment(0)), END, Moment(5000))[0]
     assert (doubting.role, doubting.leader_id) == (Role.PROSPECTIVE, 2)
