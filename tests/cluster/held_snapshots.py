@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from backend.cli.main import main
 from backend.engine.controller import snapshotter
@@ -27,5 +28,5 @@ def held(*args: Any, **more: Any) -> Iterator[bytearray]:
 
 
 if __name__ == "__main__":
-    snapshotter.snapshot_batches = held
-    main()
+    with patch.object(snapshotter, "snapshot_batches", held):
+        main()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine.raft.fetch import as_buffer
+from backend.engine.raft.snapshots import SnapshotId, parse_file_name
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.cluster.broker_process import BrokerProcesses
@@ -210,25 +212,49 @@ def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: B
     assert vote(voter_id=99).topics[0].partitions[0].error_code == ErrorCode.INVALID_VOTER_KEY
     assert vote().topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
-    def snapshot(max_bytes: int = 100, topic: str = "__cluster_metadata", **fields: int) -> tuple[int, int]:
-        state = quorum(cluster)
-        assert state is not None
+    state = quorum(cluster)
+    assert state is not None
+    leads_epoch = state.leader_epoch
+    newest = max(found for path in metadata_folder(cluster, leads).iterdir() if (found := parse_file_name(path.name)))
+    size = (metadata_folder(cluster, leads) / newest.file_name).stat().st_size
+
+    def snapshot(
+        wanted: SnapshotId = newest,
+        *,
+        position: int = 0,
+        epoch: int = leads_epoch,
+        max_bytes: int = 100,
+        topic: str = "__cluster_metadata",
+        cluster_id: str | None = None,
+        node: int = leads,
+    ) -> tuple[int, int]:
         part = m.FetchSnapshotRequest.Topics.Partitions
-        epoch = fields.get("epoch", state.leader_epoch)
         asked = part(
             partition=0,
             current_leader_epoch=epoch,
-            snapshot_id=part.SnapshotId(end_offset=fields.get("end_offset", 0), epoch=0),
-            position=0,
+            snapshot_id=part.SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
+            position=position,
         )
         topics = [m.FetchSnapshotRequest.Topics(name=topic, partitions=[asked])]
-        request = m.FetchSnapshotRequest(max_bytes=max_bytes, topics=topics)
-        answer = ask(port, request, 1, m.FetchSnapshotResponse)
-        return answer.error_code, answer.topics[0].partitions[0].error_code if answer.topics else -1
+        request = m.FetchSnapshotRequest(cluster_id=cluster_id, max_bytes=max_bytes, topics=topics)
+        answer = ask(cluster.layout.controller_ports[node], request, 1, m.FetchSnapshotResponse)
+        if not answer.topics:
+            return answer.error_code, -1
+        [told] = answer.topics[0].partitions
+        if not told.error_code:
+            assert (told.size, told.position) == (size, position)
+            assert len(as_buffer(told.unaligned_records)) == min(max_bytes, size - position)
+        return answer.error_code, told.error_code
 
-    assert snapshot() == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
-    assert snapshot(end_offset=5) == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
+    assert snapshot() == (0, 0)
+    assert snapshot(position=size - 1) == (0, 0)
+    assert snapshot(position=size) == (0, ErrorCode.POSITION_OUT_OF_RANGE)
+    assert snapshot(position=-1) == (0, ErrorCode.POSITION_OUT_OF_RANGE)
+    assert snapshot(SnapshotId(0, 0)) == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
+    assert snapshot(SnapshotId(5, 0)) == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
     assert snapshot(epoch=0) == (0, ErrorCode.FENCED_LEADER_EPOCH)
     assert snapshot(epoch=10_000) == (0, ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert snapshot(node=another) == (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert snapshot(topic="orders") == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert snapshot(cluster_id="another") == (ErrorCode.INCONSISTENT_CLUSTER_ID, -1)
     assert snapshot(max_bytes=-1) == (ErrorCode.INVALID_REQUEST, -1)

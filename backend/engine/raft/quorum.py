@@ -305,8 +305,9 @@ def leader_answered(state: Quorum, now: Moment) -> Quorum:
 
 
 def own_disk_begins(state: Quorum) -> Quorum:
-    """A follower writes what its leader sent and asks for nothing meanwhile, until `leader_answered`: a slow disk of its
-    own is no silence of the leader's, and it could not lead either.
+    """A follower writes what its leader sent and asks for nothing until `leader_answered`.
+
+    A slow disk of its own is no silence of the leader's, and it could not lead either.
     """
     return replace(state, deadline_ms=NEVER) if state.role is Role.FOLLOWER else state
 
