@@ -140,12 +140,12 @@ def test_the_leader_dies_in_the_middle_of_a_snapshot_and_nothing_that_was_acknow
 
 @contextmanager
 def creating_topics(cluster: BrokerProcesses, prefix: str, without: int) -> Iterator[list[str]]:
-    """Topics are created one after another meanwhile; the names of those that were acknowledged."""
+    """Topics are created meanwhile, some in a second; the names of those that were acknowledged."""
     made: list[str] = []
     enough = threading.Event()
 
     def work() -> None:
-        while not enough.is_set():
+        while not enough.wait(0.2):
             name = f"{prefix}-{len(made)}"
             create(cluster, name, without=without)
             made.append(name)
