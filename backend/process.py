@@ -51,7 +51,7 @@ def cluster_layout(settings: Settings, environment: Mapping[str, str]) -> Cluste
         log_dirs={n: str(folder.broker_log_dir(n)) for n in nodes},
         ports={n: settings.broker_port + n - 1 for n in nodes},
         controller_port=settings.controller_port,
-        voter_ports={n: settings.controller_port + n - 1 for n in range(1, settings.controllers + 1)},
+        voter_ports={n: settings.controller_port + n - 1 for n in range(1, settings.voters + 1)},
         metrics_ports={n: settings.metrics_port + n - 1 for n in nodes},
         settings=embedded_settings(settings.remote_location or str(folder.remote)),
     )

@@ -15,6 +15,8 @@ from pydantic_settings import (
 )
 
 BROKERS_MAX: Final = 9
+# A majority of three is left when one is lost.
+VOTERS: Final = 3
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -26,8 +28,8 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".ebbline")
     database_url: str | None = None
     brokers: int = Field(default=3, ge=1, le=BROKERS_MAX)
-    # Of the brokers, the first so many also keep the cluster's metadata; fixed when the folder is made.
-    controllers: int = Field(default=1, ge=1, le=3)
+    # Of the brokers, the first so many also keep the cluster's metadata; fixed when the folder is made. See `voters`.
+    controllers: int | None = Field(default=None, ge=1, le=3)
     cluster_name: str = Field(default="demo", min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
     process_per_broker: bool = False
     demo: bool = True
@@ -55,7 +57,7 @@ class Settings(BaseSettings):
 
     @field_validator("controllers")
     @classmethod
-    def _odd(cls, controllers: int) -> int:
+    def _odd(cls, controllers: int | None) -> int | None:
         if controllers == 2:
             raise ValueError("two voters stand still when one is lost: use 1 or 3")
         return controllers
@@ -73,6 +75,11 @@ class Settings(BaseSettings):
         chosen = init_settings().get("data_dir") or os.environ.get("EBBLINE_DATA_DIR") or ".ebbline"
         toml = TomlConfigSettingsSource(settings_cls, Path(str(chosen)) / "ebbline.toml")
         return init_settings, env_settings, toml
+
+    @property
+    def voters(self) -> int:
+        """Controllers of a new folder: as many as were asked for, or so many that one may be lost."""
+        return self.controllers or (VOTERS if self.brokers >= VOTERS else 1)
 
     @property
     def database(self) -> str:

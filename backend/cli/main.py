@@ -75,7 +75,10 @@ def up(
     database_url: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://…")] = None,
     brokers: Annotated[int | None, typer.Option(help="Number of embedded brokers, 1 to 9 (default 3).")] = None,
     controllers: Annotated[
-        int | None, typer.Option(help="Voters that keep the metadata, 1 or 3; for a new folder (default 1).")
+        int | None,
+        typer.Option(
+            help="Voters that keep the metadata, 1 or 3; for a new folder (default 3 where there are as many brokers)."
+        ),
     ] = None,
     cluster_name: Annotated[str | None, typer.Option(help="What a person types to confirm (default demo).")] = None,
     process_per_broker: Annotated[

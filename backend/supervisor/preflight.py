@@ -19,7 +19,7 @@ def check_ports(settings: Settings) -> None:
             wanted.append((settings.broker_port + n, f"broker {n + 1}", "EBBLINE_BROKER_PORT"))
             wanted.append((settings.metrics_port + n, f"metrics of broker {n + 1}", "EBBLINE_METRICS_PORT"))
         wanted.append((settings.controller_port, "the controller", "EBBLINE_CONTROLLER_PORT"))
-        for n in range(1, settings.controllers):
+        for n in range(1, settings.voters):
             wanted.append((settings.controller_port + n, f"controller {n + 1}", "EBBLINE_CONTROLLER_PORT"))
     wanted.append((settings.api_port, "the control API", "EBBLINE_API_PORT"))
     if settings.ui:

@@ -56,9 +56,9 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
         if identity is not None:
             _check_identity(settings, identity, folder, cluster_id)
             settings = _as_made(settings, identity)
-        elif cluster_id is None and settings.controllers > settings.brokers:
+        elif cluster_id is None and settings.voters > settings.brokers:
             raise Refused(
-                f"{settings.controllers} controllers need as many brokers, not {settings.brokers}: use --controllers 1,"
+                f"{settings.voters} controllers need as many brokers, not {settings.brokers}: use --controllers 1,"
                 " or more --brokers."
             )
         check_ports(settings)
@@ -76,7 +76,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
                 brokers=settings.brokers if cluster_id is None else 0,
                 broker_port=settings.broker_port,
                 controller_port=settings.controller_port,
-                controllers=settings.controllers,
+                controllers=settings.voters if cluster_id is None else 1,
             )
             folder.write_identity(identity)
     except (DataFolderError, PreflightError, java.NoUsableJava) as error:
@@ -105,7 +105,7 @@ def _check_identity(settings: Settings, identity: ClusterIdentity, folder: DataF
             f"The folder {folder.root} holds a cluster of {identity.brokers} brokers, not {settings.brokers}: "
             f"use --brokers {identity.brokers}, or another folder with --data."
         )
-    if "controllers" in settings.model_fields_set and identity.controllers != settings.controllers:
+    if settings.controllers is not None and identity.controllers != settings.controllers:
         raise Refused(
             f"The folder {folder.root} holds a cluster of {identity.controllers} controllers, not"
             f" {settings.controllers}, which cannot be changed: leave --controllers out, or use another folder with"
@@ -173,7 +173,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         "EBBLINE_BROKERS": str(settings.brokers),
         "EBBLINE_BROKER_PORT": str(settings.broker_port),
         "EBBLINE_CONTROLLER_PORT": str(settings.controller_port),
-        "EBBLINE_CONTROLLERS": str(settings.controllers),
+        "EBBLINE_CONTROLLERS": str(settings.voters),
         "EBBLINE_METRICS_PORT": str(settings.metrics_port),
         "EBBLINE_API_PORT": str(settings.api_port),
         "EBBLINE_DEMO": str(settings.demo).lower(),

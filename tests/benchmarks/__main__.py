@@ -26,6 +26,7 @@ from tests.benchmarks.dashboard import measure_dashboard
 from tests.benchmarks.many_topics import measure_many_topics
 from tests.benchmarks.peers import Peer, PeerUnavailable, apache_kafka, ebbline
 from tests.benchmarks.pipeline import measure_pipeline
+from tests.benchmarks.quorum import measure_quorum
 from tests.benchmarks.remote_metadata import measure_remote_metadata
 from tests.benchmarks.slow_store import measure_slow_store
 from tests.benchmarks.works import WORKS, Work
@@ -38,6 +39,7 @@ ALONE: dict[str, Callable[..., dict[str, float]]] = {
     "remote-metadata": measure_remote_metadata,
     "pipeline": measure_pipeline,
     "dashboard": measure_dashboard,
+    "quorum": measure_quorum,
 }
 Figures = dict[str, list[float]]
 # An upper limit in the name of a figure that is measured on ebbline alone.

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from backend.engine.config import format_properties
 from backend.protocol import messages as m
+from tests.cluster.held_snapshots import HOLD
 from tests.engine_cluster import layout
 from tests.waiting import wait_until
 from tests.wire import ask
@@ -45,8 +46,10 @@ class BrokerProcesses:
         tiering: bool = False,
         settings: Mapping[str, str] | None = None,
         voters: int = 1,
+        program: str = "backend.cli.main",
     ) -> None:
         self.folder = folder
+        self._program = program
         self.layout = layout(folder, brokers=brokers, tiering=tiering, settings=settings, voters=voters)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._admin: AdminClient | None = None
@@ -91,10 +94,15 @@ class BrokerProcesses:
         """Starts a node without waiting for it."""
         with self.log_path(node_id).open("ab") as log:
             self._processes[node_id] = subprocess.Popen(
-                [sys.executable, "-m", "backend.cli.main", "broker", "--config", str(self._config_path(node_id))],
+                [sys.executable, "-m", self._program, "broker", "--config", str(self._config_path(node_id))],
+                env=os.environ | {HOLD: str(self.hold_path(node_id))},
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+
+    def hold_path(self, node_id: int) -> Path:
+        """While this file exists no snapshot of the node gets beyond its header (`held_snapshots`)."""
+        return self.folder / f"hold-{node_id}"
 
     def log_path(self, node_id: int) -> Path:
         return self.folder / f"node-{node_id}.log"

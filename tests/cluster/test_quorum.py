@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from backend.engine.raft.fetch import as_buffer
+from backend.engine.raft.snapshots import SnapshotId, parse_file_name
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.cluster.broker_process import BrokerProcesses
@@ -29,7 +34,8 @@ CREATE_VERSION = 7
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcesses]:
-    with BrokerProcesses(tmp_path_factory.mktemp("quorum"), voters=3, settings=EAGER) as running:
+    folder = tmp_path_factory.mktemp("quorum")
+    with BrokerProcesses(folder, voters=3, settings=EAGER, program="tests.cluster.held_snapshots") as running:
         yield running
 
 
@@ -86,13 +92,38 @@ def topics(cluster: BrokerProcesses) -> set[str]:
     return {name for name in cluster.admin.list_topics(timeout=10).topics if not name.startswith("__")}
 
 
-def test_the_leader_dies_again_and_again_and_nothing_that_was_acknowledged_is_lost(cluster: BrokerProcesses) -> None:
+def metadata_folder(cluster: BrokerProcesses, node_id: int) -> Path:
+    return Path(cluster.layout.log_dirs[node_id]) / "__cluster_metadata-0"
+
+
+def start_offset(cluster: BrokerProcesses, node_id: int) -> int:
+    """Where the first segment of a node's metadata log begins."""
+    return min(int(path.stem) for path in metadata_folder(cluster, node_id).glob("*.log"))
+
+
+def half_written(cluster: BrokerProcesses, node_id: int) -> list[Path]:
+    return list(metadata_folder(cluster, node_id).glob("*.checkpoint.part"))
+
+
+def test_the_leader_dies_in_the_middle_of_a_snapshot_and_nothing_that_was_acknowledged_is_lost(
+    cluster: BrokerProcesses,
+) -> None:
     made = set()
     epochs = []
     for number in range(effort(1, 15)):
         killed = leader(cluster)
-        create(cluster, f"before-{number}")
+        cluster.hold_path(killed).touch()
+        names = [f"before-{number}"]
+        create(cluster, *names)
+        while not half_written(cluster, killed):
+            # The next one by bytes; the write holds up no change.
+            names.append(f"before-{number}-{len(names)}")
+            create(cluster, names[-1])
+        create(cluster, f"meanwhile-{number}")
+        assert leader(cluster) == killed
         cluster.kill(killed)
+        assert half_written(cluster, killed)
+        cluster.hold_path(killed).unlink()
         after = leader(cluster, without=killed)
         assert after != killed
         create(cluster, f"without-{number}", without=killed)
@@ -102,28 +133,69 @@ def test_the_leader_dies_again_and_again_and_nothing_that_was_acknowledged_is_lo
         cluster.spawn(killed)
         cluster.wait_for(*NODES)
         wait_until(f"voter {killed} has caught up", lambda killed=killed: caught_up(cluster, killed))  # type: ignore[misc]  # bound now
-        made |= {f"before-{number}", f"without-{number}"}
+        made |= {*names, f"meanwhile-{number}", f"without-{number}"}
     assert epochs == sorted(set(epochs)), "each leader has an epoch of its own"
     assert made <= topics(cluster)
 
 
-def test_a_voter_whose_disk_is_wiped_and_one_that_was_away_fetch_a_snapshot(cluster: BrokerProcesses) -> None:
-    away = next(node for node in NODES if node != leader(cluster))
-    cluster.kill(away)
-    # While it is away the log that it would need goes.
-    for group in "ab":
-        create(cluster, *(f"meanwhile-{group}-{number}" for number in range(15)), without=away)
-    shutil.rmtree(log_folder(cluster, away) / "__cluster_metadata-0")
-    cluster.spawn(away)
-    create(cluster, "during", without=away)
-    cluster.wait_for(*NODES)
-    wait_until(f"voter {away} has caught up", lambda: caught_up(cluster, away))
-    assert "goes on from snapshot" in cluster.log(away)
-    assert list((log_folder(cluster, away) / "__cluster_metadata-0").glob("*.checkpoint"))
+@contextmanager
+def creating_topics(cluster: BrokerProcesses, prefix: str, without: int) -> Iterator[list[str]]:
+    """Topics are created meanwhile, some in a second; the names of those that were acknowledged."""
+    made: list[str] = []
+    enough = threading.Event()
+
+    def work() -> None:
+        while not enough.wait(0.2):
+            name = f"{prefix}-{len(made)}"
+            create(cluster, name, without=without)
+            made.append(name)
+
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(work)
+        try:
+            yield made
+        finally:
+            enough.set()
+            working.result(60)
 
 
-def log_folder(cluster: BrokerProcesses, node_id: int) -> Path:
-    return Path(cluster.layout.log_dirs[node_id])
+def test_a_voter_that_was_away_and_one_whose_disk_is_wiped_fetch_a_snapshot_while_topics_are_created(
+    cluster: BrokerProcesses,
+) -> None:
+    leads = leader(cluster)
+    away, wiped = (node for node in NODES if node != leads)
+    made = []
+    for node in (away, wiped):
+        state = quorum(cluster)
+        assert state is not None
+        [end] = [voter.log_end_offset for voter in state.current_voters if voter.replica_id == node]
+        cluster.kill(node)
+        if node == wiped:
+            shutil.rmtree(metadata_folder(cluster, node))
+        fetched = cluster.log(node).count(f"Node {node} goes on from snapshot")
+        with creating_topics(cluster, f"without-voter-{node}", without=node) as names:
+            # Several snapshots later the log that it would need is gone.
+            seen: set[str] = set()
+
+            def gone(seen: set[str] = seen, end: int = end) -> bool:
+                seen |= {path.name for path in metadata_folder(cluster, leads).glob("*.checkpoint")}
+                return start_offset(cluster, leads) > end and len(seen) >= 3
+
+            if node == away:
+                wait_until("the leader's log begins behind what the voter has", gone)
+            cluster.spawn(node)
+            wait_until(
+                f"voter {node} has fetched a snapshot",
+                lambda node=node, fetched=fetched: (
+                    cluster.log(node).count(f"Node {node} goes on from snapshot") > fetched
+                ),  # type: ignore[misc]  # bound now
+            )
+            cluster.wait_for(*NODES)
+        wait_until(f"voter {node} has caught up", lambda node=node: caught_up(cluster, node))  # type: ignore[misc]  # bound now
+        assert list(metadata_folder(cluster, node).glob("*.checkpoint"))
+        assert not half_written(cluster, node)
+        made += names
+    assert set(made) <= topics(cluster)
 
 
 def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: BrokerProcesses) -> None:
@@ -140,25 +212,49 @@ def test_requests_of_another_cluster_or_without_sense_get_their_codes(cluster: B
     assert vote(voter_id=99).topics[0].partitions[0].error_code == ErrorCode.INVALID_VOTER_KEY
     assert vote().topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
-    def snapshot(max_bytes: int = 100, topic: str = "__cluster_metadata", **fields: int) -> tuple[int, int]:
-        state = quorum(cluster)
-        assert state is not None
+    state = quorum(cluster)
+    assert state is not None
+    leads_epoch = state.leader_epoch
+    newest = max(found for path in metadata_folder(cluster, leads).iterdir() if (found := parse_file_name(path.name)))
+    size = (metadata_folder(cluster, leads) / newest.file_name).stat().st_size
+
+    def snapshot(
+        wanted: SnapshotId = newest,
+        *,
+        position: int = 0,
+        epoch: int = leads_epoch,
+        max_bytes: int = 100,
+        topic: str = "__cluster_metadata",
+        cluster_id: str | None = None,
+        node: int = leads,
+    ) -> tuple[int, int]:
         part = m.FetchSnapshotRequest.Topics.Partitions
-        epoch = fields.get("epoch", state.leader_epoch)
         asked = part(
             partition=0,
             current_leader_epoch=epoch,
-            snapshot_id=part.SnapshotId(end_offset=fields.get("end_offset", 0), epoch=0),
-            position=0,
+            snapshot_id=part.SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
+            position=position,
         )
         topics = [m.FetchSnapshotRequest.Topics(name=topic, partitions=[asked])]
-        request = m.FetchSnapshotRequest(max_bytes=max_bytes, topics=topics)
-        answer = ask(port, request, 1, m.FetchSnapshotResponse)
-        return answer.error_code, answer.topics[0].partitions[0].error_code if answer.topics else -1
+        request = m.FetchSnapshotRequest(cluster_id=cluster_id, max_bytes=max_bytes, topics=topics)
+        answer = ask(cluster.layout.controller_ports[node], request, 1, m.FetchSnapshotResponse)
+        if not answer.topics:
+            return answer.error_code, -1
+        [told] = answer.topics[0].partitions
+        if not told.error_code:
+            assert (told.size, told.position) == (size, position)
+            assert len(as_buffer(told.unaligned_records)) == min(max_bytes, size - position)
+        return answer.error_code, told.error_code
 
-    assert snapshot() == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
-    assert snapshot(end_offset=5) == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
+    assert snapshot() == (0, 0)
+    assert snapshot(position=size - 1) == (0, 0)
+    assert snapshot(position=size) == (0, ErrorCode.POSITION_OUT_OF_RANGE)
+    assert snapshot(position=-1) == (0, ErrorCode.POSITION_OUT_OF_RANGE)
+    assert snapshot(SnapshotId(0, 0)) == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
+    assert snapshot(SnapshotId(5, 0)) == (0, ErrorCode.SNAPSHOT_NOT_FOUND)
     assert snapshot(epoch=0) == (0, ErrorCode.FENCED_LEADER_EPOCH)
     assert snapshot(epoch=10_000) == (0, ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert snapshot(node=another) == (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert snapshot(topic="orders") == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert snapshot(cluster_id="another") == (ErrorCode.INCONSISTENT_CLUSTER_ID, -1)
     assert snapshot(max_bytes=-1) == (ErrorCode.INVALID_REQUEST, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.driver import Controller
+from backend.engine.metrics.collector import BrokerCollector
 from backend.engine.raft import follower
 from backend.protocol import messages as m
+from backend.protocol.errors import DecodeError
 from tests.engine_cluster import EngineCluster, layout
 from tests.wire import ask
 
@@ -92,6 +95,7 @@ def test_every_voter_has_the_same_image_and_snapshots_of_its_own(cluster: Engine
 
 def test_another_leader_takes_over_and_the_old_one_follows_it(cluster: EngineCluster) -> None:
     killed = active(cluster)
+    ids = [cluster.call(cluster.broker(node).services.producer_ids.next_id()) for node in NODES]
     epoch = cluster.ask(lambda: controller(cluster, killed).raft.epoch)
     cluster.kill_broker(killed)
     assert active(cluster) != killed
@@ -99,6 +103,73 @@ def test_another_leader_takes_over_and_the_old_one_follows_it(cluster: EngineClu
     cluster.start_broker(killed)
     cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
     assert cluster.ask(lambda: controller(cluster, killed).raft.epoch) > epoch
+    # Its new life was registered, and gets another block of producer ids, by the new leader.
+    ids.append(cluster.call(cluster.broker(killed).services.producer_ids.next_id()))
+    assert len({one // 1000 for one in ids}) == len(ids), "every block is given once"
+
+
+def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_goes_on(
+    cluster: EngineCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(cluster, "unaffected")
+    node = next(one for one in NODES if one != active(cluster))
+    broker = cluster.broker(node)
+
+    cluster.call(controller(cluster, active(cluster)).snapshotter.take())
+    cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
+    before = cluster.ask(lambda: list(broker.services.replica_manager.partitions))
+    assert before
+    part = broker._broker
+    assert part is not None
+    loader = part._loader
+    assert loader is not None
+
+    def damaged(_data: object) -> None:
+        """What the broker fetches next cannot be read: it reads everything anew, from a snapshot."""
+        monkeypatch.undo()
+        raise DecodeError("a batch is damaged")
+
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        cluster.ask(lambda: monkeypatch.setattr(loader, "_replay", damaged))
+        create(cluster, "behind-the-snapshot")
+        cluster.wait_until("it has gone on", lambda: "behind-the-snapshot" in broker.services.metadata.image.topic_ids)
+    assert f"Broker {node} goes on from snapshot" in caplog.text
+    after = {id(one) for one in cluster.ask(lambda: list(broker.services.replica_manager.partitions))}
+    assert {id(one) for one in before} <= after, "the same partitions, not new ones of the same name"
+    assert "unaffected" not in "".join(line for line in caplog.messages if "leads" in line or "follows" in line)
+
+
+def test_the_quorum_is_measured_under_kafkas_names(cluster: EngineCluster) -> None:
+    leads = active(cluster)
+    told = {
+        family.name: family
+        for family in cluster.ask(lambda: list(BrokerCollector(cluster.broker(leads).services.metrics).collect()))
+    }
+
+    def value(name: str) -> float:
+        [sample] = told[name].samples
+        return sample.value
+
+    raft = controller(cluster, leads).raft
+    assert value("kafka_server_raft_metrics_current_leader") == leads
+    assert value("kafka_server_raft_metrics_current_vote") == leads
+    assert value("kafka_server_raft_metrics_current_epoch") == raft.epoch
+    assert 0 < value("kafka_server_raft_metrics_high_watermark") <= raft.log.high_watermark
+    assert 0 < value("kafka_server_raft_metrics_log_end_offset") <= raft.log.end_offset
+    assert value("kafka_server_raft_metrics_log_end_epoch") == raft.epoch
+    assert value("kafka_server_raft_metrics_number_of_voters") == 3
+    assert {sample.labels["voter"] for sample in told["ebbline_quorum_lag_records"].samples} == set("123") - {
+        str(leads)
+    }
+    assert value("ebbline_quorum_elections_won") >= 1
+    size = value("kafka_server_snapshotemitter_latestsnapshotgeneratedbytes")
+    assert size == value("kafka_controller_kafkacontroller_snapshotsizebytes") > 0
+    assert value("kafka_server_snapshotemitter_latestsnapshotgeneratedagems") >= 0
+    assert value("kafka_controller_kafkacontroller_gensnapshotlatencyms") >= 0
+    assert value("kafka_controller_kafkacontroller_loadsnapshotlatencyms") >= 0
+    assert value("kafka_server_metadataloader_handleloadsnapshotcount") >= 0
+    assert value("kafka_server_metadataloader_currentmetadataversion") > 0
 
 
 def test_a_leader_that_is_asked_to_stop_hands_over(cluster: EngineCluster) -> None:

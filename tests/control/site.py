@@ -41,6 +41,7 @@ class ControlSite:
         folder: Path,
         *,
         brokers: int = 3,
+        voters: int = 1,
         settings: Mapping[str, str] | None = None,
         metrics: bool = True,
         plane: Mapping[str, Any] | None = None,
@@ -51,7 +52,9 @@ class ControlSite:
         self._plane_settings = dict(plane or {})
         self.folder = folder
         self._metrics = metrics
-        self.cluster = EngineCluster(folder / "cluster", brokers=brokers, tiering=True, settings=settings)
+        self.cluster = EngineCluster(
+            folder / "cluster", brokers=brokers, voters=voters, tiering=True, settings=settings
+        )
         self.database_url = f"sqlite:///{folder / 'ebbline.db'}"
         self._keys = itertools.count(1)
         self._clients: list[httpx.Client] = []

@@ -21,8 +21,8 @@ IMPATIENT = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms"
 
 @pytest.fixture(scope="module")
 def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
-    """A tiered topic of which each broker leads a partition."""
-    with ControlSite(tmp_path_factory.mktemp("site"), settings=IMPATIENT) as site:
+    """A tiered topic of which each broker leads a partition, on three voters as `ebbline up` has it."""
+    with ControlSite(tmp_path_factory.mktemp("site"), voters=3, settings=IMPATIENT) as site:
         site.create_topic(TOPIC, partitions=3, replicas=3, config=TIERED)
         site.produce(TOPIC, 600)
         yield site
@@ -59,7 +59,7 @@ def remote_end(site: ControlSite) -> int:
 
 def test_every_scenario_says_what_it_does_what_to_watch_and_how_it_heals(tiered: ControlSite) -> None:
     answer = tiered.get(FAULTS)
-    assert (answer["refusal"], answer["run"], answer["brokers"]) == (None, None, [2, 3])
+    assert (answer["refusal"], answer["run"], answer["brokers"]) == (None, None, [1, 2, 3])
     assert [one["slug"] for one in answer["scenarios"]] == [one.slug for one in SCENARIOS]
     for one in answer["scenarios"]:
         assert all(one[name].endswith(".") for name in ("does", "watch", "heals")), one
@@ -67,9 +67,9 @@ def test_every_scenario_says_what_it_does_what_to_watch_and_how_it_heals(tiered:
 
 def test_the_quorum_is_told_with_the_lag_of_every_node(tiered: ControlSite) -> None:
     quorum = tiered.wait_until("somebody looked", lambda: tiered.get("/v1/quorum")["quorum"])
-    assert (quorum["leader_id"], quorum["cause"]) == (1, None)
+    assert (quorum["leader_id"] in (1, 2, 3), quorum["cause"]) == (True, None)
     roles = sorted((one["node_id"], one["role"]) for one in quorum["replicas"])
-    assert roles == [(1, "voter"), (2, "observer"), (3, "observer")]
+    assert roles == [(1, "voter"), (2, "voter"), (3, "voter")]
     assert all(one["lag_records"] is not None for one in quorum["replicas"])
     snapshot = quorum["snapshot"]
     assert (snapshot["generated_ms"] is None) == (snapshot["cause"] == "The leader has written no snapshot yet.")
@@ -86,7 +86,7 @@ def test_what_cannot_be_broken_is_refused_and_a_viewer_breaks_nothing(tiered: Co
     assert tiered.person("vera", "viewer").post(FAULTS, json={"scenario": "store-away"}).status_code == 403
     for body, sentence in (
         ({"scenario": "earthquake"}, "There is no scenario 'earthquake'"),
-        ({"scenario": "broker-kill", "broker": 1}, "Broker 1 cannot be killed"),
+        ({"scenario": "broker-kill", "broker": 9}, "Broker 9 cannot be killed"),
         ({"scenario": "store-away", "broker": 2}, "takes no broker"),
     ):
         answer = tiered.operator.post(FAULTS, json=body)
@@ -123,7 +123,7 @@ def test_a_killed_broker_leads_nothing_until_it_is_healed(tiered: ControlSite) -
 
 def test_a_copy_dangles_when_its_author_dies_in_an_upload(tiered: ControlSite) -> None:
     tiered.wait_until_quiet(TOPIC)
-    leader = next(row["leader"] for row in tiered.partitions(TOPIC) if row["leader"] in (2, 3))
+    leader = next(row["leader"] for row in tiered.partitions(TOPIC) if row["leader"] > 0)
     begin(tiered, "dangling-copy", broker=leader)
     tiered.produce(TOPIC, 900)
     run = wait_for(tiered, "healed")

@@ -173,7 +173,9 @@ class BrokerLifecycle:
                     return
                 if error.code is not shown:
                     shown = error.code
-                    _log.warning("Broker %d is not registered yet, trying on: %s", self._config.id, error)
+                    # Every start of several voters comes to this: they elect one first.
+                    level = logging.INFO if error.code is ErrorCode.NOT_CONTROLLER else logging.WARNING
+                    _log.log(level, "Broker %d is not registered yet, trying on: %s", self._config.id, error)
                 await tasks.sleep_ms(IMPATIENT_INTERVAL_MS)
                 continue
             _log.info("Broker %d is registered with epoch %d", self._config.id, self._broker_epoch)

@@ -148,10 +148,17 @@ class Follower:
             records = as_buffer(partition.records)
             if len(records):
                 self._append(records, asked.epoch)
-        # The leader has it on a majority, whatever this disk still lacks.
-        await node.step(lambda state, now: (_told(state, asked, partition.high_watermark, log.end_offset), ()))
-        if log.end_offset != offset:
+        grown = log.end_offset != offset
+
+        def told(state: Quorum, now: Moment) -> Step:
+            # The leader has it on a majority, whatever this disk still lacks.
+            known = _told(state, asked, partition.high_watermark, log.end_offset)
+            return (q.own_disk_begins(known) if grown and _same(state, asked) else known), ()
+
+        await node.step(told)
+        if grown:
             await log.flush()
+            await self._leader_answered(asked)
 
     def _append(self, records: bytes | bytearray | memoryview, epoch: int) -> None:
         try:

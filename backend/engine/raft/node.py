@@ -245,9 +245,10 @@ class RaftNode:
             self.fail(error)
         self._unflushed.set()
 
-    async def learn(self, epoch: int, leader_id: int) -> None:
-        """Somebody spoke of an epoch and its leader."""
-        if epoch > self.epoch or (epoch == self.epoch and leader_id != self.leader_id):
+    async def learn(self, epoch: int, leader_id: int, *, by_itself: bool = False) -> None:
+        """Somebody spoke of an epoch and its leader; `by_itself` when it was that leader, which so is still there."""
+        doubted = by_itself and self._state.role is Role.PROSPECTIVE
+        if epoch > self.epoch or (epoch == self.epoch and (leader_id != self.leader_id or doubted)):
             await self.step(lambda state, now: (q.learned(state, epoch, leader_id, now), ()))
 
     def exclusive(self) -> tasks.Lock:

@@ -38,6 +38,8 @@ from backend.protocol.errors import ErrorCode
 
 # CHECK_QUORUM_TIMEOUT_FACTOR: a leader that a majority has not asked for so many fetch timeouts leads no longer.
 CHECK_QUORUM_FACTOR: Final = 1.5
+# Parts of the election timeout between the first tries of voters that start together.
+START_PLACES: Final = 4
 
 
 def start(
@@ -51,17 +53,26 @@ def start(
         return replace(fresh, role=Role.OBSERVER, leader_id=leader), ()
     voted = stored.voted_id if known else NOBODY
     leader = stored.leader_id if known else NOBODY
-    fresh = replace(fresh, voted_id=voted, deadline_ms=_election_deadline(timing, now))
+    fresh = replace(fresh, voted_id=voted, deadline_ms=_first_deadline(fresh, now))
     if leader == node_id:
         # It does not know what it promised as leader of that epoch: that epoch is over for it.
         fresh = replace(fresh, role=Role.RESIGNED, voted_id=node_id)
     elif leader != NOBODY:
-        fresh = replace(fresh, role=Role.FOLLOWER, leader_id=leader, deadline_ms=now.ms + timing.fetch_timeout_ms)
+        fresh = replace(fresh, role=Role.FOLLOWER, leader_id=leader)
     elif voted != NOBODY:
         fresh = replace(fresh, role=Role.VOTED)
     if voters == (node_id,):
         return _become_candidate(fresh, log_end, now)
     return fresh, ()
+
+
+def _first_deadline(state: Quorum, now: Moment) -> float:
+    """A start waits for no timeout: a pre-vote tells at once whether there is a leader, and disturbs none (KIP-996).
+
+    The voters of a cluster that starts as a whole ask one after the other, so that they do not split the votes.
+    """
+    place = state.voters.index(state.node_id) + now.draw / 2
+    return now.ms + state.timing.election_timeout_ms * place / START_PLACES
 
 
 def _election_deadline(timing: Timing, now: Moment) -> float:
@@ -291,6 +302,14 @@ def leader_answered(state: Quorum, now: Moment) -> Quorum:
     if state.role is not Role.FOLLOWER:
         return state
     return replace(state, leader_heard=True, deadline_ms=now.ms + state.timing.fetch_timeout_ms)
+
+
+def own_disk_begins(state: Quorum) -> Quorum:
+    """A follower writes what its leader sent and asks for nothing until `leader_answered`.
+
+    A slow disk of its own is no silence of the leader's, and it could not lead either.
+    """
+    return replace(state, deadline_ms=NEVER) if state.role is Role.FOLLOWER else state
 
 
 def leader_unreachable(state: Quorum, now: Moment) -> Quorum:

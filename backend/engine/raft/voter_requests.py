@@ -106,7 +106,7 @@ class VoterRequests:
                 continue
             [topic] = answer.topics
             [told] = topic.partitions
-            await self._node.learn(told.leader_epoch, told.leader_id)
+            await self._node.learn(told.leader_epoch, told.leader_id, by_itself=told.leader_id == voter)
             await self._node.vote_answered(voter, epoch, pre_vote, told.vote_granted and not told.error_code)
             return
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -125,6 +126,30 @@ def test_voters_are_fixed_with_the_folder_and_every_child_is_told(tmp_path: Path
     assert layout.properties(3)["process.roles"] == "broker,controller"
     with pytest.raises(Refused, match="holds a cluster of 3 controllers, not 1"):
         prepare(Settings(data_dir=tmp_path, controllers=1))
+
+
+@pytest.mark.parametrize(("brokers", "voters"), [(1, 1), (2, 1), (3, 3), (4, 3)])
+def test_a_new_folder_has_three_voters_where_there_are_as_many_brokers(
+    tmp_path: Path, brokers: int, voters: int
+) -> None:
+    first = free_ports(13)[0]
+    given: dict[str, Any] = {
+        "data_dir": tmp_path,
+        "brokers": brokers,
+        "broker_port": first,
+        "controller_port": first + 4,
+        "metrics_port": first + 8,
+        "api_port": first + 12,
+        "ui": False,
+        "pipeline": False,
+    }
+    folder, identity = prepare(Settings(**given))
+    assert identity.controllers == voters
+    # The folder says it from here on: nobody has to repeat it, and another number is refused.
+    [backend] = child_specs(Settings(**given), folder, identity)
+    assert backend.environment["EBBLINE_CONTROLLERS"] == str(voters)
+    with pytest.raises(Refused, match=f"holds a cluster of {voters} controllers, not {4 - voters}"):
+        prepare(Settings(**given, controllers=4 - voters))
 
 
 def test_a_folder_of_before_there_were_several_voters_has_one(tmp_path: Path) -> None:

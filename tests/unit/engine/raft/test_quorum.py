@@ -57,9 +57,9 @@ def test_an_only_voter_leads_from_its_start_on() -> None:
 
 
 def test_silence_leads_by_a_pre_vote_and_a_vote_to_leadership() -> None:
-    state, effects = q.tick(started(), END, Moment(999))
+    state, effects = q.tick(started(), END, Moment(50))
     assert (state.role, effects) == (Role.UNATTACHED, ())
-    state, effects = q.tick(state, END, Moment(2000))
+    state, effects = q.tick(state, END, Moment(125))
     assert (state.role, state.epoch, effects) == (Role.PROSPECTIVE, 3, (AskForVotes(pre_vote=True),))
     state, effects = answered(state, 2, True, True)
     assert (state.role, state.epoch, state.voted_id) == (Role.CANDIDATE, 4, 1)
@@ -68,6 +68,33 @@ def test_silence_leads_by_a_pre_vote_and_a_vote_to_leadership() -> None:
     state, effects = answered(state, 3, True, False)
     assert (state.role, state.leader_id, state.epoch_start) == (Role.LEADER, 1, 50)
     assert effects == (BeginEpoch((1, 3)), TellLeader((2, 3)))
+
+
+@pytest.mark.parametrize("stored", [QuorumState(leader_epoch=3), QuorumState(leader_id=2, leader_epoch=3)])
+def test_voters_that_start_together_ask_one_after_the_other_and_wait_for_no_timeout(stored: QuorumState) -> None:
+    def first_try_ms(node_id: int, draw: float) -> float:
+        return q.start(node_id, (1, 2, 3), TIMING, stored, END, Moment(0, draw))[0].deadline_ms
+
+    latest, earliest = [first_try_ms(node, 0.999) for node in (1, 3)], [first_try_ms(node, 0.0) for node in (1, 3)]
+    assert (earliest[0], earliest[1]) == (0, 500)
+    assert latest[0] < 250
+    assert latest[1] < TIMING.election_timeout_ms
+
+
+def test_a_slow_disk_of_its_own_is_no_silence_of_the_leader() -> None:
+    follower = q.leader_answered(q.learned(started(), 4, 2, Moment(0)), Moment(100))
+    writing = q.own_disk_begins(follower)
+    assert q.tick(writing, END, Moment(60_000)) == (writing, ())
+    assert q.leader_answered(writing, Moment(60_000)).deadline_ms == 60_000 + TIMING.fetch_timeout_ms
+    ended, _ = q.end_epoch_asked(writing, 2, 4, (1, 3), Moment(50_000))
+    assert ended.deadline_ms == 50_000, "a leader that resigns is succeeded all the same"
+    assert q.own_disk_begins(leading()) == leading()
+
+
+def test_a_voter_that_doubts_its_leader_follows_on_when_that_answers() -> None:
+    doubting = q.tick(q.learned(started(), 4, 2, Moment(0)), END, Moment(5000))[0]
+    assert (doubting.role, doubting.leader_id) == (Role.PROSPECTIVE, 2)
+    assert q.learned(doubting, 4, 2, Moment(5001)).role is Role.FOLLOWER
 
 
 def test_a_lost_pre_vote_changes_no_epoch() -> None:
