@@ -164,7 +164,6 @@ class Run:
         self.workload = world.workload = Workload(world, self.checkers)
         self.faults = Faults(world, self.workload, faults)
         self._random = world.new_random("run")
-        self._next_step_ms = 0.0
         self._unclean = self._random.random() < 0.25 if unclean is None else unclean
 
     async def main(self) -> None:
@@ -216,10 +215,8 @@ class Run:
                     await asyncio.sleep(0.2)
 
     def _step(self) -> None:
-        now_ms = self.world.loop.now_ms
-        if now_ms < self._next_step_ms:
-            return
-        self._next_step_ms = now_ms + STEP_MS
+        loop = self.world.loop
+        loop.no_jump_before_s = loop.time() + STEP_MS / 1000
         replicas = list(self.checkers[0].replicas())
         for checker in self._stepping:
             checker.step(replicas)

@@ -160,6 +160,10 @@ class MetadataConsumer:
                 _log.warning("Reading %s failed; next try in %d ms: %s", METADATA_TOPIC, retry_ms, error)
                 await tasks.sleep_ms(retry_ms)
                 retry_ms = min(2 * retry_ms, RETRY_MAX_MS)
+            except Exception:
+                # A reader that ends would leave the remote tier of every partition not ready for ever.
+                _log.exception("Reading %s failed; next try in %d ms", METADATA_TOPIC, RETRY_MAX_MS)
+                await tasks.sleep_ms(RETRY_MAX_MS)
 
     async def _settle(self) -> bool:
         """Finds out where to start and when new partitions are ready; False when some could not be asked for."""
@@ -172,8 +176,8 @@ class MetadataConsumer:
         known = await self._topic.offsets(sorted(needed))
         for target, held in known.items():
             members = self._by_target.get(target, {}).values()
-            # Assigned while we asked: its file is to be looked at first.
-            if not all(hosted.looked_up for hosted in members):
+            # Assigned while we asked: its file is to be looked at first. And all may have left.
+            if not members or not all(hosted.looked_up for hosted in members):
                 continue
             if target not in self._positions:
                 self._positions[target] = self._start_of(target, held)

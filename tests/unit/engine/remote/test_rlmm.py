@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 import pytest
 
 from backend.engine.ports import Ports, system_ports, tasks
-from backend.engine.remote.metadata_topic import MetadataTopicSettings
+from backend.engine.remote.metadata_topic import MetadataTopicSettings, OffsetRange
 from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -219,6 +219,40 @@ def test_reading_goes_on_after_failures_and_after_retention_took_its_place() -> 
         managers.log.starts[target] = end + 5
         managers.append(A, encode(update(1)))
         while manager.lookup(A, 0, 5) is None:
+            await tasks.sleep_ms(1)
+
+    play(scene)
+
+
+def test_a_partition_that_leaves_while_the_topic_is_asked_leaves_the_reader_alive() -> None:
+    async def scene(managers: Managers) -> None:
+        asked, go_on = tasks.Event(), tasks.Event()
+
+        class Slow(MemoryMetadataTopic):
+            async def offsets(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
+                asked.set()
+                await go_on.wait()
+                return await super().offsets(partitions)
+
+        manager = managers.open(A, topic=Slow(managers.log))
+        await asked.wait()
+        manager.on_stop_partitions([A])
+        go_on.set()
+        await tasks.sleep_ms(0)
+        manager.on_partition_leadership_changes([A], ())
+        assert await manager.wait_ready(A, 3000)
+
+    play(scene)
+
+
+def test_reading_goes_on_after_an_error_that_nobody_foresaw() -> None:
+    async def scene(managers: Managers) -> None:
+        topic = MemoryMetadataTopic(managers.log)
+        manager = managers.open(A, topic=topic)
+        assert await manager.wait_ready(A, 3000)
+        topic.failures = [ZeroDivisionError("of a client")]
+        managers.append(A, encode(started(1)))
+        while not list(manager.segments(A)):
             await tasks.sleep_ms(1)
 
     play(scene)
