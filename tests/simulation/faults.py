@@ -48,6 +48,7 @@ class Faults:
         kinds: dict[str, tuple[int, Callable[[], Awaitable[bool]]]] = {
             "crash": (6, self._crash),
             "power loss": (5, self._lose_power),
+            "new disk": (3, self._replace_disk),
             "clean restart": (2, self._restart_cleanly),
             "controller crash": (1, self._crash_controller),
             "hole": (5, self._hole),
@@ -182,8 +183,30 @@ class Faults:
         return True
 
     async def _lose_power(self) -> bool:
-        node, image = self._some_broker(), self._world.image
-        if node is None or image is None or self._dark() or self._holes() or len(self._running_brokers()) < 3:
+        node = self._some_broker()
+        if node is None or not self._may_lose_data(node):
+            return False
+        self._note(f"broker {node} loses power")
+        self._world.machines[node].crash(power=True)
+        self._restart_later(node)
+        return True
+
+    async def _replace_disk(self) -> bool:
+        """A machine comes back with an empty disk: all its replicas begin anew, where the leader's logs begin."""
+        node = self._some_broker()
+        if node is None or not self._may_lose_data(node):
+            return False
+        self._note(f"broker {node} crashes and gets a new disk")
+        machine = self._world.machines[node]
+        machine.crash(power=False)
+        machine.disk.replace()
+        self._restart_later(node)
+        return True
+
+    def _may_lose_data(self, node: int) -> bool:
+        """Whether Kafka promises that nothing is lost with what is on the broker's disk; from now on it is dark."""
+        image = self._world.image
+        if image is None or self._dark() or self._holes() or len(self._running_brokers()) < 3:
             return False
         registration = image.broker(node)
         if registration is None or any(broker.fenced for broker in image.brokers.values()):
@@ -192,10 +215,7 @@ class Faults:
             for partition in topic.partitions.values():
                 if topic.name != EVENTS_TOPIC and node in partition.isr and len(partition.isr) < 2:
                     return False
-        self._note(f"broker {node} loses power")
         self._in_the_dark = (node, registration.epoch)
-        self._world.machines[node].crash(power=True)
-        self._restart_later(node)
         return True
 
     async def _restart_cleanly(self) -> bool:
