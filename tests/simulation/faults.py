@@ -29,8 +29,8 @@ STOP_LOOKS_MAX: Final = 200
 # Changes of the disk until a process is killed in the midst of its work: a copy of a segment has some ten.
 KILL_AFTER_MAX: Final = 80
 # What a broker makes again when it is missing or makes no sense: indexes, producer snapshots, checkpoints, caches.
-MADE_AGAIN: Final = (".index", ".timeindex", ".snapshot", "-offset-checkpoint")
-CACHES: Final = ("/remote-log-index-cache/",)
+MADE_AGAIN: Final = (".index", ".timeindex", ".snapshot", "-offset-checkpoint", "_remote_partition_remover_offsets")
+CACHES: Final = ("/remote-log-index-cache/", "/_rlmm_")
 
 
 class Faults:
@@ -285,10 +285,11 @@ class Faults:
         mood.refusing = self._random.choice((0.0, 0.05, 0.3, 1.0))
         mood.call_ms = self._random.choice(((1.0, 8.0), (50.0, 400.0), (500.0, 3000.0)))
         mood.list_delay_ms = self._random.choice((0.0, 2000.0))
+        mood.cutting = self._random.choice((0.0, 0.0, 0.5))
         self._note(f"the object store refuses {mood.refusing:.0%}, calls take {mood.call_ms} ms")
 
         async def end() -> None:
-            mood.refusing, mood.call_ms, mood.list_delay_ms = 0.0, (1.0, 8.0), 0.0
+            mood.refusing, mood.call_ms, mood.list_delay_ms, mood.cutting = 0.0, (1.0, 8.0), 0.0, 0.0
             self._note("the object store is well again")
 
         self._later((500, 6000), end)

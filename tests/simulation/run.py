@@ -27,7 +27,7 @@ PAST: Final = 0.8
 PAST_BATCHES: Final = (5, 17)
 PAST_S: Final = (0.0, 1.0, 2.0)
 # Part of the runs that have a transactional producer.
-TRANSACTIONS: Final = 0.3
+TRANSACTIONS: Final = 0.4
 # Part of the runs that have a producer of odd batches and somebody who scrapes metrics.
 ODD: Final = 0.4
 # Not at every moment: nothing is copied to the remote tier within so short a time.

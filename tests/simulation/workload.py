@@ -207,25 +207,35 @@ class Workload:
         random, client, name = self._random, self.client, "transactional"
         coordinator = await client.coordinator(self.some_broker(), name)
         producer = await client.producer_id(coordinator, name)
-        await client.begin(coordinator, name, producer, topic.name, index)
+        if random.random() < 0.7:
+            await client.begin(coordinator, name, producer, topic.name, index)
         sequence = 0
         for _ in range(random.randint(1, 3)):
-            values = self._values()
-            now_ms = self._world.client.ports.clock.time_ms()
-            records = build_batch(
-                [RecordData(now_ms, self._key(topic), value) for value in values],
-                producer_id=producer[0],
-                producer_epoch=producer[1],
-                base_sequence=sequence,
-                transactional=True,
-            )
-            leader = self.leader(topic, index)
-            base = await client.produce(leader, topic.topic_id, index, records, transactional_id=name)
-            self.remember(topic, index, base, values)
-            sequence += len(values)
+            batches = []
+            for _ in range(random.choice((1, 1, 3))):
+                values = self._values()
+                batches.append(self._produce_part(topic, index, producer, sequence, values))
+                sequence += len(values)
+            await asyncio.gather(*batches)
             await asyncio.sleep(random.uniform(0.005, 0.1))
         if random.random() < 0.9:
             await client.end(coordinator, name, producer, commit=random.random() < 0.6)
+
+    async def _produce_part(
+        self, topic: TopicHistory, index: int, producer: tuple[int, int], sequence: int, values: Sequence[bytes]
+    ) -> None:
+        """One batch of a transaction. Raises KafkaError."""
+        now_ms = self._world.client.ports.clock.time_ms()
+        records = build_batch(
+            [RecordData(now_ms, self._key(topic), value) for value in values],
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=sequence,
+            transactional=True,
+        )
+        leader = self.leader(topic, index)
+        base = await self.client.produce(leader, topic.topic_id, index, records, transactional_id="transactional")
+        self.remember(topic, index, base, values)
 
     def _values(self) -> list[bytes]:
         self._value += 1

@@ -63,6 +63,7 @@ SETTINGS: Final = {
     "remote.log.metadata.manager.listener.name": "PLAINTEXT",
     "remote.log.manager.task.interval.ms": "600",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+    "rlmm.config.remote.log.metadata.files.flush.interval.ms": "700",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
     "rlmm.config.remote.log.metadata.topic.min.isr": "2",
     "rsm.config.dir": "/remote",
@@ -82,6 +83,7 @@ def drawn_settings(random: Random) -> dict[str, str]:
         "remote.log.manager.copier.thread.pool.size": random.choice(("1", "10")),
         "remote.fetch.max.wait.ms": random.choice(("100", "500")),
         "follower.fetch.last.tiered.offset.enable": random.choice(("true", "false")),
+        "ebbline.delete.vanished.topics": random.choice(("true", "false")),
         "producer.id.expiration.ms": random.choice(("86400000", "86400000", "2000")),
     }
     if random.random() < KAFKA_OVERLAP:
