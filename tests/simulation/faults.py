@@ -29,7 +29,8 @@ STOP_LOOKS_MAX: Final = 200
 # Changes of the disk until a process is killed in the midst of its work: a copy of a segment has some ten.
 KILL_AFTER_MAX: Final = 80
 # What a broker makes again when it is missing or makes no sense: indexes, producer snapshots, checkpoints, caches.
-MADE_AGAIN: Final = (".index", ".timeindex", ".snapshot", "-offset-checkpoint", "_remote_partition_remover_offsets")
+MADE_AGAIN: Final = (".index", ".timeindex", "-offset-checkpoint", "_remote_partition_remover_offsets")
+SNAPSHOT: Final = ".snapshot"
 CACHES: Final = ("/remote-log-index-cache/", "/_rlmm_")
 
 
@@ -349,7 +350,16 @@ class Faults:
         machine = self._world.machines[node]
         machine.crash(power=False)
         files = machine.disk.files
-        chosen = [path for path in files if path.endswith(MADE_AGAIN) or any(cache in path for cache in CACHES)]
+        # Recovery makes the newest producer snapshot again. An older one that is lost keeps its segment from being copied,
+        # which the broker says, and only an operator can end.
+        newest = {path.rpartition("/")[0]: path for path in sorted(files) if path.endswith(SNAPSHOT)}
+        chosen = [
+            path
+            for path in files
+            if path.endswith(MADE_AGAIN)
+            or any(cache in path for cache in CACHES)
+            or newest.get(path.rpartition("/")[0]) == path
+        ]
         damaged = self._random.sample(chosen, min(len(chosen), self._random.randint(1, 12)))
         for path in damaged:
             size = len(files[path].data)

@@ -68,12 +68,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def now_ms(self) -> float:
         return self._now_s * 1000.0
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:
+    def call_soon(  # type: ignore[override]  # the supertype's is generic over its arguments
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
         call = _Call(0.0, callback, args, copy_context() if context is None else context)
         self._ready.append(call)
         return call
 
-    def call_at(
+    def call_at(  # type: ignore[override]  # likewise
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         call = _Call(when, callback, args, copy_context() if context is None else context)
@@ -81,7 +83,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, number, call))
         return call
 
-    def call_later(
+    def call_later(  # type: ignore[override]  # likewise
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now_s + delay, callback, *args, context=context)
