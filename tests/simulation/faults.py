@@ -350,8 +350,8 @@ class Faults:
         machine = self._world.machines[node]
         machine.crash(power=False)
         files = machine.disk.files
-        # Recovery makes the newest producer snapshot again. An older one that is lost keeps its segment from being copied,
-        # which the broker says, and only an operator can end.
+        # Recovery makes the newest producer snapshot again. An older one that is lost keeps its segment from being
+        # copied, which the broker says, and only an operator can end.
         newest = {path.rpartition("/")[0]: path for path in sorted(files) if path.endswith(SNAPSHOT)}
         chosen = [
             path
