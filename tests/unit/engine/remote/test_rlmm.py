@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from backend.engine.ports import Ports, system_ports, tasks
-from backend.engine.remote.metadata_topic import MetadataTopicSettings, OffsetRange
+from backend.engine.remote.metadata_topic import MetadataTopicSettings
 from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -24,7 +24,7 @@ from backend.protocol.remote_log_metadata import (
     encode,
     metadata_partition,
 )
-from backend.tiering.ids import TopicIdPartition, uuid_text
+from backend.tiering.ids import OffsetRange, TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog, unavailable
 from tests.unit.engine.log.logs import FIXTURES
