@@ -189,6 +189,21 @@ class Client:
         answer = cast(m.AlterReplicaLogDirsResponse, await self.ask(node, request, 2))
         _raise(answer.results[0].partitions[0].error_code)
 
+    async def describe_directories(self, node: int) -> int:
+        """How many replicas lie in the broker's log directories."""
+        answer = cast(m.DescribeLogDirsResponse, await self.ask(node, m.DescribeLogDirsRequest(topics=None), 4))
+        _raise(answer.error_code)
+        return sum(len(topic.partitions) for result in answer.results for topic in result.topics)
+
+    async def describe_producers(self, node: int, topic: str, index: int) -> int:
+        """How many producers a partition knows."""
+        topics = m.DescribeProducersRequest.Topics
+        request = m.DescribeProducersRequest(topics=[topics(name=topic, partition_indexes=[index])])
+        answer = cast(m.DescribeProducersResponse, await self.ask(node, request, 0))
+        row = answer.topics[0].partitions[0]
+        _raise(row.error_code)
+        return len(row.active_producers)
+
     async def elect(self, node: int, topic: str, index: int) -> None:
         """The preferred replica leads."""
         topics = m.ElectLeadersRequest.TopicPartitions

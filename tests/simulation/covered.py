@@ -24,6 +24,7 @@ PACKAGES: Final = (backend.engine.log, backend.engine.remote, backend.engine.rep
 # Modules and functions that no simulated run can reach, and why.
 LEFT_OUT: Final[Mapping[str, str]] = {
     "remote.checked_storage": "wraps storage plug-ins of others; the built-in storage, which every run uses, is not",
+    "remote.segment_summary:summarize": "for metadata managers of others; the built-in one sums its own rows",
     "remote.plugins:_opened": "opens plug-ins of installed distributions",
     "remote.rlmm_memory": "metadata of one process, which the brokers of a cluster cannot share",
     "remote.rsm_object_store:check_location": "opens a real store of objects, before a broker starts",

@@ -77,6 +77,13 @@ class Disk:
         for inode in self.files.values():
             inode.lose_power(self.random)
 
+    def replace(self) -> None:
+        """Another device, empty, in the place of this one."""
+        self.files.clear()
+        self.folders.clear()
+        self.folders[""] = {}
+        self.journal.clear()
+
     # Entries
 
     def add_entry(self, path: str) -> None:

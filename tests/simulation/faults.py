@@ -29,8 +29,9 @@ STOP_LOOKS_MAX: Final = 200
 # Changes of the disk until a process is killed in the midst of its work: a copy of a segment has some ten.
 KILL_AFTER_MAX: Final = 80
 # What a broker makes again when it is missing or makes no sense: indexes, producer snapshots, checkpoints, caches.
-MADE_AGAIN: Final = (".index", ".timeindex", ".snapshot", "-offset-checkpoint")
-CACHES: Final = ("/remote-log-index-cache/",)
+MADE_AGAIN: Final = (".index", ".timeindex", "-offset-checkpoint", "_remote_partition_remover_offsets")
+SNAPSHOT: Final = ".snapshot"
+CACHES: Final = ("/remote-log-index-cache/", "/_rlmm_")
 
 
 class Faults:
@@ -48,6 +49,7 @@ class Faults:
         kinds: dict[str, tuple[int, Callable[[], Awaitable[bool]]]] = {
             "crash": (6, self._crash),
             "power loss": (5, self._lose_power),
+            "new disk": (3, self._replace_disk),
             "clean restart": (2, self._restart_cleanly),
             "controller crash": (1, self._crash_controller),
             "hole": (5, self._hole),
@@ -182,8 +184,30 @@ class Faults:
         return True
 
     async def _lose_power(self) -> bool:
-        node, image = self._some_broker(), self._world.image
-        if node is None or image is None or self._dark() or self._holes() or len(self._running_brokers()) < 3:
+        node = self._some_broker()
+        if node is None or not self._may_lose_data(node):
+            return False
+        self._note(f"broker {node} loses power")
+        self._world.machines[node].crash(power=True)
+        self._restart_later(node)
+        return True
+
+    async def _replace_disk(self) -> bool:
+        """A machine comes back with an empty disk: all its replicas begin anew, where the leader's logs begin."""
+        node = self._some_broker()
+        if node is None or not self._may_lose_data(node):
+            return False
+        self._note(f"broker {node} crashes and gets a new disk")
+        machine = self._world.machines[node]
+        machine.crash(power=False)
+        machine.disk.replace()
+        self._restart_later(node)
+        return True
+
+    def _may_lose_data(self, node: int) -> bool:
+        """Whether Kafka promises that nothing is lost with what is on the broker's disk; from now on it is dark."""
+        image = self._world.image
+        if image is None or self._dark() or self._holes() or len(self._running_brokers()) < 3:
             return False
         registration = image.broker(node)
         if registration is None or any(broker.fenced for broker in image.brokers.values()):
@@ -192,10 +216,7 @@ class Faults:
             for partition in topic.partitions.values():
                 if topic.name != EVENTS_TOPIC and node in partition.isr and len(partition.isr) < 2:
                     return False
-        self._note(f"broker {node} loses power")
         self._in_the_dark = (node, registration.epoch)
-        self._world.machines[node].crash(power=True)
-        self._restart_later(node)
         return True
 
     async def _restart_cleanly(self) -> bool:
@@ -265,10 +286,11 @@ class Faults:
         mood.refusing = self._random.choice((0.0, 0.05, 0.3, 1.0))
         mood.call_ms = self._random.choice(((1.0, 8.0), (50.0, 400.0), (500.0, 3000.0)))
         mood.list_delay_ms = self._random.choice((0.0, 2000.0))
+        mood.cutting = self._random.choice((0.0, 0.0, 0.5))
         self._note(f"the object store refuses {mood.refusing:.0%}, calls take {mood.call_ms} ms")
 
         async def end() -> None:
-            mood.refusing, mood.call_ms, mood.list_delay_ms = 0.0, (1.0, 8.0), 0.0
+            mood.refusing, mood.call_ms, mood.list_delay_ms, mood.cutting = 0.0, (1.0, 8.0), 0.0, 0.0
             self._note("the object store is well again")
 
         self._later((500, 6000), end)
@@ -328,7 +350,16 @@ class Faults:
         machine = self._world.machines[node]
         machine.crash(power=False)
         files = machine.disk.files
-        chosen = [path for path in files if path.endswith(MADE_AGAIN) or any(cache in path for cache in CACHES)]
+        # Recovery makes the newest producer snapshot again. An older one that is lost keeps its segment from being
+        # copied, which the broker says, and only an operator can end.
+        newest = {path.rpartition("/")[0]: path for path in sorted(files) if path.endswith(SNAPSHOT)}
+        chosen = [
+            path
+            for path in files
+            if path.endswith(MADE_AGAIN)
+            or any(cache in path for cache in CACHES)
+            or newest.get(path.rpartition("/")[0]) == path
+        ]
         damaged = self._random.sample(chosen, min(len(chosen), self._random.randint(1, 12)))
         for path in damaged:
             size = len(files[path].data)

@@ -1,6 +1,7 @@
 """An object store in memory that all brokers share, with the bad days of a real one.
 
-Slow, refusing (503), done although it said it failed, and a listing that does not know yet what was stored just now.
+Slow, refusing (503), done or half done although it said it failed, an answer that is cut, and a listing that does not
+know yet what was stored just now.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from backend.engine.ports.disk import Buffer
 
 if TYPE_CHECKING:
     from tests.simulation.disk import VirtualDisk
+
+# Of the changes that were carried out although they failed, the part that was so by half.
+HALF: Final = 0.4
 
 
 class SlowDown(OSError):
@@ -30,6 +34,8 @@ class Mood:
     # How long a storage call takes, in ms.
     call_ms: tuple[float, float] = (1.0, 8.0)
     list_delay_ms: float = 0.0
+    # Part of the reads of whole objects that bring only their beginning.
+    cutting: float = 0.0
 
 
 @dataclass(slots=True)
@@ -55,15 +61,15 @@ class VirtualObjectStore:
         self._objects = objects
         self._disk = disk
 
-    def _call(self, carry_out: Callable[[], None] | None = None) -> None:
-        """Fails, or not, as the mood is; a failed change may have happened."""
+    def _call(self, carry_out: Callable[[], None] | None = None, half: Callable[[], None] | None = None) -> None:
+        """Fails, or not, as the mood is; a failed change may have happened, or half of it."""
         objects = self._objects
         objects.calls += 1
         mood = objects.mood
         if mood.refusing and objects.random.random() < mood.refusing:
             objects.refused += 1
             if carry_out is not None and objects.random.random() < mood.done_all_the_same:
-                carry_out()
+                (half if half is not None and objects.random.random() < HALF else carry_out)()
             raise SlowDown(5, "503 Slow Down")
         if carry_out is not None:
             carry_out()
@@ -74,15 +80,18 @@ class VirtualObjectStore:
     def put(self, key: str, data: Buffer) -> None:
         self._disk.check_alive()
 
-        def carry_out() -> None:
-            self._objects.stored[key] = bytes(data)
+        def store(size: int) -> None:
+            self._objects.stored[key] = bytes(data[:size])
             self._objects.stored_at_ms[key] = self._objects.now_ms()
 
-        self._call(carry_out)
+        self._call(lambda: store(len(data)), lambda: store(self._objects.random.randint(0, len(data))))
 
     def get(self, key: str) -> bytes:
         self._call()
-        return self._stored(key)
+        found, objects = self._stored(key), self._objects
+        if objects.mood.cutting and objects.random.random() < objects.mood.cutting:
+            return found[: objects.random.randint(0, len(found))]
+        return found
 
     def _stored(self, key: str) -> bytes:
         try:

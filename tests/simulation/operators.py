@@ -22,6 +22,28 @@ COPY_RATE: Final = "remote.log.manager.copy.max.bytes.per.second"
 FETCH_RATE: Final = "remote.log.manager.fetch.max.bytes.per.second"
 REPLICATION_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+# Settings that may change at any time, and values for them.
+RESIZED: Final[dict[str, tuple[str, ...]]] = {
+    "remote.log.index.file.cache.total.size.bytes": ("150", "600", "1048576"),
+    "remote.log.reader.threads": ("1", "2", "6"),
+    "remote.log.manager.copier.thread.pool.size": ("1", "2", "6"),
+    "remote.log.manager.expiration.thread.pool.size": ("6", "15"),
+    "remote.fetch.max.wait.ms": ("5", "400"),
+    "remote.list.offsets.request.timeout.ms": ("20", "30000"),
+    "log.cleaner.threads": ("1", "2"),
+    "log.cleaner.io.max.bytes.per.second": ("20000", "1000000000"),
+    "num.replica.fetchers": ("1", "2"),
+}
+CHANGED: Final[dict[str, tuple[str, ...]]] = {
+    "compression.type": ("producer", "zstd", "lz4"),
+    "segment.ms": ("1000", "604800000"),
+    "segment.jitter.ms": ("0", "300"),
+    "flush.messages": ("1", "9223372036854775807"),
+    "max.message.bytes": ("300", "1048588"),
+    "message.timestamp.before.max.ms": ("500", "9223372036854775807"),
+    "index.interval.bytes": ("1", "4096"),
+    "file.delete.delay.ms": ("0", "1000"),
+}
 NO_BOUND: Final = str(2**63 - 1)
 
 
@@ -38,15 +60,18 @@ class Operators:
         self.kinds: dict[str, tuple[int, Callable[[], Awaitable[bool]]]] = {
             "reassignment": (5, self._reassign),
             "election": (3, self._elect),
-            "new topic": (1, self._new_topic),
-            "topic deletion": (1, self._delete_topic),
+            "new topic": (2, self._new_topic),
+            "topic deletion": (2, self._delete_topic),
             "retention": (3, self._change_retention),
             "copy switch": (2, self._switch_copy),
             "last tiered switch": (2, self._switch_last_tiered),
             "tiering switch": (2, self._switch_tiering),
             "delete records": (2, self._delete_records),
             "directory move": (2, self._move_directory),
-            "throttle": (1, self._throttle),
+            "throttle": (2, self._throttle),
+            "broker setting": (2, self._set_brokers),
+            "topic setting": (2, self._set_topic),
+            "look": (2, self._look),
         }
 
     async def _reassign(self) -> bool:
@@ -197,6 +222,29 @@ class Operators:
                 await self._set(BROKER_RESOURCE, str(node), dict.fromkeys(REPLICATION_RATES, rate))
         else:
             await self._set(BROKER_RESOURCE, "", {COPY_RATE: rate, FETCH_RATE: rate})
+        return True
+
+    async def _set_brokers(self) -> bool:
+        """Pools, caches and the cleaner become larger or smaller while they work."""
+        name = self._random.choice(list(RESIZED))
+        await self._set(BROKER_RESOURCE, "", {name: self._random.choice(RESIZED[name])})
+        return True
+
+    async def _set_topic(self) -> bool:
+        chosen = self._workload.some_partition()
+        if chosen is None:
+            return False
+        name = self._random.choice(list(CHANGED))
+        await self._set(TOPIC_RESOURCE, chosen[0].name, {name: self._random.choice(CHANGED[name])})
+        return True
+
+    async def _look(self) -> bool:
+        """What tools ask: where every replica lies, and who produces into a partition."""
+        client, node = self._workload.client, self._workload.some_broker()
+        await client.describe_directories(node)
+        chosen = self._workload.some_partition()
+        if chosen is not None:
+            await client.describe_producers(self._workload.leader(*chosen), chosen[0].name, chosen[1])
         return True
 
     async def _set(self, kind: int, name: str, configs: dict[str, str]) -> None:

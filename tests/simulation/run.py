@@ -20,10 +20,14 @@ from tests.simulation.odd import OddProducer, scrape_on
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
-FAULTS_MS: Final = (2_500.0, 5_000.0)
+FAULTS_MS: Final = (2_000.0, 4_500.0)
 LOOK_S: Final = 0.2
+# Part of the runs whose tiered topics have a past when trouble begins: batches of each partition, and how long ago.
+PAST: Final = 0.8
+PAST_BATCHES: Final = (5, 17)
+PAST_S: Final = (0.0, 1.0, 2.0)
 # Part of the runs that have a transactional producer.
-TRANSACTIONS: Final = 0.3
+TRANSACTIONS: Final = 0.4
 # Part of the runs that have a producer of odd batches and somebody who scrapes metrics.
 ODD: Final = 0.4
 # Not at every moment: nothing is copied to the remote tier within so short a time.
@@ -164,7 +168,6 @@ class Run:
         self.workload = world.workload = Workload(world, self.checkers)
         self.faults = Faults(world, self.workload, faults)
         self._random = world.new_random("run")
-        self._next_step_ms = 0.0
         self._unclean = self._random.random() < 0.25 if unclean is None else unclean
 
     async def main(self) -> None:
@@ -172,6 +175,8 @@ class Run:
         await world.start()
         await self._make_topics()
         self.world.loop.on_jump = self._step
+        if self._random.random() < PAST:
+            await self._make_past()
         clients = [
             world.loop.create_task(workload.produce_on((20.0, 120.0), acks_one=0.05)),
             world.loop.create_task(workload.produce_on((20.0, 120.0), acks_one=0.95)),
@@ -215,11 +220,16 @@ class Run:
                 except KafkaError:
                     await asyncio.sleep(0.2)
 
+    async def _make_past(self) -> None:
+        """The run begins when the partitions have closed segments, and mostly when they are remote only."""
+        topics = [topic for topic in self.world.history.living if topic.tiered]
+        await asyncio.gather(*(self.workload.fill(topic, index, self._random.randint(*PAST_BATCHES))
+                               for topic in topics for index in topic.partitions))  # fmt: skip
+        await asyncio.sleep(self._random.choice(PAST_S))
+
     def _step(self) -> None:
-        now_ms = self.world.loop.now_ms
-        if now_ms < self._next_step_ms:
-            return
-        self._next_step_ms = now_ms + STEP_MS
+        loop = self.world.loop
+        loop.no_jump_before_s = loop.time() + STEP_MS / 1000
         replicas = list(self.checkers[0].replicas())
         for checker in self._stepping:
             checker.step(replicas)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tests.effort import SOAK, effort
 from tests.simulation.run import Result, simulate
 
-# A seed takes some half a second of one core, so 5,000 take about 25 minutes of two.
+# A seed takes some half a second of one core: 5,000 take about 25 minutes of two.
 SEEDS: Final = effort(40, 5_000)
 # As many test files play them, since a file is what one of pytest's workers gets.
 SHARES: Final = 4

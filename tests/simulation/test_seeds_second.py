@@ -10,6 +10,6 @@ from tests.effort import effort
 from tests.simulation.seeds import SOAK_TIMEOUT_S, play_share
 
 
-@pytest.mark.timeout(effort(300, SOAK_TIMEOUT_S))
+@pytest.mark.timeout(effort(900, SOAK_TIMEOUT_S))
 def test_no_property_is_violated_whatever_fails(record_property: Any) -> None:
     play_share(1, record_property)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Batches that fill a segment: time index entries of 12 bytes, of which one stays free and the first batch has none.
 BATCHES_PER_SEGMENT: Final = 4
 READ_ALL_TRIES: Final = 40
+# Batches that a producer sends one behind the other; five may be under way (max.in.flight.requests.per.connection).
+BURST: Final = (1, 2, 5)
 KEYS: Final = 5
 # None, none, gzip, snappy, lz4, zstd.
 COMPRESSIONS: Final = (0, 0, 1, 2, 3, 4)
@@ -84,7 +86,7 @@ class Workload:
         random = self._random
         assignments = {}
         for index in range(partitions):
-            replicas = random.sample(BROKERS, 3 if random.random() < 0.8 or unclean else 2)
+            replicas = random.sample(BROKERS, 3 if random.random() < 0.6 or unclean else 2)
             assignments[index] = replicas
         configs = topic_configs(random, tiered=tiered, unclean=unclean, compacted=compacted)
         await self.client.create_topic(self.some_broker(), name, assignments, configs)
@@ -137,7 +139,7 @@ class Workload:
             chosen = self.some_partition()
             if (
                 chosen is not None
-                and not await self.produce_one(*chosen, acks_one, idempotent)
+                and not await self.produce_some(*chosen, acks_one, idempotent)
                 and idempotent is not None
             ):
                 # As a client that lost track of its sequences: it begins anew under another id.
@@ -150,7 +152,19 @@ class Workload:
         except KafkaError:
             return None
 
-    async def produce_one(
+    async def produce_some(
+        self, topic: TopicHistory, index: int, acks_one: float, idempotent: _Idempotent | None
+    ) -> bool:
+        """Some batches, the next sent before the one before is answered; whether all are known to be in the log."""
+        count = self._random.choice(BURST)
+        batches = [self._produce_one(topic, index, acks_one, idempotent) for _ in range(count)]
+        return all(await asyncio.gather(*batches))
+
+    async def fill(self, topic: TopicHistory, index: int, batches: int) -> None:
+        """A past: so many batches at once, as far as the leader takes them."""
+        await asyncio.gather(*(self._produce_one(topic, index, 0.0, None) for _ in range(batches)))
+
+    async def _produce_one(
         self, topic: TopicHistory, index: int, acks_one: float, idempotent: _Idempotent | None
     ) -> bool:
         """One batch; whether it is known to be in the log."""
@@ -164,6 +178,9 @@ class Workload:
             base_sequence=-1 if idempotent is None else idempotent.sequences.get(key, 0),
             compression=self._random.choice(COMPRESSIONS),
         )
+        if idempotent is not None:
+            # The next batch goes out before this one is answered.
+            idempotent.sequences[key] = idempotent.sequences.get(key, 0) + len(values)
         acks = 1 if self._random.random() < acks_one else -1
         try:
             base = await self.client.produce(self.leader(topic, index), topic.topic_id, index, records, acks=acks)
@@ -171,8 +188,6 @@ class Workload:
             return False
         if acks == -1:
             self.remember(topic, index, base, values)
-        if idempotent is not None:
-            idempotent.sequences[key] = idempotent.sequences.get(key, 0) + len(values)
         return True
 
     # Transactions
@@ -192,25 +207,35 @@ class Workload:
         random, client, name = self._random, self.client, "transactional"
         coordinator = await client.coordinator(self.some_broker(), name)
         producer = await client.producer_id(coordinator, name)
-        await client.begin(coordinator, name, producer, topic.name, index)
+        if random.random() < 0.7:
+            await client.begin(coordinator, name, producer, topic.name, index)
         sequence = 0
         for _ in range(random.randint(1, 3)):
-            values = self._values()
-            now_ms = self._world.client.ports.clock.time_ms()
-            records = build_batch(
-                [RecordData(now_ms, self._key(topic), value) for value in values],
-                producer_id=producer[0],
-                producer_epoch=producer[1],
-                base_sequence=sequence,
-                transactional=True,
-            )
-            leader = self.leader(topic, index)
-            base = await client.produce(leader, topic.topic_id, index, records, transactional_id=name)
-            self.remember(topic, index, base, values)
-            sequence += len(values)
+            batches = []
+            for _ in range(random.choice((1, 1, 3))):
+                values = self._values()
+                batches.append(self._produce_part(topic, index, producer, sequence, values))
+                sequence += len(values)
+            await asyncio.gather(*batches)
             await asyncio.sleep(random.uniform(0.005, 0.1))
         if random.random() < 0.9:
             await client.end(coordinator, name, producer, commit=random.random() < 0.6)
+
+    async def _produce_part(
+        self, topic: TopicHistory, index: int, producer: tuple[int, int], sequence: int, values: Sequence[bytes]
+    ) -> None:
+        """One batch of a transaction. Raises KafkaError."""
+        now_ms = self._world.client.ports.clock.time_ms()
+        records = build_batch(
+            [RecordData(now_ms, self._key(topic), value) for value in values],
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=sequence,
+            transactional=True,
+        )
+        leader = self.leader(topic, index)
+        base = await self.client.produce(leader, topic.topic_id, index, records, transactional_id="transactional")
+        self.remember(topic, index, base, values)
 
     def _values(self) -> list[bytes]:
         self._value += 1
@@ -244,12 +269,16 @@ class Workload:
         if replica is None:
             return
         end = max(replica.log.high_watermark, max(history.acknowledged, default=0))
+        local = replica.log.local_log_start_offset
+        if self._random.random() < 0.6 and local > history.log_start:
+            # What only the remote tier has.
+            end = local - 1
         offset = self._random.randint(history.log_start, max(history.log_start, end))
         try:
             await self.read(topic, index, node, offset)
-            if self._random.random() < 0.3:
+            if self._random.random() < 0.4:
                 now_ms = self._world.client.ports.clock.time_ms()
-                asked = self._random.choice((*SENTINELS, now_ms - self._random.randint(0, 10_000)))
+                asked = self._random.choice((*SENTINELS, *(now_ms - self._random.randint(0, 6_000) for _ in range(4))))
                 await self.client.list_offset(node, topic.name, index, asked)
         except KafkaError:
             return

@@ -28,6 +28,8 @@ CONTROLLER: Final = 4
 CLIENT: Final = 0
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 HOST: Final = "127.0.0.1"
+# Part of the runs in which overlapping remote segments are looked up as Kafka does it.
+KAFKA_OVERLAP: Final = 0.2
 # The first holds the cluster's metadata too.
 LOG_DIRS: Final = ("/data", "/more")
 
@@ -61,11 +63,32 @@ SETTINGS: Final = {
     "remote.log.metadata.manager.listener.name": "PLAINTEXT",
     "remote.log.manager.task.interval.ms": "600",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+    "rlmm.config.remote.log.metadata.files.flush.interval.ms": "700",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
     "rlmm.config.remote.log.metadata.topic.min.isr": "2",
     "rsm.config.dir": "/remote",
+    "remote.partition.remover.task.interval.ms": "800",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
+
+
+def drawn_settings(random: Random) -> dict[str, str]:
+    """What differs from run to run: small caches and pools, how a new replica begins, Kafka's own behaviour."""
+    settings = {
+        # Room for the indexes of one segment to all of them, and readers that wait for each other.
+        "remote.log.index.file.cache.total.size.bytes": random.choice(("200", "800", "1048576")),
+        "remote.log.index.file.cache.ttl.ms": random.choice(("500", "900000")),
+        "remote.log.reader.threads": random.choice(("1", "10")),
+        "remote.log.reader.max.pending.tasks": random.choice(("1", "100")),
+        "remote.log.manager.copier.thread.pool.size": random.choice(("1", "10")),
+        "remote.fetch.max.wait.ms": random.choice(("100", "500")),
+        "follower.fetch.last.tiered.offset.enable": random.choice(("true", "false")),
+        "ebbline.delete.vanished.topics": random.choice(("true", "false")),
+        "producer.id.expiration.ms": random.choice(("86400000", "86400000", "2000")),
+    }
+    if random.random() < KAFKA_OVERLAP:
+        settings["remote.log.metadata.overlap"] = "kafka"
+    return settings
 
 
 def properties(node_id: int) -> dict[str, str]:
@@ -93,7 +116,8 @@ class World:
         self.trace = Trace(lambda: self.loop.now_ms, show)
         self.fabric = Fabric(self.loop, self.new_random("network"), self.trace)
         self.objects = Objects(self.new_random("objects"), lambda: self.loop.now_ms)
-        self.machines = {node: Machine(self, node, properties(node)) for node in (CONTROLLER, *BROKERS)}
+        drawn = drawn_settings(self.new_random("settings"))
+        self.machines = {node: Machine(self, node, properties(node) | drawn) for node in (CONTROLLER, *BROKERS)}
         self.history = History()
         self.workload: Workload
         # What the code was not meant to do: exceptions that nobody expected, nodes that gave up.

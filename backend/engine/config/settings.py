@@ -205,6 +205,29 @@ def resolve_topic(
     return Resolved(setting, value, shown[0].source if shown else Source.DEFAULT_CONFIG, tuple(shown))
 
 
+def topic_value(
+    setting: Setting,
+    *,
+    topic: Mapping[str, str],
+    broker: Mapping[str, str],
+    cluster: Mapping[str, str],
+    static: Mapping[str, str],
+    broker_settings: Mapping[str, Setting],
+) -> str | None:
+    """The value of :func:`resolve_topic` alone: each change of metadata asks for those of many topics."""
+    if setting.name in topic:
+        return topic[setting.name]
+    for name, factor in setting.synonyms:
+        for values in (broker, cluster, static):
+            if name in values:
+                return _scaled(values[name], factor)
+    for name, factor in setting.synonyms[:1]:
+        behind = broker_settings[name]
+        if behind.default is not None:
+            return _scaled(behind.text(behind.default), factor)
+    return setting.text(setting.default)
+
+
 def _scaled(text: str | None, factor: int) -> str | None:
     if text is None or factor == 1:
         return text

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from backend.engine.config.broker import BROKER_SETTINGS
-from backend.engine.config.settings import LONG_MAX, Setting, Type, resolve_topic
+from backend.engine.config.settings import LONG_MAX, Setting, Type, topic_value
 
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
@@ -129,8 +129,8 @@ def topic_values(
 ) -> dict[str, str | None]:
     """The effective text of every topic setting on one broker."""
     return {
-        name: resolve_topic(
+        name: topic_value(
             setting, topic=topic, broker=broker, cluster=cluster, static=static, broker_settings=BROKER_SETTINGS
-        ).value
+        )
         for name, setting in TOPIC_SETTINGS.items()
     }

@@ -9,6 +9,7 @@ creation of empty logs. A flush that `flush.messages` asks for is part of its ap
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -294,8 +295,14 @@ class LogManager(LogDirectories):
         )
         disk = self._ports.disk
         disk.make_dirs(folder)
-        write_topic_id(disk, folder, tip.topic_id)
-        log = open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
+        try:
+            write_topic_id(disk, folder, tip.topic_id)
+            log = open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
+        except OSError:
+            # The next attempt may choose another directory, and a partition that lies in two lets no broker start.
+            with contextlib.suppress(OSError):
+                disk.remove_tree(folder)
+            raise
         # An fsync would hold the loop, a thousand of them for seconds. As in Kafka it follows in the background.
         log.topic_id_dirty = True
         self.housekeeping.note_creation()

@@ -71,6 +71,8 @@ class RoleChanges:
         self._metrics = metrics
         self._static_config = static_config
         self._topic_configs: dict[str, LogConfig] = {}
+        # What they are made of, as long as the broker's own settings stay; None: to be made.
+        self._default_config: LogConfig | None = None
         self._stopping: set[tasks.Task[None]] = set()
 
     async def settled(self) -> None:
@@ -126,6 +128,7 @@ class RoleChanges:
         if changed_topics is None:
             self._manager.config = self._static_config.overlay(self._manager.image.broker_config(self._manager.node_id))
             self._topic_configs.clear()
+            self._default_config = None
         else:
             for topic in changed_topics:
                 self._topic_configs.pop(topic, None)
@@ -138,14 +141,21 @@ class RoleChanges:
         """The settings in force for a topic's logs on this broker."""
         found = self._topic_configs.get(topic)
         if found is None:
+            own = self._manager.image.topic_config(topic)
+            found = self._topic_configs[topic] = LogConfig.from_properties(own, self._broker_config())
+        return found
+
+    def _broker_config(self) -> LogConfig:
+        """The settings of a topic without any of its own."""
+        if self._default_config is None:
             values = topic_values(
-                self._manager.image.topic_config(topic),
+                {},
                 broker=self._manager.image.config(BROKER_RESOURCE, str(self._manager.node_id)),
                 cluster=self._manager.image.config(BROKER_RESOURCE, CLUSTER_DEFAULT),
                 static=self._static_config.originals,
             )
-            found = self._topic_configs[topic] = LogConfig.from_properties(values)
-        return found
+            self._default_config = LogConfig.from_properties(values)
+        return self._default_config
 
     def _stop_in_turns(self, tips: tuple[TopicIdPartition, ...], *, topic_deleted: bool) -> Iterator[None]:
         for start in range(0, len(tips), REPLICAS_PER_TURN):

@@ -174,6 +174,20 @@ def test_topic_rows_match_what_kafka_shows_for_a_tiered_topic() -> None:
         assert (found.value, found.source.name, shown) == (row["value"], row["source"], row["synonyms"]), name
 
 
+def test_a_topics_value_alone_is_the_one_that_is_found_with_its_synonyms() -> None:
+    found = []
+    nothing: dict[str, str] = {}
+    for setting in TOPIC_SETTINGS.values():
+        for given in (nothing, *({name: "7"} for name, _ in setting.synonyms)):
+            for places in ((given, nothing, nothing), (nothing, given, nothing), (nothing, nothing, given)):
+                where = dict(zip(("broker", "cluster", "static"), places, strict=True))
+                for topic in (nothing, {setting.name: "9"}):
+                    resolved = resolve_topic(setting, topic=topic, broker_settings=BROKER_SETTINGS, **where)
+                    assert topic_values(topic, **where)[setting.name] == resolved.value, (setting.name, where)
+                    found.append(resolved.value)
+    assert {"7", "9"} < set(found)
+
+
 def test_topic_values_cover_every_setting() -> None:
     values = topic_values({"segment.bytes": "2097152"}, broker={}, cluster={}, static={})
     assert values.keys() == TOPIC_SETTINGS.keys()

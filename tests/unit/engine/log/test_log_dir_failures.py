@@ -47,6 +47,24 @@ async def start_on(disk: OsDisk, folder: Path) -> LogManager:
     return manager
 
 
+def test_a_log_that_could_not_be_created_leaves_no_folder_that_stops_the_next_start(tmp_path: Path) -> None:
+    async def play() -> None:
+        disk = FailingDisk()
+        manager = await start_on(disk, tmp_path)
+        disk.broken = f"{tmp_path}/log0/orders-0"
+        with pytest.raises(KafkaError, match="cannot be created"):
+            manager.get_or_create(tip(), CONFIG)
+        disk.broken = None
+        manager.preferred_dirs[ORDERS] = f"{tmp_path}/log1"
+        append(manager.get_or_create(tip(), CONFIG), 0)
+        await manager.shutdown()
+        again = await start_on(disk, tmp_path)
+        assert [log.dir for log in again.all_logs] == [f"{tmp_path}/log1/orders-0"]
+        again.abandon()
+
+    run(play)
+
+
 def test_a_directory_that_fails_takes_all_its_partitions_offline_and_no_other(tmp_path: Path) -> None:
     async def play() -> None:
         disk = FailingDisk()

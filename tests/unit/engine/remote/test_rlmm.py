@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -24,7 +24,7 @@ from backend.protocol.remote_log_metadata import (
     encode,
     metadata_partition,
 )
-from backend.tiering.ids import TopicIdPartition, uuid_text
+from backend.tiering.ids import OffsetRange, TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog, unavailable
 from tests.unit.engine.log.logs import FIXTURES
@@ -219,6 +219,40 @@ def test_reading_goes_on_after_failures_and_after_retention_took_its_place() -> 
         managers.log.starts[target] = end + 5
         managers.append(A, encode(update(1)))
         while manager.lookup(A, 0, 5) is None:
+            await tasks.sleep_ms(1)
+
+    play(scene)
+
+
+def test_a_partition_that_leaves_while_the_topic_is_asked_leaves_the_reader_alive() -> None:
+    async def scene(managers: Managers) -> None:
+        asked, go_on = tasks.Event(), tasks.Event()
+
+        class Slow(MemoryMetadataTopic):
+            async def offsets(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
+                asked.set()
+                await go_on.wait()
+                return await super().offsets(partitions)
+
+        manager = managers.open(A, topic=Slow(managers.log))
+        await asked.wait()
+        manager.on_stop_partitions([A])
+        go_on.set()
+        await tasks.sleep_ms(0)
+        manager.on_partition_leadership_changes([A], ())
+        assert await manager.wait_ready(A, 3000)
+
+    play(scene)
+
+
+def test_reading_goes_on_after_an_error_that_nobody_foresaw() -> None:
+    async def scene(managers: Managers) -> None:
+        topic = MemoryMetadataTopic(managers.log)
+        manager = managers.open(A, topic=topic)
+        assert await manager.wait_ready(A, 3000)
+        topic.failures = [ZeroDivisionError("of a client")]
+        managers.append(A, encode(started(1)))
+        while not list(manager.segments(A)):
             await tasks.sleep_ms(1)
 
     play(scene)
