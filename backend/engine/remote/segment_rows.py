@@ -57,6 +57,7 @@ _CUSTOM: Final = 4  # there is custom metadata in the side table
 _STATES: Final = tuple(SegmentState)
 # Half the time of calling the named tuple, and look-ups do little else.
 _new_tuple: Final = tuple.__new__
+_unpack_row: Final = _ROW.unpack_from
 _FREE: Final = 0xFF  # state of a row that holds no segment
 _TABLE_SLOTS_MIN: Final = 8
 
@@ -241,14 +242,24 @@ class SegmentRows:
 
     def get(self, row: int) -> SegmentMetadata:
         """The segment as a value."""
-        segment_id, start, end, max_ts, size, epoch, event_ts, broker, state, flags = _ROW.unpack_from(
+        found = self.get_if_holds(row, None, 0)
+        assert found is not None
+        return found
+
+    def get_if_holds(self, row: int, epoch: int | None, offset: int) -> SegmentMetadata | None:
+        """The segment, unless the leader epoch (one of its own) ends in it before `offset`."""
+        segment_id, start, end, max_ts, size, first_epoch, event_ts, broker, state, flags = _unpack_row(
             self._rows, row * ROW_BYTES
         )
-        more: Epochs = ((epoch, start),)
+        epochs: Epochs = ((first_epoch, start),)
         custom: bytes | None = None
         if flags > TXN_INDEX_EMPTY:
-            more = self._epochs[row] if flags & _MORE_EPOCHS and self._epochs is not None else more
+            epochs = self._epochs[row] if flags & _MORE_EPOCHS and self._epochs is not None else epochs
             custom = self._custom[row] if flags & _CUSTOM and self._custom is not None else None
+            if epoch is not None and offset > self.epoch_end(row, epoch):
+                return None
+        elif offset > end:
+            return None
         return _new_tuple(
             SegmentMetadata,
             (
@@ -259,7 +270,7 @@ class SegmentRows:
                 broker,
                 max_ts,
                 event_ts,
-                more,
+                epochs,
                 size,
                 custom,
                 _STATES[state],
