@@ -5,18 +5,32 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
+from backend.store import migrate
+from backend.store.engine import create_engine
+from spark.decode import RawRecord
+from spark.direct import DirectReader
+from spark.kafka import OffsetsHeld, TopicOffsets
+from spark.reading import open_consumer
+from spark.settings import JOB, PipelineSettings
+from spark.sinks.ledger_sink import LedgerSink
 from tests.e2e.up_process import UpProcess
+from tests.effort import effort
 from tests.interop.java_tools import JavaTools, libraries
+from tests.oracle.apache_kafka import Unavailable, resolve_spark_jars
 from tests.ports import free_ports
+from tests.spark import running
+from tests.spark.replay import expected
+from tests.spark.test_rlmm_cache_agrees import by_cache, segments_of
 from tests.waiting import wait_until
 
 ORACLE: Final = Path(__file__).parents[1] / "oracle" / "apache_kafka.py"
@@ -158,6 +172,68 @@ def test_an_attached_kafka_is_shown_as_its_own_tools_show_it_and_not_changed(kaf
 
 
 @pytest.mark.parametrize("up", [("--allow-changes",)], indirect=True)
+@pytest.mark.parametrize("connector", effort(["none"], ["none", "rlmm", "kafka"]))
+def test_its_metadata_topic_gives_the_ledger_that_our_rlmm_cache_gives(
+    kafka: JavaTools, tmp_path: Path, connector: str
+) -> None:
+    """By a plain consumer; in `make soak` also by Spark, with our source and with Spark's own connector."""
+    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
+    migrate.upgrade(url)
+    engine = create_engine(url)
+    settings = PipelineSettings(tmp_path, running.CLUSTER, kafka.bootstrap, url)
+    held = TopicOffsets(kafka.bootstrap, settings.source_topic, {}, "test").held()
+    records = [record for number, one in held.items() for record in _records(settings, number, one)]
+    if connector == "none":
+        reader = DirectReader(settings, "test", threading.Event())
+        sink = LedgerSink(engine, cluster_id=running.CLUSTER, job=JOB, source_topic=settings.source_topic)
+        sink.claim_topic(reader.topic_id())
+        reader.copy(sink, {partition: one.high for partition, one in held.items()})
+        reader.close()
+    else:
+        _by_spark(settings, connector, running.read_to(engine, records))
+    cached, refused = by_cache(records)
+    ledger, _, illegal = segments_of(engine)
+    assert ledger == cached
+    assert (refused, illegal) == (0, 0)
+    assert len(ledger) > 4
+    assert running.content(engine) == expected(records)
+    engine.dispose()
+
+
+def _records(settings: PipelineSettings, partition: int, held: OffsetsHeld) -> list[RawRecord]:
+    """All records of a topic partition, by a consumer of its own."""
+    consumer = open_consumer(settings.bootstrap_servers, {"enable.partition.eof": "false"})
+    consumer.assign([TopicPartition(settings.source_topic, partition, held.low)])
+    found: list[RawRecord] = []
+
+    def all_there() -> bool:
+        for one in consumer.consume(500, 0.2):
+            assert one.error() is None, one.error()
+            found.append((partition, one.offset() or 0, one.timestamp()[1], one.key(), one.value()))
+        return bool(found) and found[-1][1] == held.high - 1
+
+    if held.high > held.low:
+        wait_until(f"partition {partition} is read", all_there)
+    consumer.close()
+    return found
+
+
+def _by_spark(settings: PipelineSettings, connector: str, done: Callable[[], bool]) -> None:
+    """Runs the pipeline as a process until everything is stored."""
+    more = {"EBBLINE_PIPELINE_CONNECTOR": connector}
+    if connector == "kafka":
+        try:
+            more["EBBLINE_PIPELINE_CONNECTOR_JARS"] = str(resolve_spark_jars())
+        except Unavailable as reason:
+            pytest.skip(f"Spark's Kafka connector is unavailable: {reason}")
+    process = subprocess.Popen([sys.executable, "-m", "spark.job"], env=running.environment(settings, **more))
+    try:
+        wait_until("everything is stored", done, running.WAIT_S)
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
 def test_an_attached_kafka_is_changed_and_put_back(kafka: JavaTools, up: Site) -> None:
     wait_until("it is sampled", lambda: len(up.get("/v1/partitions?topic=tiered")["items"]) == 2)
     toggled = up.done(up.plan("toggle_bootstrap", {"enable": True}))
