@@ -286,6 +286,7 @@ class Pipeline:
         settings, known = self._settings, self._progress.next_offsets
         if settings.connector == KAFKA:
             # Our source looks by itself; this one needs every partition named, and a gap in our words.
+            self._offsets.partitions()  # it may have grown
             start = reading.start_offsets(settings.source_topic, self._offsets.held(), known)
             return connector.stream(self._session, settings, start, self._records_per_batch)
         reader = self._session.readStream.format(source.FORMAT).options(

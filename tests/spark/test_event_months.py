@@ -37,7 +37,7 @@ def store(engine: Engine, cluster_id: str, events: list[RemoteLogMetadata], firs
 def lived(
     number: int, at_ms: int, until: SegmentState = SegmentState.DELETE_SEGMENT_FINISHED
 ) -> list[RemoteLogMetadata]:
-    return [event._replace(event_timestamp_ms=at_ms) for event in life(number, until=until)]  # type: ignore[union-attr]  # all have it
+    return [event._replace(event_timestamp_ms=at_ms) for event in life(number, until=until)]
 
 
 def months(engine: Engine) -> list[str]:
