@@ -117,6 +117,7 @@ def every_row(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
     return found
 
 
+@pytest.mark.timeout(3 * WAIT_S)
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_sparks_own_kafka_connector_stores_the_same_rows(
     spark_session: SparkSession, settings: PipelineSettings, engine: Engine, connector_jars: Path | str, tmp_path: Path
