@@ -45,6 +45,7 @@ class Settings(BaseSettings):
     api_tls_key: Path | None = None
     app_port: int = Field(default=8501, ge=1, le=65535)
     sample_interval_ms: int = Field(default=2000, ge=200, le=600_000)
+    sample_days: int = Field(default=7, ge=1, le=3_650)  # how long samples and broker events stay
     # host:port,… of an Apache Kafka cluster that is watched in place of an embedded one.
     attach: str | None = None
     client_properties: Path | None = None

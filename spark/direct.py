@@ -44,7 +44,11 @@ class DirectReader:
         """The offset of the next record of every topic partition. Raises TopicMissing or BrokersAway."""
         return self._patiently(self._offsets.high)
 
-    def _patiently(self, ask: Callable[[], dict[int, T]]) -> dict[int, T]:
+    def topic_id(self) -> str | None:
+        """The topic's id. Raises TopicMissing or BrokersAway."""
+        return self._patiently(self._offsets.topic_id)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
         """The answer, asked for again while no leader gives it: a busy broker's may come late."""
         deadline_s = time.monotonic() + PATIENCE_S
         while True:

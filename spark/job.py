@@ -20,7 +20,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Final
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from backend.store import migrate
 from backend.store.engine import StoreError, create_engine
-from spark import reading, source
+from spark import connector, reading, source
 from spark.heartbeat import Heartbeat, Progress
 from spark.java import NoUsableJava, find_java
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
@@ -39,8 +39,9 @@ from spark.life import LivingStop
 from spark.lock import Busy, only_one
 from spark.schemas import RECORD_COLUMNS
 from spark.session import prepare_environment, start_session
-from spark.settings import JOB, PipelineSettings, SettingsError, from_environment
+from spark.settings import JOB, KAFKA, PipelineSettings, SettingsError, from_environment
 from spark.sinks.ledger_sink import LedgerSink, Stopped
+from spark.sinks.staged import MANIFEST_SCHEMA, StagedLedgerSink, Stager
 from spark.write_behind import WriteBehind
 
 log = logging.getLogger("spark.job")
@@ -48,6 +49,7 @@ log = logging.getLogger("spark.job")
 EXIT_OK, EXIT_SETTINGS, EXIT_JAVA, EXIT_DATABASE, EXIT_GAP, EXIT_BUSY, EXIT_SPARK = 0, 2, 3, 4, 5, 6, 7
 WAIT_S: Final = 0.5
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
+LOOK_AT_TOPIC_S: Final = 2.0
 # Restarting brokers may answer with old ends of the topic for a moment.
 WENT_BACK_PATIENCE_S: Final = 30.0
 # What Spark says of a batch above spark.driver.maxResultSize, and what Java says of one below it that does not fit.
@@ -94,6 +96,9 @@ def _fail(code: int, error: Exception) -> int:
 def run(settings: PipelineSettings, stop: threading.Event) -> int:
     """Run with these settings until ``stop``. Raises the errors that `main` turns into exit codes."""
     java = find_java(settings.spark_dir / "java", os.environ)
+    if settings.connector_jars is not None:
+        connector.jars_in(settings.connector_jars)
+        connector.java_properties(settings.client_properties)
     migrate.require_current(settings.database_url)
     with ExitStack() as stack:
         stack.enter_context(only_one(settings.spark_dir))
@@ -103,9 +108,8 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
             settings.bootstrap_servers, settings.source_topic, settings.client_properties, "heartbeat"
         )
         stack.callback(offsets.close)
-        sink = LedgerSink(
-            engine, cluster_id=settings.cluster_id, job=JOB, source_topic=settings.source_topic, stop=stop
-        )
+        kind = StagedLedgerSink if settings.on_cluster else LedgerSink
+        sink = kind(engine, cluster_id=settings.cluster_id, job=JOB, source_topic=settings.source_topic, stop=stop)
         try:
             progress = Progress(next_offsets=sink.next_offsets())
         except Stopped:
@@ -134,7 +138,12 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
 
 def _start(settings: PipelineSettings) -> SparkSession:
     try:
-        return start_session(settings.spark_dir, poll_interval_ms=settings.poll_interval_ms)
+        return start_session(
+            settings.spark_dir,
+            poll_interval_ms=settings.poll_interval_ms,
+            jars=[] if settings.connector_jars is None else connector.jars_in(settings.connector_jars),
+            master=settings.spark_master,
+        )
     except (PySparkException, Py4JError, OSError) as error:
         raise SparkFailed(
             f"Spark does not start: {_first_line(str(error))} (details above in this log; 768 MB of memory are needed)."
@@ -158,8 +167,17 @@ class Pipeline:
         self._progress = progress
         self._stop = stop
         self._records_per_batch = settings.records_per_batch
+        self._offsets = TopicOffsets(
+            settings.bootstrap_servers, settings.source_topic, settings.client_properties, "start"
+        )
 
     def run(self) -> None:
+        try:
+            self._run()
+        finally:
+            self._offsets.close()
+
+    def _run(self) -> None:
         delay_s = RESTART_FIRST_S
         went_back_since: float | None = None
         while not self._stop.is_set():
@@ -189,23 +207,18 @@ class Pipeline:
             delay_s = min(2 * delay_s, RESTART_MAX_S)
 
     def _wait_for_topic(self) -> None:
-        settings = self._settings
-        offsets = TopicOffsets(settings.bootstrap_servers, settings.source_topic, settings.client_properties, "start")
         said = ""
-        try:
-            while not self._stop.is_set():
-                try:
-                    offsets.held()
-                except (BrokersAway, TopicMissing) as error:
-                    self._progress.state, self._progress.message = "waiting", str(error)
-                    if str(error) != said:
-                        said = str(error)
-                        log.info("pipeline: waiting, %s", said)
-                    self._stop.wait(WAIT_S)
-                else:
-                    return
-        finally:
-            offsets.close()
+        while not self._stop.is_set():
+            try:
+                self._offsets.held()
+            except (BrokersAway, TopicMissing) as error:
+                self._progress.state, self._progress.message = "waiting", str(error)
+                if str(error) != said:
+                    said = str(error)
+                    log.info("pipeline: waiting, %s", said)
+                self._stop.wait(WAIT_S)
+            else:
+                return
 
     def _run_stream(self) -> str:
         """Run a stream from where the database ends; returns why it ended ("" when it was stopped)."""
@@ -222,49 +235,81 @@ class Pipeline:
 
     def _follow_stream(self, behind: WriteBehind) -> str:
         try:
+            self._check_topic()
             query = self._start_stream(behind)
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, BrokersAway, TopicMissing, *reading.ENDS) as error:
             return str(error)
+        except Stopped:
+            return ""
         self._progress.state, self._progress.message = "running", None
         log.info("pipeline stream: running from %d known topic partitions on", len(self._progress.next_offsets))
         try:
+            next_look_s = time.monotonic() + LOOK_AT_TOPIC_S
             while query.isActive and not behind.failed() and not self._stop.wait(0.2):
-                continue
+                if time.monotonic() > next_look_s:
+                    with suppress(BrokersAway, TopicMissing):  # the stream notices by itself
+                        self._check_topic()
+                    next_look_s = time.monotonic() + LOOK_AT_TOPIC_S
             if query.isActive:
                 query.stop()
             failure = query.exception()
             return "" if failure is None else str(failure)
+        except (reading.TopicRecreated, Stopped) as error:
+            query.stop()
+            return str(error)
         except (PySparkException, Py4JError, OSError) as error:
             return str(error)
+
+    def _check_topic(self) -> None:
+        """Raises TopicRecreated unless the topic is the one that the ledger was made of."""
+        self._sink.claim_topic(self._offsets.topic_id())
 
     def _start_stream(self, behind: WriteBehind) -> StreamingQuery:
         settings = self._settings
         checkpoint = settings.spark_dir / "checkpoint"
         shutil.rmtree(checkpoint, ignore_errors=True)
-        reader = self._session.readStream.format(source.FORMAT).options(
-            **{"bootstrap.servers": settings.bootstrap_servers, "topic": settings.source_topic},
-            startingOffsets=json.dumps(self._progress.next_offsets),
-            maxRecords=str(self._records_per_batch),
-            **{f"kafka.{name}": value for name, value in settings.client_properties.items()},
-        )
+        records = self._records()
+
+        stager = Stager(settings.database_url, settings.cluster_id, JOB) if settings.on_cluster else None
 
         def hand_over(batch: DataFrame, batch_id: int) -> None:
-            behind.hand_over(batch_id, batch.select(*RECORD_COLUMNS).toArrow())
+            rows = batch.select(*RECORD_COLUMNS)
+            if stager is not None:  # the driver gets told what the executors stored
+                rows = rows.mapInArrow(stager, MANIFEST_SCHEMA)
+            behind.hand_over(batch_id, rows.toArrow())
 
-        writer = reader.load().writeStream.foreachBatch(hand_over)
+        writer = records.writeStream.foreachBatch(hand_over)
         return writer.option("checkpointLocation", checkpoint.as_uri()).queryName(JOB).start()
+
+    def _records(self) -> DataFrame:
+        """The stream of records from where the database ends. Raises what `reading.start_offsets` raises."""
+        settings, known = self._settings, self._progress.next_offsets
+        if settings.connector == KAFKA:
+            # Our source looks by itself; this one needs every partition named, and a gap in our words.
+            self._offsets.partitions()  # it may have grown
+            start = reading.start_offsets(settings.source_topic, self._offsets.held(), known)
+            return connector.stream(self._session, settings, start, self._records_per_batch)
+        reader = self._session.readStream.format(source.FORMAT).options(
+            **{"bootstrap.servers": settings.bootstrap_servers, "topic": settings.source_topic},
+            startingOffsets=json.dumps(known),
+            maxRecords=str(self._records_per_batch),
+            tasks=str(settings.tasks),
+            **{f"kafka.{name}": value for name, value in settings.client_properties.items()},
+        )
+        return reader.load()
 
     def _store(self, batch_id: int, records: pa.Table) -> None:
         started = time.monotonic()
-        progress = self._progress
+        progress, stored = self._progress, 0
         for written in self._sink.write(batch_id, records):
+            stored += written.records + written.replayed
             progress.next_offsets = written.next_offsets
             progress.records += written.records
             progress.quarantined += written.quarantined
             progress.illegal += written.illegal
         progress.last_batch = {
             "batch_id": batch_id,
-            "records": records.num_rows,
+            "records": stored,
             "took_ms": int((time.monotonic() - started) * 1000),
             "finished_ms": time.time_ns() // 1_000_000,
         }

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 log = logging.getLogger(__name__)
+
+_NO_ID: Final = "A" * 22  # sixteen zero bytes
 
 REQUEST_TIMEOUT_S: Final = 3.0
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the library left it out
@@ -84,6 +86,20 @@ class TopicOffsets:
     def high(self) -> dict[int, int]:
         """The offset that the next record of every partition will get. Raises TopicMissing or BrokersAway."""
         return self._list(self._partitions or self.partitions(), _LATEST)
+
+    def topic_id(self) -> str | None:
+        """The topic's id as Kafka writes it, None where brokers have none (before 2.8). Raises as `partitions`."""
+        future = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_TIMEOUT_S)
+        try:
+            found = future[self.topic].result(timeout=2 * REQUEST_TIMEOUT_S)
+        except (KafkaException, TimeoutError) as error:
+            self._forget()
+            code = error.args[0].code() if isinstance(error, KafkaException) else None
+            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise TopicMissing(f"the topic {self.topic} does not exist yet") from error
+            raise BrokersAway(f"no description of {self.topic}: {_text(error)}") from error
+        known = str(found.topic_id).replace("+", "-").replace("/", "_")
+        return None if known == _NO_ID else known
 
     def _list(self, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(self.topic, partition): spec for partition in partitions}

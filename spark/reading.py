@@ -10,7 +10,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from spark.decode import RawRecord, to_batch
-from spark.kafka import BrokersAway, client_config
+from spark.kafka import BrokersAway, OffsetsHeld, client_config
 
 CONSUME_RECORDS: Final = 2_000
 CONSUME_TIMEOUT_S: Final = 0.1
@@ -58,6 +58,36 @@ class OffsetsWentBack(Exception):
             f"{WENT_BACK_MARKER}: {partition} ends at offset {high} and was read up to {read} before: "
             "the topic was recreated or lost records. Run `ebbline pipeline rebuild`."
         )
+
+
+class TopicRecreated(Exception):
+    """The topic is another one of the same name than the ledger was made of."""
+
+    def __init__(self, topic: str, before: str, found: str) -> None:
+        super().__init__(
+            f"{GAP_MARKER}: {topic} was deleted and created again: it has the id {found} and was read as {before}. "
+            "Run `ebbline pipeline rebuild`."
+        )
+
+
+ENDS: Final = (MetadataGap, OffsetsWentBack, TopicRecreated)
+"""What a stream cannot go on after."""
+
+
+def start_offsets(topic: str, held: Mapping[int, OffsetsHeld], known: Mapping[int, int]) -> dict[int, int]:
+    """Where to begin each topic partition: where it is known, else at the first offset.
+
+    Raises MetadataGap and OffsetsWentBack where the topic does not hold the offset that is known.
+    """
+    start = {}
+    for partition, here in held.items():
+        offset = known.get(partition, here.low)
+        if offset < here.low:
+            raise MetadataGap(f"{topic}-{partition}", f"begins at offset {here.low}, {offset} was to be next")
+        if offset > here.high:
+            raise OffsetsWentBack(f"{topic}-{partition}", here.high, offset)
+        start[partition] = offset
+    return start
 
 
 def open_consumer(bootstrap_servers: str, properties: Mapping[str, str]) -> Consumer:

@@ -31,7 +31,8 @@ from spark.sinks.ledger_sink import PROCESS, LedgerSink
 
 # Everything that was made of the topic's records, and the offsets that say how far it was read.
 LEDGER: Final[tuple[Table, ...]] = (
-    t.segment_event, t.segment, t.segment_interval, t.remote_partition, t.quarantine, t.source_offsets, t.pipeline_batch
+    t.segment_event, t.segment, t.segment_interval, t.remote_partition, t.quarantine, t.source_offsets,
+    t.source_topic, t.pipeline_batch,
 )  # fmt: skip
 CATCH_UPS_MAX: Final = 20
 
@@ -77,6 +78,7 @@ def _build_and_swap(
 ) -> Rebuilt:
     records = 0
     live, topic = settings.cluster_id, settings.source_topic
+    sink.claim_topic(reader.topic_id())
     for _ in range(CATCH_UPS_MAX):
         # In this order: who has read beyond an end that is asked afterwards has read another topic of this name.
         with reading(engine) as connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -44,8 +45,18 @@ def prepare_environment(java: Java, spark_dir: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
 
 
-def start_session(spark_dir: Path, *, name: str = "ebbline-pipeline", poll_interval_ms: int = 200) -> SparkSession:
-    """Start the JVM and the session (4 to 6 s). Call `prepare_environment` first."""
+def start_session(
+    spark_dir: Path,
+    *,
+    name: str = "ebbline-pipeline",
+    poll_interval_ms: int = 200,
+    jars: Sequence[Path] = (),
+    master: str = f"local[{CORES}]",
+) -> SparkSession:
+    """Start the JVM and the session (4 to 6 s). Call `prepare_environment` first.
+
+    ``jars`` are for Spark's classpath, here and on executors.
+    """
     log4j = spark_dir / "log4j2.properties"
     log4j.parent.mkdir(parents=True, exist_ok=True)
     log4j.write_text(_LOG4J)
@@ -77,7 +88,24 @@ def start_session(spark_dir: Path, *, name: str = "ebbline-pipeline", poll_inter
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
     }
-    builder = SparkSession.builder.master(f"local[{CORES}]").appName(name)
+    if jars:
+        settings["spark.jars"] = ",".join(str(jar) for jar in jars)
+    if not master.startswith("local["):
+        settings |= _of_cluster()
+    builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _of_cluster() -> dict[str, str]:
+    """Executors are processes of their own, on this machine or others: what they need to find this program."""
+    address = os.environ.get("EBBLINE_PIPELINE_SPARK_HOST", "127.0.0.1")
+    return {
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": "127.0.0.1" if address == "127.0.0.1" else "0.0.0.0",
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.executor.memory": os.environ.get("EBBLINE_PIPELINE_SPARK_EXECUTOR_MEMORY", "1g"),
+    }

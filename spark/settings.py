@@ -9,6 +9,8 @@ from typing import Final
 
 SOURCE_TOPIC: Final = "__remote_log_metadata"
 JOB: Final = "remote-log-metadata"
+RLMM, KAFKA = "rlmm", "kafka"
+LOCAL: Final = "local[2]"
 
 
 class SettingsError(Exception):
@@ -29,10 +31,19 @@ class PipelineSettings:
     poll_interval_ms: int = 200  # five requests a second to the brokers while nothing happens
 
     history_days: int = 0  # 0: events and deleted segments stay for ever
+    connector: str = RLMM  # the source: ours, or Spark's own
+    connector_jars: Path | None = None  # the folder of Spark's own
+    spark_master: str = LOCAL  # of a Spark cluster: PostgreSQL only, executors write to it
+    tasks: int = 2  # that read at once
 
     @property
     def spark_dir(self) -> Path:
         return self.data_dir / "spark"
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether executors are processes of their own, which store what they read by themselves."""
+        return not self.spark_master.startswith("local[")
 
     @property
     def life_file(self) -> Path:
@@ -55,6 +66,15 @@ def from_environment(environment: Mapping[str, str]) -> PipelineSettings:
             raise SettingsError(f"{name}={text} is not a number from {low} to {high}.")
         return int(text)
 
+    connector = environment.get("EBBLINE_PIPELINE_CONNECTOR", "").strip() or RLMM
+    if connector not in (RLMM, KAFKA):
+        raise SettingsError(f"EBBLINE_PIPELINE_CONNECTOR={connector} is neither {RLMM} nor {KAFKA}.")
+    jars = environment.get("EBBLINE_PIPELINE_CONNECTOR_JARS", "").strip()
+    if connector == KAFKA and not jars:
+        raise SettingsError("EBBLINE_PIPELINE_CONNECTOR_JARS is not set: the folder of Spark's Kafka connector.")
+    master = environment.get("EBBLINE_PIPELINE_SPARK_MASTER", "").strip() or LOCAL
+    if not master.startswith("local[") and not required("EBBLINE_DATABASE_URL").startswith("postgres"):
+        raise SettingsError(f"EBBLINE_PIPELINE_SPARK_MASTER={master} needs PostgreSQL: executors cannot share a file.")
     return PipelineSettings(
         data_dir=Path(required("EBBLINE_DATA_DIR")).absolute(),
         cluster_id=required("EBBLINE_CLUSTER_ID"),
@@ -65,6 +85,10 @@ def from_environment(environment: Mapping[str, str]) -> PipelineSettings:
         records_per_batch=number("EBBLINE_PIPELINE_RECORDS_PER_BATCH", 50_000, 1, 500_000),
         history_days=number("EBBLINE_PIPELINE_HISTORY_DAYS", 0, 0, 36_500),
         poll_interval_ms=number("EBBLINE_PIPELINE_POLL_INTERVAL_MS", 200, 10, 60_000),
+        connector=connector,
+        connector_jars=Path(jars) if jars else None,
+        spark_master=master,
+        tasks=number("EBBLINE_PIPELINE_TASKS", 2, 1, 1_000),
     )
 
 

@@ -36,11 +36,11 @@ from spark.kafka import BrokersAway, TopicOffsets
 from spark.reading import (
     RECORD_BYTES_MIN,
     SAMPLE_RECORDS,
-    MetadataGap,
     OffsetsWentBack,
     mean_bytes,
     open_consumer,
     read,
+    start_offsets,
 )
 from spark.schemas import RECORD_SCHEMA
 from spark.settings import SOURCE_TOPIC
@@ -91,7 +91,7 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         known = {name.lower(): value for name, value in options.items()}
         self._servers = known["bootstrap.servers"]
         self._topic = known.get("topic", SOURCE_TOPIC)
-        self._starting = {str(p): int(o) for p, o in json.loads(known.get("startingoffsets", "{}")).items()}
+        self._starting = {int(p): int(o) for p, o in json.loads(known.get("startingoffsets", "{}")).items()}
         self._max_records = int(known.get("maxrecords", MAX_RECORDS))
         self._max_bytes = int(known.get("maxbytes", MAX_BYTES))
         self._bytes_per_record: float | None = None
@@ -103,15 +103,8 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     # --- planning side ---
 
     def initialOffset(self) -> dict[str, int]:
-        start = {}
-        for partition, held in _offsets_of(self).held().items():
-            offset = self._starting.get(str(partition), held.low)
-            if offset < held.low:
-                raise MetadataGap(f"{self._topic}-{partition}", f"begins at offset {held.low}, {offset} was to be next")
-            if offset > held.high:
-                raise OffsetsWentBack(f"{self._topic}-{partition}", held.high, offset)
-            start[str(partition)] = offset
-        return start
+        found = start_offsets(self._topic, _offsets_of(self).held(), self._starting)
+        return {str(partition): offset for partition, offset in found.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_records)

@@ -25,6 +25,7 @@ MAY_BE_MISSING = {
     "chromium": "EBBLINE_CI_WITHOUT_CHROMIUM",
     "postgresql": "EBBLINE_CI_WITHOUT_POSTGRESQL",
     "apache kafka is unavailable": "EBBLINE_CI_WITHOUT_APACHE_KAFKA",
+    "spark's kafka connector is unavailable": "EBBLINE_CI_WITHOUT_SPARK_CONNECTOR",
 }
 
 

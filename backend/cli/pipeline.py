@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,9 +32,17 @@ REMOTE_HELP = "Remote tier to compare with: a folder or URL (default: the data f
 
 
 @pipeline_app.command("run")
-def run() -> None:
+def run(
+    connector: Annotated[
+        str | None, typer.Option(help="rlmm (default), or kafka: Spark's own Kafka connector.")
+    ] = None,
+    jars: Annotated[Path | None, typer.Option(help="The folder of that connector's jars.")] = None,
+) -> None:
     """Run the pipeline; reads the EBBLINE_* environment that `ebbline up` gives its children."""
     from spark.job import main as run_job
+
+    chosen = {"EBBLINE_PIPELINE_CONNECTOR": connector, "EBBLINE_PIPELINE_CONNECTOR_JARS": jars}
+    os.environ.update({name: str(value) for name, value in chosen.items() if value is not None})
 
     raise typer.Exit(run_job())
 

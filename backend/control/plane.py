@@ -132,7 +132,14 @@ class ControlPlane:
         webhook = Webhook(settings.webhook_url, settings.cluster_id, settings.cluster_name)
         readers = ReaderWatch(self.gateway, settings.broker_metrics, self._registries)
         self.observer = Observer(
-            watched, self.gateway, self.database, readers, webhook, pid=os.getpid(), started_ms=self.started_ms
+            watched,
+            self.gateway,
+            self.database,
+            readers,
+            webhook,
+            pid=os.getpid(),
+            started_ms=self.started_ms,
+            keep_days=settings.sample_days,
         )
         site = Site(
             self.gateway,

@@ -32,6 +32,7 @@ class ControlSettings(BaseSettings):
     api_tls_certificate: Path | None = None
     api_tls_key: Path | None = None
     sample_interval_ms: int = Field(default=2000, ge=200, le=600_000)
+    sample_days: int = Field(default=7, ge=1, le=3_650)  # how long samples and broker events stay
     client_properties: Path | None = None
     broker_metrics: str | None = None  # address of each broker's Prometheus text, with {host} or {id}
     webhook_url: str | None = None

@@ -2,14 +2,18 @@
 
 The default is for ever (docs/database.md); the whole life of a segment is four events. With a limit, what is older
 goes, the oldest first, in short transactions; a segment that is still remote stays whatever its age, and its events go.
+
+On PostgreSQL whole months go (`backend.store.event_months`), each with one transaction for its deleted segments and one
+that drops the partition; so up to a month more stays.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, bindparam, delete, select
+from sqlalchemy import ColumnElement, Connection, Delete, Engine, Table, bindparam, delete, func, select
 
+from backend.store import event_months
 from backend.store import tables as t
 from backend.store.engine import reading, writing
 from backend.tiering.segment_state import SegmentState
@@ -24,6 +28,8 @@ def prune_history(engine: Engine, cluster_id: str, older_than_ms: int, transacti
     Goes along each metadata partition from its oldest event and stops at the first that is young enough. At most
     ``transactions_max`` transactions; returns how many events went, so that a caller can go on later.
     """
+    if engine.dialect.name == "postgresql":
+        return _prune_months(engine, cluster_id, older_than_ms, transactions_max)
     removed = 0
     for source in _sources(engine, cluster_id):
         while transactions_max > 0:
@@ -34,6 +40,38 @@ def prune_history(engine: Engine, cluster_id: str, older_than_ms: int, transacti
             if went < EVENTS_AT_ONCE:
                 break
     return removed
+
+
+def _prune_months(engine: Engine, cluster_id: str, older_than_ms: int, transactions_max: int) -> int:
+    """As `prune_history`, by whole months; the parts before and after them keep what says impossible times."""
+    with reading(engine) as connection:
+        months = sorted(event_months.existing(connection))
+    removed = 0
+    for month in months:
+        if event_months.begin_ms(month + 1) > older_than_ms or removed >= transactions_max * EVENTS_AT_ONCE:
+            break
+        here = (
+            t.segment_event.c.cluster_id == cluster_id,
+            t.segment_event.c.event_timestamp_ms >= event_months.begin_ms(month),
+            t.segment_event.c.event_timestamp_ms < event_months.begin_ms(month + 1),
+        )
+        with writing(engine) as connection:
+            count = int(connection.scalar(select(func.count()).select_from(t.segment_event).where(*here)) or 0)
+            if count:
+                for table in (t.segment_interval, t.segment):
+                    connection.execute(_of_deleted(table, here))
+        with writing(engine) as connection:
+            event_months.drop(connection, month, cluster_id)
+        removed += count
+    return removed
+
+
+def _of_deleted(table: Table, here: tuple[ColumnElement[bool], ...]) -> Delete:
+    """The rows of ``table`` about segments whose deletion ended by one of these events."""
+    event, gone = t.segment_event.c, int(SegmentState.DELETE_SEGMENT_FINISHED)
+    keys = ("cluster_id", "topic_id", "partition", "segment_id")
+    same = (table.c[name] == event[name] for name in keys)
+    return delete(table).where(*here, event.legal, event.kind == UPDATE, event.state == gone, *same)
 
 
 def _sources(engine: Engine, cluster_id: str) -> list[int]:

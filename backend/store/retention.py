@@ -10,6 +10,7 @@ Arithmetic, per partition with 3 replicas (4 rows a round), sampled every 2 s, a
 | rows x 4      | 8,880, 1.8 MB                  | 1,920, 0.4 MB                    |
 
 A laptop's cluster (10 moving, 110 quiet partitions) stays near 60 MB. Engine events are removed after 7 days too.
+EBBLINE_SAMPLE_DAYS is another number of days: each more is 24 rounds, 96 rows.
 """
 
 from __future__ import annotations
@@ -39,15 +40,16 @@ class Tier:
 
 
 TIERS: Final = (Tier(HOUR_MS, 5 * MINUTE_MS), Tier(DAY_MS, HOUR_MS))
-KEEP_MS: Final = 7 * DAY_MS
+KEEP_DAYS: Final = 7
 HISTORY: Final[tuple[Table, ...]] = (t.partition_sample, t.replica_sample, t.cluster_sample)
 
 
 class Retention:
     """Thins and removes samples of one cluster; remembers how far it has thinned. Not for several threads."""
 
-    def __init__(self, engine: Engine, cluster_id: str) -> None:
+    def __init__(self, engine: Engine, cluster_id: str, keep_days: int = KEEP_DAYS) -> None:
         self._engine = engine
+        self._keep_ms = keep_days * DAY_MS
         self._cluster_id = cluster_id
         self._thinned_to_ms: dict[tuple[str, Tier], int] = {}
 
@@ -58,7 +60,7 @@ class Retention:
             for tier in TIERS:
                 removed += self._thin(table, tier, now_ms)
         with writing(self._engine) as connection:
-            return removed + prune(connection, self._cluster_id, now_ms, KEEP_MS)
+            return removed + prune(connection, self._cluster_id, now_ms, self._keep_ms)
 
     def _thin(self, table: Table, tier: Tier, now_ms: int) -> int:
         until_ms = (now_ms - tier.after_ms) // tier.every_ms * tier.every_ms
@@ -66,7 +68,9 @@ class Retention:
         if from_ms is None:
             oldest_ms = self._oldest(table)
             from_ms = (
-                until_ms if oldest_ms is None else max(oldest_ms, now_ms - KEEP_MS) // tier.every_ms * tier.every_ms
+                until_ms
+                if oldest_ms is None
+                else max(oldest_ms, now_ms - self._keep_ms) // tier.every_ms * tier.every_ms
             )
         step_ms = max(SLICE_MS, tier.every_ms)
         removed = 0

@@ -178,6 +178,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         "EBBLINE_API_PORT": str(settings.api_port),
         "EBBLINE_DEMO": str(settings.demo).lower(),
         "EBBLINE_SAMPLE_INTERVAL_MS": str(settings.sample_interval_ms),
+        "EBBLINE_SAMPLE_DAYS": str(settings.sample_days),
     }
     for name in OF_BACKEND:
         value = getattr(settings, name)

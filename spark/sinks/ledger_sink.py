@@ -21,10 +21,12 @@ import pyarrow as pa
 from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from backend.store import event_months
 from backend.store import tables as t
 from backend.store.engine import reading, writing
 from backend.store.writes import data_changed
 from spark.ledger import Event, IntervalRow, Ledger, PartitionRow, SegmentRow, interval, partition_keys, segment_keys
+from spark.reading import TopicRecreated
 from spark.schemas import EVENT_COLUMNS
 from spark.sinks import bulk_for
 
@@ -110,6 +112,28 @@ class LedgerSink:
                 return self._load_offsets(connection)
 
         return self._patiently("the offsets to continue at", load)
+
+    def claim_topic(self, topic_id: str | None) -> None:
+        """Note which topic the ledger is made of; raises TopicRecreated when it was made of another one.
+
+        None, of brokers that know no topic ids, is taken for the same. Waits as `write` does.
+        """
+        if topic_id is None:
+            return
+        table, key = t.source_topic, (self._cluster_id, self._job, self._source_topic)
+
+        def claim() -> str:
+            with reading(self._engine) as connection:
+                of_job = (table.c.cluster_id == key[0], table.c.job == key[1], table.c.topic == key[2])
+                known = connection.scalar(select(table.c.topic_id).where(*of_job))
+            if known is None:
+                with writing(self._engine) as connection:
+                    self._bulk.insert(connection, table, table.c.keys(), [(*key, topic_id)], replace=False)
+            return str(known or topic_id)
+
+        known = self._patiently("the topic of the ledger", claim)
+        if known != topic_id:
+            raise TopicRecreated(self._source_topic, known, topic_id)
 
     def write(self, batch_id: int, records: pa.Table) -> list[Written]:
         """Store a batch, in any order; returns one entry per transaction.
@@ -202,21 +226,26 @@ class LedgerSink:
         return written
 
     def _store_events(self, connection: Connection, events: Sequence[Event]) -> int:
-        ledger = self._load_ledger(connection, events)
-        rows, illegal = [], 0
-        for event in events:
-            reason = ledger.apply(event)
-            illegal += reason is not None
-            rows.append((self._cluster_id, *event, reason is None, reason))
+        event_months.ensure(connection, (event.event_timestamp_ms for event in events), self._now_ms())
+        reasons = self._follow(connection, events)
+        rows = [
+            (self._cluster_id, *event, reason is None, reason) for event, reason in zip(events, reasons, strict=True)
+        ]
         columns = ("cluster_id", *EVENT_COLUMNS, "legal", "illegal_reason")
         self._bulk.insert(connection, t.segment_event, columns, rows, replace=False)
+        return len(reasons) - reasons.count(None)
+
+    def _follow(self, connection: Connection, events: Sequence[Event]) -> list[str | None]:
+        """Store what the events make of the ledger; of each, why it may not follow, or None."""
+        ledger = self._load_ledger(connection, events)
+        reasons = [ledger.apply(event) for event in events]
         segments = [_segment_values(ledger.segments[key]) for key in sorted(ledger.segments)]
         self._upsert(connection, t.segment, _SEGMENT_COLUMNS, segments)
         intervals = [interval(ledger.segments[key]) for key in sorted(ledger.changed_intervals)]
         self._upsert(connection, t.segment_interval, IntervalRow._fields, intervals)
         partitions = [_partition_values(ledger.partitions[key]) for key in sorted(ledger.partitions)]
         self._upsert(connection, t.remote_partition, _PARTITION_COLUMNS, partitions)
-        return illegal
+        return reasons
 
     def _load_ledger(self, connection: Connection, events: Sequence[Event]) -> Ledger:
         ledger = Ledger()

@@ -40,7 +40,8 @@ class PostgresqlBulk:
         if not rows:
             return
         names = ", ".join(quoted(columns))
-        suffix = insert_suffix(table, columns, replace=replace)
+        # Without the key: that of a partitioned table has the month in it.
+        suffix = insert_suffix(table, columns, replace=True) if replace else "ON CONFLICT DO NOTHING"
         if len(rows) < COPY_ROWS_MIN:
             marks = ", ".join("%s" + _cast(table, name) for name in columns)
             connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) VALUES ({marks}) {suffix}', list(rows))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,12 @@ from backend.control.gateway.metadata import fetch_cluster
 from backend.control.lab.bootstrap_plan import SIZE_BYTES_MIN, BootstrapPlan
 from backend.control.lab.bootstrap_race import build
 from backend.protocol import messages as m
+from backend.store import migrate
+from backend.store.engine import create_engine
+from spark.direct import DirectReader
+from spark.kafka import OffsetsHeld
+from spark.settings import JOB, PipelineSettings
+from spark.sinks.ledger_sink import LedgerSink
 from tests.e2e.attached_bootstraps import NEW, Bootstraps
 from tests.e2e.attached_site import (
     BATCH_RECORDS,
@@ -34,10 +41,15 @@ from tests.e2e.attached_site import (
     set_on,
     wait_until_quiet,
 )
+from tests.e2e.attached_topic import by_spark, records_of
 from tests.e2e.one_script import differences, the_script
 from tests.e2e.up_process import UpProcess
+from tests.effort import effort
 from tests.interop.java_tools import JavaTools, libraries
 from tests.ports import free_ports
+from tests.spark import running
+from tests.spark.replay import expected
+from tests.spark.test_rlmm_cache_agrees import by_cache, segments_of
 from tests.waiting import wait_until
 from tests.wire import ask
 
@@ -195,6 +207,39 @@ def test_new_replicas_of_a_real_kafka_are_shown_in_the_phases_that_the_engine_te
             await gateway.close()
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("connector", effort(["none"], ["none", "rlmm", "kafka"]))
+def test_its_metadata_topic_gives_the_ledger_that_our_rlmm_cache_gives(
+    kafka: Kafka, attached: Site, tmp_path: Path, connector: str
+) -> None:
+    """By a plain consumer; in `make soak` also by Spark, with our source and with Spark's own connector."""
+    topic = f"ledger-{connector}"
+    create(kafka.bootstrap, topic, [[1, 2]], TIERED)
+    produce(kafka.bootstrap, topic, partitions=1)
+    wait_until_quiet(attached, topic)
+    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
+    migrate.upgrade(url)
+    engine = create_engine(url)
+    settings = PipelineSettings(tmp_path, running.CLUSTER, kafka.bootstrap, url)
+    reader = DirectReader(settings, "test", threading.Event())
+    low, high = reader.low(), reader.high()
+    held = {partition: OffsetsHeld(low[partition], end) for partition, end in high.items()}
+    records = [record for number, one in held.items() for record in records_of(settings, number, one)]
+    if connector == "none":
+        sink = LedgerSink(engine, cluster_id=running.CLUSTER, job=JOB, source_topic=settings.source_topic)
+        sink.claim_topic(reader.topic_id())
+        reader.copy(sink, high)
+    else:
+        by_spark(settings, connector, running.read_to(engine, records))
+    reader.close()
+    cached, refused = by_cache(records)
+    ledger, _, illegal = segments_of(engine)
+    assert ledger == cached
+    assert (refused, illegal) == (0, 0)
+    assert len(ledger) >= 3
+    assert running.content(engine) == expected(records)
+    engine.dispose()
 
 
 def test_a_restarted_leader_is_said_not_to_know_the_remote_tier_yet(kafka: Kafka, attached: Site) -> None:

@@ -5,27 +5,23 @@ from __future__ import annotations
 import sqlite3
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from sqlalchemy import ClauseElement, Column, Engine, Integer, inspect, text
 
 from backend.store import migrate, tables
 from backend.store.engine import StoreError, create_engine, parse_url, reading, writing
+from backend.store.event_months import is_part
 
 
 def differences(engine: Engine) -> list[object]:
     with reading(engine) as connection:
-        context = MigrationContext.configure(
-            connection,
-            opts={"version_table": migrate.VERSION_TABLE, "compare_type": True, "compare_server_default": True},
-        )
-        return list(compare_metadata(context, tables.metadata))
+        return migrate.compared(connection)
 
 
-def catalogue(engine: Engine) -> dict[str, object]:
+def catalogue(engine: Engine) -> dict[str, Any]:
     """Everything the database itself knows of each table, in a comparable order."""
     inspector = inspect(engine)
     return {
@@ -41,7 +37,7 @@ def catalogue(engine: Engine) -> dict[str, object]:
             sorted(repr(_plain(index)) for index in inspector.get_indexes(name)),
         )
         for name in inspector.get_table_names()
-        if name != migrate.VERSION_TABLE
+        if name != migrate.VERSION_TABLE and not is_part(name)
     }
 
 
@@ -62,6 +58,9 @@ def test_migrations_build_the_schema_of_the_tables_module(empty_database: str) -
         connection.execute(text(f"DROP TABLE {migrate.VERSION_TABLE}"))
         tables.metadata.create_all(connection)
     assert set(migrated) == set(tables.metadata.tables)
+    if engine.dialect.name == "postgresql":  # partitioned by month, which the description cannot say of one of two
+        key = migrated[tables.segment_event.name][1]
+        assert key["constrained_columns"].pop() == tables.segment_event.c.event_timestamp_ms.name
     assert catalogue(engine) == migrated
     engine.dispose()
 

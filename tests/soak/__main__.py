@@ -36,6 +36,8 @@ TESTS = (
     "tests/spark/test_pipeline_process.py",
     "tests/spark/test_time_travel.py",
     "tests/spark/test_batch_analysis.py",
+    "tests/spark/test_full_disk.py",
+    "tests/spark/test_spark_cluster.py",
     "tests/spark/test_year.py",
     "tests/e2e/test_flights.py",
     "tests/e2e/test_kill_backend.py",

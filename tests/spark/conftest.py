@@ -16,17 +16,19 @@ from backend.store import engine as store_engine
 from backend.store import migrate
 from backend.store.engine import create_engine
 from spark import source
+from spark.connector import jars_in
 from spark.java import NoUsableJava, find_java
 from spark.session import prepare_environment, start_session
 from spark.settings import PipelineSettings
 from tests.effort import effort
 from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, running_server
+from tests.oracle.apache_kafka import Unavailable, resolve_spark_jars
 from tests.spark.kafka_peer import NoKafka, create_topic, running_broker
 from tests.spark.outage import locked, stopped
 from tests.spark.running import CLUSTER
 
 # Jobs of Spark alone and a year of metadata take minutes; `make soak` runs them.
-collect_ignore = effort(["test_batch_analysis.py", "test_year.py"], [])
+collect_ignore = effort(["test_batch_analysis.py", "test_full_disk.py", "test_spark_cluster.py", "test_year.py"], [])
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +76,16 @@ def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def connector_jars() -> Path | str:
+    """The folder of the jars of Spark's own Kafka connector, or why it cannot be had."""
+    try:
+        return resolve_spark_jars()
+    except Unavailable as reason:
+        return f"Spark's Kafka connector is unavailable: {reason}"
+
+
+@pytest.fixture(scope="session")
+def spark_session(tmp_path_factory: pytest.TempPathFactory, connector_jars: Path | str) -> Iterator[SparkSession]:
     """The pipeline's own session with its own settings, once for all tests: it takes 5 s and 400 MB."""
     folder = tmp_path_factory.mktemp("spark")
     try:
@@ -82,7 +93,8 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSes
     except NoUsableJava as reason:
         pytest.skip(str(reason))
     prepare_environment(java, folder)
-    session = start_session(folder, name="tests")
+    jars = jars_in(connector_jars) if isinstance(connector_jars, Path) else []
+    session = start_session(folder, name="tests", jars=jars)
     source.register(session)
     yield session
     session.stop()

@@ -12,13 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, event, select
 from sqlalchemy.exc import OperationalError
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RAW_VALUE_BYTES_MAX, RawRecord, to_batch
+from spark.reading import TopicRecreated
 from spark.sinks.ledger_sink import LedgerSink, Stopped
 from spark.sinks.postgresql import PostgresqlBulk
 from tests.spark.records import CAPTURED, FIXTURES, captured, delete_partition, final_states, life, log, mixed, raw
@@ -253,6 +254,37 @@ def test_a_database_that_is_away_for_a_while_is_waited_for_and_named(outage: Out
     written()
     assert sink.trouble is None
     assert content(engine) == expected(records)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_full_disk_is_waited_for_and_named_and_nothing_is_lost(engine: Engine) -> None:
+    pages = [1 << 30]
+
+    @event.listens_for(engine, "checkout")
+    def _limit(connection: Any, _record: object, _proxy: object) -> None:
+        connection.execute(f"PRAGMA max_page_count={pages[0]}")  # SQLite answers as for a full disk
+
+    records = mixed(1_000)
+    sink = sink_of(engine)
+    sink.write(0, table([record for record in records if record[1] < 50]))
+    with engine.connect() as connection:
+        pages[0] = int(connection.exec_driver_sql("PRAGMA page_count").scalar_one()) + 2
+    written = in_background(lambda: sink.write(1, table(records)))
+    wait_for_trouble(sink)
+    assert sink.trouble == "the database does not answer: database or disk is full"
+    pages[0] = 1 << 30
+    written()
+    assert sink.trouble is None
+    assert content(engine) == expected(records)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_ledger_belongs_to_the_topic_it_was_made_of(engine: Engine) -> None:
+    sink = sink_of(engine)
+    for topic_id in ("one", "one", None):
+        sink.claim_topic(topic_id)
+    with pytest.raises(TopicRecreated, match="has the id other and was read as one"):
+        sink_of(engine).claim_topic("other")
 
 
 def test_a_stop_ends_the_wait_for_a_database_that_is_away(outage: Outage, engine: Engine) -> None:

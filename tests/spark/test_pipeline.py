@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -25,11 +27,13 @@ from backend.store.engine import create_engine, reading
 from backend.tiering.segment_state import SegmentState
 from spark import transforms
 from spark.decode import RawRecord, to_batch
+from spark.direct import DirectReader
 from spark.job import GapFound
-from spark.rebuild import forget_ledger
+from spark.rebuild import forget_ledger, rebuild
 from spark.schemas import RECORD_SCHEMA
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
+from tests.effort import effort
 from tests.ports import free_ports
 from tests.spark.kafka_peer import admin, create_topic, produce, running_broker
 from tests.spark.records import captured, delete_partition, final_states, life, log, mixed, raw
@@ -102,6 +106,72 @@ def test_records_lost_before_they_were_read_stop_the_pipeline_and_say_so(
     assert content(engine) == expected(held)
 
 
+def every_row(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
+    """All that the pipeline stored, without the times at which it did."""
+    tables = (t.segment_event, t.segment, t.segment_interval, t.remote_partition, t.quarantine, t.source_offsets)
+    found = {}
+    with reading(engine) as connection:
+        for table in tables:
+            columns = [column for column in table.c if column.name not in ("ingested_ms", "updated_ms", "topic")]
+            found[table.name] = sorted(map(tuple, connection.execute(select(*columns))), key=repr)
+    return found
+
+
+@pytest.mark.timeout(3 * WAIT_S)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_sparks_own_kafka_connector_stores_the_same_rows(
+    spark_session: SparkSession, settings: PipelineSettings, engine: Engine, connector_jars: Path | str, tmp_path: Path
+) -> None:
+    if isinstance(connector_jars, str):
+        pytest.skip(connector_jars)
+    records = [*mixed(1_500, seed=8), (5, 0, 1, None, None), (5, 1, 1, b"key", b"\x01\x09\x00")]
+    create_topic(settings.bootstrap_servers, "both-connectors", 6)
+    early = [record for record in records if record[1] < 150]
+    produce(settings.bootstrap_servers, "both-connectors", early)
+    theirs = replace(settings, source_topic="both-connectors", connector="kafka", connector_jars=connector_jars)
+    with Running(spark_session, theirs, engine):
+        wait_until("the first records are stored", read_to(engine, early), WAIT_S)
+    produce(settings.bootstrap_servers, "both-connectors", [record for record in records if record[1] >= 150])
+    with Running(spark_session, theirs, engine):  # from the offsets of the database, with several batches
+        wait_until("everything is stored", read_to(engine, records), WAIT_S)
+    assert content(engine) == expected(records)
+    url = f"sqlite:///{tmp_path / 'ours.db'}"
+    migrate.upgrade(url)
+    other = create_engine(url)
+    # By the reading that our source's tasks do; the whole stream of it is the first test of this file.
+    reader = DirectReader(theirs, "ours", threading.Event())
+    reader.copy(LedgerSink(other, cluster_id=CLUSTER, job=JOB, source_topic="both-connectors"), reader.high())
+    reader.close()
+    assert every_row(engine) == every_row(other)
+    other.dispose()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_topic_that_was_made_again_stops_the_pipeline_although_it_is_longer(
+    spark_session: SparkSession, settings: PipelineSettings, engine: Engine
+) -> None:
+    produce(settings.bootstrap_servers, settings.source_topic, mixed(100))
+    reader = DirectReader(settings, "before", threading.Event())
+    sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic)
+    sink.claim_topic(reader.topic_id())
+    reader.copy(sink, reader.high())
+    reader.close()
+    client = admin(settings.bootstrap_servers)
+    client.delete_topics([settings.source_topic])[settings.source_topic].result(timeout=30)
+    create_topic(settings.bootstrap_servers, settings.source_topic)
+    records = mixed(400, seed=2)
+    produce(settings.bootstrap_servers, settings.source_topic, records)
+    with Running(spark_session, settings, engine) as running:
+        running.thread.join(WAIT_S)
+    assert isinstance(running.failure, GapFound)
+    assert "was deleted and created again" in str(running.failure)
+    assert content(engine) == expected(mixed(100)), "what it had stays"
+    rebuild(settings, threading.Event())
+    with Running(spark_session, settings, engine):
+        wait_until("the heartbeat says that it runs", says(engine, "running"), WAIT_S)
+    assert content(engine) == expected(records)
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.skipif("EBBLINE_TEST_KAFKA" in os.environ, reason="the given Kafka is not ours to stop")
 def test_brokers_that_go_and_come_back_are_waited_for(
@@ -142,6 +212,7 @@ def test_a_database_that_goes_and_comes_back_in_the_middle_is_waited_for(
             late = [record for record in records if record[1] >= 60]
             produce(settings.bootstrap_servers, settings.source_topic, late)
             wait_until("the sink waits for the database", lambda: running.sink.trouble is not None, WAIT_S)
+            time.sleep(effort(0, 60))
         wait_until("the others are stored", read_to(engine, records), WAIT_S)
         wait_until("the pipeline says that it runs", says(engine, "running"), WAIT_S)
     assert content(engine) == expected(records)

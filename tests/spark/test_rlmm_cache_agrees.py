@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Engine, func, not_, select
 
 from backend.engine.remote.rlmm_cache import Outcome, RemoteLogMetadataCache
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, Unreadable, decode
@@ -68,10 +68,17 @@ def by_ledger(records: Sequence[RawRecord], folder: Path) -> tuple[Segments, set
     migrate.upgrade(url)
     engine = create_engine(url)
     sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
-    illegal = sum(written.illegal for written in sink.write(0, pa.Table.from_batches([to_batch(records)])))
+    sink.write(0, pa.Table.from_batches([to_batch(records)]))
+    found = segments_of(engine)
+    engine.dispose()
+    return found
+
+
+def segments_of(engine: Engine) -> tuple[Segments, set[str], int]:
+    """As `by_ledger`, of a ledger that is there."""
     with reading(engine) as connection:
         rows = connection.execute(select(t.segment)).all()
-    engine.dispose()
+        illegal = connection.scalar(select(func.count()).where(not_(t.segment_event.c.legal))) or 0
     deleted = {row.segment_id for row in rows if row.state == int(SegmentState.DELETE_SEGMENT_FINISHED)}
     there = {row.segment_id: {name: row._mapping[name] for name in NAMES} for row in rows}
     return {key: value for key, value in there.items() if key not in deleted}, deleted, illegal

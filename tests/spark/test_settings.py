@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spark.connector import jars_in, java_properties
 from spark.settings import SOURCE_TOPIC, SettingsError, from_environment
 
 COMPLETE = {
@@ -27,6 +28,46 @@ def test_four_variables_are_enough() -> None:
 def test_a_missing_variable_is_named(name: str) -> None:
     with pytest.raises(SettingsError, match=name):
         from_environment({**COMPLETE, name: " "})
+
+
+@pytest.mark.parametrize(
+    ("more", "refusal"),
+    [
+        ({"EBBLINE_PIPELINE_CONNECTOR": "other"}, "neither rlmm nor kafka"),
+        ({"EBBLINE_PIPELINE_CONNECTOR": "kafka"}, "EBBLINE_PIPELINE_CONNECTOR_JARS is not set"),
+        ({"EBBLINE_PIPELINE_SPARK_MASTER": "spark://host:7077"}, "needs PostgreSQL"),
+        ({"EBBLINE_PIPELINE_TASKS": "0"}, "EBBLINE_PIPELINE_TASKS"),
+    ],
+)
+def test_what_cannot_be_together_is_refused(more: dict[str, str], refusal: str) -> None:
+    with pytest.raises(SettingsError, match=refusal):
+        from_environment({**COMPLETE, **more})
+
+
+def test_a_folder_without_the_connector_is_named(tmp_path: Path) -> None:
+    (tmp_path / "kafka-clients-3.9.2.jar").touch()
+    with pytest.raises(SettingsError, match="does not have the jars"):
+        jars_in(tmp_path)
+
+
+def test_client_settings_are_told_to_java_in_its_own_words() -> None:
+    told = java_properties(
+        {"security.protocol": "SASL_SSL", "sasl.mechanisms": "SCRAM-SHA-512", "sasl.username": "u",
+         "sasl.password": 'p"\\', "ssl.ca.location": "/ca.pem", "ssl.endpoint.identification.algorithm": "none"}
+    )  # fmt: skip
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    assert told == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} required username="u" password="p\\"\\\\";',
+        "ssl.truststore.location": "/ca.pem",
+        "ssl.truststore.type": "PEM",
+        "ssl.endpoint.identification.algorithm": "",
+    }
+    with pytest.raises(SettingsError, match=r"socket\.timeout\.ms, which Spark's Kafka connector does not know"):
+        java_properties({"socket.timeout.ms": "1"})
+    with pytest.raises(SettingsError, match="OAUTHBEARER has no user"):
+        java_properties({"sasl.mechanism": "OAUTHBEARER", "sasl.username": "u"})
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "500001"])

@@ -34,6 +34,7 @@ from backend.control.observer.sampler import Sampler
 from backend.control.observer.settings_sample import topic_rows
 from backend.control.tasks import keep_running
 from backend.protocol.errors import KafkaError
+from backend.store.retention import KEEP_DAYS
 from backend.tiering.ids import uuid_text
 
 JITTER: Final = 0.1
@@ -71,13 +72,19 @@ class Observer:
         *,
         pid: int,
         started_ms: int,
+        keep_days: int = KEEP_DAYS,
     ) -> None:
         # Its interval is the one in force: longer than what is set on a large cluster.
         self._watched, self._wanted_ms = watched, watched.interval_ms
         self._database = database
         self._sampler = Sampler(gateway)
         self.recorder = Recorder(
-            database, watched.cluster_id, pid=pid, started_ms=started_ms, interval_ms=lambda: self._watched.interval_ms
+            database,
+            watched.cluster_id,
+            pid=pid,
+            started_ms=started_ms,
+            interval_ms=lambda: self._watched.interval_ms,
+            keep_days=keep_days,
         )
         self.events = EventFollower(gateway, database, watched.cluster_id, now_ms)
         self.webhook = webhook

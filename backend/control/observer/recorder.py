@@ -20,7 +20,7 @@ from backend.control.database import Database, DatabaseAway
 from backend.control.observer.rounds import Round
 from backend.store import writes
 from backend.store.engine import writing
-from backend.store.retention import Retention
+from backend.store.retention import KEEP_DAYS, Retention
 from backend.store.samples import SampleWriter
 from backend.store.writes_observer import Resource, save_settings
 
@@ -81,13 +81,20 @@ class Recorder:
     """Belongs to one event loop; `run` is its only writer."""
 
     def __init__(
-        self, database: Database, cluster_id: str, *, pid: int, started_ms: int, interval_ms: Callable[[], int]
+        self,
+        database: Database,
+        cluster_id: str,
+        *,
+        pid: int,
+        started_ms: int,
+        interval_ms: Callable[[], int],
+        keep_days: int = KEEP_DAYS,
     ) -> None:
         self._database = database
         self._cluster_id = cluster_id
         self._pid, self._started_ms, self._interval_ms = pid, started_ms, interval_ms
         self._writer = SampleWriter(database.engine, cluster_id)
-        self._retention = Retention(database.engine, cluster_id)
+        self._retention = Retention(database.engine, cluster_id, keep_days)
         self._retention_ms = 0
         self._waiting: deque[Entry] = deque()
         self._waiting_samples = 0

@@ -42,6 +42,8 @@ from backend.store.tables.pipeline import (
     segment_event,
     segment_interval,
     source_offsets,
+    source_topic,
+    staged_record,
 )
 from backend.store.tables.shared import metadata
 
@@ -69,5 +71,7 @@ __all__ = [
     "segment_event",
     "segment_interval",
     "source_offsets",
+    "source_topic",
+    "staged_record",
     "topic",
 ]

@@ -23,6 +23,8 @@ from backend.store.tables.shared import cluster_key, json, metadata, row_id
 OPEN_SEGMENT = text("state IN (0, 2)")
 
 
+# On PostgreSQL partitioned by the month of event_timestamp_ms (`backend.store.event_months`), which is then the last
+# column of the primary key; SQLite has no such tables.
 segment_event = Table(
     "segment_event",
     metadata,
@@ -164,6 +166,46 @@ source_offsets = Table(
     Column("partition", Integer, primary_key=True),
     Column("next_offset", BigInteger, nullable=False, comment="rows below it are already in the tables"),
     Column("updated_ms", BigInteger, nullable=False),
+)
+
+source_topic = Table(
+    "source_topic",
+    metadata,
+    cluster_key(),
+    Column("job", String, primary_key=True),
+    Column("topic", String, primary_key=True),
+    Column("topic_id", String, nullable=False, comment="of the topic that the ledger was made of"),
+)
+
+# Where executors of a Spark cluster leave what they read, until the driver stores it with the offsets. Unlogged on
+# PostgreSQL: what a crash takes is read again.
+staged_record = Table(
+    "staged_record",
+    metadata,
+    Column("attempt", String, primary_key=True, comment="one task of Spark, one try"),
+    Column("metadata_partition", Integer, primary_key=True),
+    Column("metadata_offset", BigInteger, primary_key=True),
+    Column("cluster_id", String, nullable=False),
+    Column("job", String, nullable=False),
+    Column("record_timestamp_ms", BigInteger, nullable=False),
+    Column("kind", SmallInteger),
+    Column("topic", String),
+    Column("topic_id", String),
+    Column("partition", Integer),
+    Column("segment_id", String),
+    Column("state", SmallInteger),
+    Column("broker_id", Integer),
+    Column("event_timestamp_ms", BigInteger),
+    Column("start_offset", BigInteger),
+    Column("end_offset", BigInteger),
+    Column("max_timestamp_ms", BigInteger),
+    Column("segment_size_bytes", Integer),
+    Column("leader_epochs", String),
+    Column("custom_metadata", LargeBinary),
+    Column("txn_index_empty", Boolean),
+    Column("problem", String, comment="why it cannot be read; NULL: an event"),
+    Column("raw_key", LargeBinary),
+    Column("raw_value", LargeBinary),
 )
 
 pipeline_batch = Table(

@@ -1,0 +1,52 @@
+"""`__remote_log_metadata` of a real Apache Kafka, read by a plain consumer and by the pipeline."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from spark.decode import RawRecord
+from spark.kafka import OffsetsHeld
+from spark.reading import open_consumer
+from spark.settings import PipelineSettings
+from tests.oracle.apache_kafka import Unavailable, resolve_spark_jars
+from tests.spark import running
+from tests.waiting import wait_until
+
+
+def records_of(settings: PipelineSettings, partition: int, held: OffsetsHeld) -> list[RawRecord]:
+    """All records of a topic partition, by a consumer of its own."""
+    consumer = open_consumer(settings.bootstrap_servers, {})
+    consumer.assign([TopicPartition(settings.source_topic, partition, held.low)])
+    found: list[RawRecord] = []
+
+    def all_there() -> bool:
+        for one in consumer.consume(500, 0.2):
+            if one.error() is None:  # else the end of the partition
+                found.append((partition, one.offset() or 0, one.timestamp()[1], one.key(), one.value()))
+        return bool(found) and found[-1][1] == held.high - 1
+
+    if held.high > held.low:
+        wait_until(f"partition {partition} is read", all_there)
+    consumer.close()
+    return found
+
+
+def by_spark(settings: PipelineSettings, connector: str, done: Callable[[], bool]) -> None:
+    """Runs the pipeline as a process until everything is stored."""
+    more = {"EBBLINE_PIPELINE_CONNECTOR": connector}
+    if connector == "kafka":
+        try:
+            more["EBBLINE_PIPELINE_CONNECTOR_JARS"] = str(resolve_spark_jars())
+        except Unavailable as reason:
+            pytest.skip(f"Spark's Kafka connector is unavailable: {reason}")
+    process = subprocess.Popen([sys.executable, "-m", "spark.job"], env=running.environment(settings, **more))
+    try:
+        wait_until("everything is stored", done, running.WAIT_S)
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
