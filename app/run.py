@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
-from streamlit.web import cli
+from app.server import application
 
 PACKAGE = Path(__file__).resolve().parent
 
@@ -24,8 +23,7 @@ def main() -> None:
     options = parser.parse_args()
     # Streamlit looks for its settings and theme in the working directory.
     os.chdir(config_folder())
-    sys.argv = ["streamlit", "run", str(PACKAGE / "main.py"), f"--server.port={options.port}"]
-    cli.main(prog_name="streamlit")
+    application().run(config={"server.port": options.port})
 
 
 if __name__ == "__main__":

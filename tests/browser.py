@@ -89,7 +89,5 @@ class Complaints:
         page.on("pageerror", lambda error: self.found.append(f"not caught: {error}"))
 
     def _console(self, message: ConsoleMessage) -> None:
-        # Streamlit's own script looks below a deep link first for where its server is, and is told 404.
-        probing = "/_stcore/" in message.location["url"]
-        if message.type == "error" and not probing:
+        if message.type == "error":
             self.found.append(f"{message.text} ({message.location['url']})")

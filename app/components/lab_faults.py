@@ -23,7 +23,9 @@ CSS: Final = """
 :root .eb-scenario dt { padding: 0; margin: 0; font-weight: 400; color: var(--eb-muted); }
 :root .eb-scenario dd { margin: 0; padding: 0; color: var(--eb-text); }
 .eb-told { font-size: 12.5px; }
-.st-key-fault-buttons, .st-key-fault-links { gap: 10px; flex-wrap: wrap; align-items: end; }
+.st-key-fault-buttons { gap: 10px; flex-wrap: wrap; align-items: end; }
+.st-key-fault-buttons a { display: flex; align-items: center; padding: 0; min-height: 34px; margin: 0; }
+.st-key-fault-buttons a p { color: var(--eb-local); font-size: 12.5px; white-space: nowrap; }
 """
 
 

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import streamlit as st
 
 from app import state
-from app.components import export, health_words, markup, style
+from app.components import export, health_words, markup, sources, style
 from app.components import format as fmt
 from app.person import Person, current_person
 from app.state import DatabaseAway, View
@@ -34,6 +34,7 @@ IDLE_MS: Final = 30 * 60_000
 PENDING: Final = "pending_plan"
 _TOUCHED: Final = "touched_ms"
 _PAUSED: Final = "paused"
+_SEEN: Final = "view_seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Page:
         found = state.view(self.cluster_id)
         if found is None:
             raise DatabaseAway("The cluster is not in the database any more.")
+        st.session_state[_SEEN] = found
         return found
 
     def clock(self, time_ms: int | None, now_ms: int) -> str:
@@ -78,7 +80,7 @@ def open_page(
     ``parent`` is (page, title) of the breadcrumb; ``alerts`` False: the page itself tells our own blindness.
     """
     colours = palette(st.context.theme.type)
-    st.html(style.sheet(colours))
+    st.html(style.sheet(colours, sources.CSS))
     _touch()
     person = current_person()
     if person.must_sign_in:
@@ -310,11 +312,21 @@ def card_head(name: str, title: str, clause: str = "", *, html: str = "", rows: 
     ``files``: a function that gives the rows of a card that is a table already, to take away as a file.
     """
     with st.container(horizontal=True, key=f"cardhead-{name}"):
-        st.html(markup.card_title(title, clause, html=html))
+        title_line(name, title, clause, html=html)
         if rows is not None:
             table_twin(name, title, rows)
         elif files is not None:
             export_menu(name, title, files)
+
+
+def title_line(name: str, title: str, clause: str = "", *, html: str = "") -> None:
+    """A card's title with its source and age, where a whole :func:`card_head` does not fit."""
+    st.html(markup.card_title(title, clause, html=source(name) + html))
+
+
+def source(name: str) -> str:
+    """The mark that says where the numbers of this card come from, as of what its part of the page has read."""
+    return sources.note_html(name, st.session_state.get(_SEEN))
 
 
 def table_twin(name: str, title: str, rows: Any) -> None:
@@ -379,6 +391,17 @@ def standing_order(slot: str, names: Sequence[str], question: object) -> list[st
     order += [name for name in names if name not in known]
     st.session_state[slot] = (question, order)
     return order
+
+
+def take_row(table: str, slot: str, names: Sequence[str]) -> None:
+    """Puts the name of the row that is selected in ``table`` into the session and the link, as ``slot``."""
+    rows = st.session_state[table].selection.rows
+    if rows and rows[0] < len(names):
+        st.session_state[slot] = names[rows[0]]
+        st.query_params[slot] = names[rows[0]]
+    else:
+        st.session_state.pop(slot, None)
+        st.query_params.pop(slot, None)
 
 
 def say_unknown(name: str, known: Sequence[str]) -> None:

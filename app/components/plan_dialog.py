@@ -14,7 +14,8 @@ from uuid import uuid4
 import streamlit as st
 
 from app import state
-from app.client import ApiAway, ApiError, ApiRefused, ControlApi
+from app.acting import control_api
+from app.client import ApiAway, ApiError, ApiRefused
 from app.components import markup, plan
 from app.components.page import PENDING, Page
 from app.person import Person
@@ -70,12 +71,12 @@ class Outcome:
 
 def propose(person: Person, cluster_name: str, kind: str, inputs: Mapping[str, Any]) -> None:
     """Makes a plan and opens the dialog with it."""
-    _open(cluster_name, lambda: plan.of_plan(api(person).plan(kind, inputs)))
+    _open(cluster_name, lambda: plan.of_plan(control_api(person).plan(kind, inputs)))
 
 
 def dry_run(person: Person, cluster_name: str, kind: str, inputs: Mapping[str, Any]) -> None:
     """Opens the dialog with what the plan would be; a viewer may."""
-    _open(cluster_name, lambda: plan.of_dry_run(api(person).dry_run(kind, inputs)))
+    _open(cluster_name, lambda: plan.of_dry_run(control_api(person).dry_run(kind, inputs)))
 
 
 def confirm(cluster_name: str, row: audit.OperationRow) -> None:
@@ -91,7 +92,7 @@ def ask(question: Question) -> None:
 
 def revert(person: Person, cluster_name: str, plan_id: int) -> None:
     """Plans the way back and opens the dialog with it."""
-    _open(cluster_name, lambda: plan.of_plan(api(person).revert(plan_id)))
+    _open(cluster_name, lambda: plan.of_plan(control_api(person).revert(plan_id)))
 
 
 def dismiss() -> None:
@@ -119,7 +120,7 @@ def _execute(person: Person, pending: Pending) -> None:
         return
     reason, typed = (str(st.session_state.get(f"{name}-{plan_id}") or "") for name in ("reason", "confirm"))
     try:
-        api(person).execute(plan_id, key=pending.key, confirm=typed.strip(), reason=reason.strip())
+        control_api(person).execute(plan_id, key=pending.key, confirm=typed.strip(), reason=reason.strip())
     except ApiRefused as error:
         # A conflict is about the plan itself: it was executed, refused, or the cluster has changed.
         final = error.status in (403, 404, 409)
@@ -129,12 +130,6 @@ def _execute(person: Person, pending: Pending) -> None:
     else:
         st.session_state.pop(PENDING, None)
         st.session_state[_OUTCOME] = Outcome(plan_id)
-
-
-def api(person: Person) -> ControlApi:
-    """The API, acting for this person."""
-    known = state.environment()
-    return ControlApi(known.api_url, known.api_token_file, person)
 
 
 # --- the dialog ---
@@ -172,7 +167,7 @@ def _steer(person: Person, question: Question) -> None:
 def steer(person: Person, plan_id: int, verb: str, body: Mapping[str, int]) -> None:
     """Asks it once; a refusal is told on the page."""
     try:
-        api(person).steer(plan_id, verb, body)
+        control_api(person).steer(plan_id, verb, body)
     except ApiError as error:
         st.session_state[_OUTCOME] = Outcome(None, str(error))
 

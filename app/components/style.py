@@ -199,7 +199,7 @@ _SHEET: Final = """
 """
 
 
-def sheet(colours: Palette) -> str:
-    """A style element with the palette's colours as variables."""
+def sheet(colours: Palette, more: str = "") -> str:
+    """A style element with the palette's colours as variables, and ``more`` rules."""
     variables = " ".join(f"--eb-{name}: {getattr(colours, name)};" for name in _VARIABLES)
-    return f"<style>:root {{ {variables} }}{_SHEET.replace('__MONO__', MONO)}</style>"
+    return f"<style>:root {{ {variables} }}{_SHEET.replace('__MONO__', MONO)}{more}</style>"

@@ -73,7 +73,7 @@ def _audit(page: Page) -> None:
     view = page.view()
     rows = state.read_cached(audit.entries, page.cluster_id, limit=AUDIT_MAX, version=view.read_ms)
     card_head(
-        "history",
+        "config-history",
         "History",
         "who did what, refusals included, newest first",
         rows=audit_table.rows(rows) if rows else None,

@@ -12,7 +12,17 @@ from app import links, state
 from app.components import flag_matrix, follower_table, health_words, markup, phase_timeline
 from app.components import format as fmt
 from app.components.follower_rules import why_stuck
-from app.components.page import Page, body_key, card_head, live, open_page, say_unknown, standing_order
+from app.components.page import (
+    Page,
+    body_key,
+    card_head,
+    live,
+    open_page,
+    say_unknown,
+    standing_order,
+    take_row,
+    title_line,
+)
 from app.state import View
 from app.theme import CONFIG
 from backend.store.queries import audit, config, overview
@@ -137,7 +147,7 @@ def _phases(page: Page, question: Question) -> None:
         return page.clock(at_ms, view.now_ms)
 
     with st.container(horizontal=True, key="cardhead-phase-legend"):
-        st.html(markup.card_title("Phases", f"last {TIMELINE_MS // 60_000} min", html=_legend(page)))
+        title_line("phase-legend", "Phases", f"last {TIMELINE_MS // 60_000} min", html=_legend(page))
         st.html(_flag_pill(page, view), width="content")
     if not rows:
         _nothing(page, view, question)
@@ -233,7 +243,7 @@ def _replicas(page: Page, question: Question) -> None:
                         hide_index=True,
                         height=37 + 35 * min(TABLE_ROWS, len(ordered)),
                         key="follower-rows",
-                        on_select=lambda: _take_row(order),
+                        on_select=lambda: take_row("follower-rows", SELECTED, order),
                         selection_mode="single-row",
                         placeholder="",
                         alt=f"{len(ordered)} followers with phase, since when, target and evidence",
@@ -246,16 +256,6 @@ def _clause(question: Question, found: Sequence[Follower]) -> str:
     what = "out of sync, or changed in the last 20 min" if question.phase is None else question.phase.lower()
     many = f"the first {fmt.count(FOLLOWERS_MAX)}" if len(found) >= FOLLOWERS_MAX else fmt.count(len(found))
     return f"{many} · {what}"
-
-
-def _take_row(order: Sequence[str]) -> None:
-    rows = st.session_state["follower-rows"].selection.rows
-    if rows and rows[0] < len(order):
-        st.session_state[SELECTED] = order[rows[0]]
-        st.query_params[SELECTED] = order[rows[0]]
-    else:
-        st.session_state.pop(SELECTED, None)
-        st.query_params.pop(SELECTED, None)
 
 
 def _why(page: Page, view: View, by_name: dict[str, Follower], order: Sequence[str], now_ms: int) -> None:
@@ -281,7 +281,7 @@ def _why(page: Page, view: View, by_name: dict[str, Follower], order: Sequence[s
         version=view.version,
     )
     title = "Why “stuck”" if why_stuck(replica, now_ms) else "Why"
-    st.html(markup.card_title(title, f"{name} on broker {replica.broker_id}"))
+    title_line("why", title, f"{name} on broker {replica.broker_id}")
     if wanted and follower_table.name_of(follower) != wanted:
         st.html(f'<div class="eb-note">{markup.text(str(wanted)[:120])} is not in this list; this is another.</div>')
     with st.container(key=body_key(view, "why")):

@@ -12,9 +12,10 @@ from typing import Final
 import streamlit as st
 
 from app import state
-from app.client import ApiError, ControlApi, Json
+from app.acting import control_api
+from app.client import ApiError, Json
 from app.components import bootstrap_race as pictures
-from app.components import export, health_words, markup
+from app.components import export, health_words, markup, race_replay
 from app.components import format as fmt
 from app.components.export import Section
 from app.components.page import Page, card_head, download, live, open_page
@@ -25,6 +26,10 @@ from app.views import lab_faults
 SIZES: Final = {"64 MB": 64_000_000, "300 MB": 300_000_000, "1 GB": 1_000_000_000, "2 GB": 2_000_000_000}
 SHARES: Final = {"50 %": 50, "70 %": 70, "85 %": 85, "95 %": 95}
 ATTACHED: Final = "The lab makes and deletes topics, so it runs on an embedded cluster only."
+STEP: Final = "step"
+STEPS_SHOWN: Final = 8
+STEPS_REPORTED: Final = 200
+_SHOWN: Final = "race-step-shown"
 _REFUSAL: Final = "lab_refusal"
 
 
@@ -32,7 +37,7 @@ def render() -> None:
     page = open_page("Lab", "bootstrap race on the embedded cluster")
     if page is None:
         return
-    st.html(f"<style>{pictures.CSS}</style>")
+    st.html(f"<style>{pictures.CSS}{CSS}</style>")
     try:
         kind = page.view().cluster.kind
     except state.DatabaseAway:
@@ -47,13 +52,11 @@ def render() -> None:
 
 
 def _controls(page: Page) -> None:
-    st.html(
-        markup.text(
-            "An empty replica joins a topic whose beginning is in the remote tier only: first with"
-            " follower.fetch.last.tiered.offset.enable off, then with it on. The topic is deleted afterwards."
-        )
-    )
     person = page.person
+    st.html(
+        '<div class="eb-lines">An empty replica joins a topic whose beginning is in the remote tier only: first with'
+        " follower.fetch.last.tiered.offset.enable off, then with it on. The topic is deleted afterwards.</div>"
+    )
     with st.container(horizontal=True, key="race-controls", vertical_alignment="bottom"):
         size = st.selectbox("Local log of the leader", list(SIZES), index=1, key="race-size", width=170)
         share = st.selectbox("In the remote tier too", list(SHARES), index=2, key="race-share", width=170)
@@ -83,11 +86,11 @@ def _controls(page: Page) -> None:
 
 
 def _start(person: Person, size_bytes: int, tiered_percent: int) -> None:
-    _try(lambda: _api(person).start_bootstrap_race(size_bytes, tiered_percent))
+    _try(lambda: control_api(person).start_bootstrap_race(size_bytes, tiered_percent))
 
 
 def _cancel(person: Person) -> None:
-    _try(lambda: _api(person).cancel_bootstrap_race())
+    _try(lambda: control_api(person).cancel_bootstrap_race())
 
 
 def _try(call: Callable[[], object]) -> None:
@@ -98,42 +101,113 @@ def _try(call: Callable[[], object]) -> None:
         st.session_state[_REFUSAL] = str(error)
 
 
-def _api(person: Person) -> ControlApi:
-    known = state.environment()
-    return ControlApi(known.api_url, known.api_token_file, person)
-
-
 # --- the race ---
 
 
 def _race(page: Page) -> None:
     try:
-        run = _api(page.person).bootstrap_race()
+        run = control_api(page.person).bootstrap_race()
     except ApiError as error:
         st.html(markup.empty(f"? The race is not known: {error}"))
         return
     if run is None:
         st.html(markup.empty("No race was run since the backend's start.", "Start one above: 300 MB take a minute."))
         return
-    words = f"<strong>{markup.text(pictures.progress_words(run))}</strong>"
-    st.html(f"<div>{words} {markup.text(pictures.comparison(run) or '')}</div>")
-    if run["races"]:
-        download(
-            "race", "Report of this race (HTML)", partial(_report, run), export.file_name("race", "html"), "text/html"
-        )
-    for column, flag in zip(st.columns(2), (False, True), strict=True):
-        with column, st.container(key=f"card-race-{'on' if flag else 'off'}"):
-            card_head(f"race-{flag}", pictures.NAMES[flag], f"topic {run['topic']}")
-            st.html(pictures.pills_html(run, flag) + pictures.lanes_html(run, flag))
-    if run["races"]:
-        with st.container(key="card-race-lag"):
-            clause = "both replicas start empty; dashed: flag off, solid: flag on"
-            card_head("race-lag", "Offsets behind the leader", clause, rows=pictures.lag_rows(run))
-            alt = "Offsets behind the leader of both new replicas over the seconds since they were asked for"
-            st.plotly_chart(pictures.lag_figure(run, page.colours), config=CONFIG, key="race-lag-chart", alt=alt)
-        with st.container(key="card-race-phases"):
-            card_head("race-phases", "What happened", "as the new replica's broker told it")
-            st.html(pictures.phase_table(run))
+    number = _step(run)
+    shown = run if number is None else race_replay.until(run, number)
+    with st.container(horizontal=True, key="race-head", vertical_alignment="center"):
+        words = f"<strong>{markup.text(pictures.progress_words(run))}</strong>"
+        st.html(f'<div class="eb-prose">{words} {markup.text(pictures.comparison(run) or "")}</div>')
+        _replay(run, number)
+        if run["races"]:
+            download(
+                "race",
+                "Report of this race (HTML)",
+                partial(_report, run),
+                export.file_name("race", "html"),
+                "text/html",
+            )
+    with st.container(key="grid-race-a"):
+        for flag in (False, True):
+            with st.container(key=f"card-race-{'on' if flag else 'off'}"):
+                pills = pictures.pills_html(shown, flag)
+                card_head(f"race-{flag}", pictures.NAMES[flag], f"topic {run['topic']}", html=pills)
+                st.html(pictures.lanes_html(shown, flag))
+    if race_replay.steps(run):
+        with st.container(key="grid-race-b"):
+            _trace(page, run, shown, number)
+
+
+def _trace(page: Page, run: Json, shown: Json, number: int | None) -> None:
+    """How far both were behind, and what they did."""
+    with st.container(key="card-race-lag"):
+        clause = "both replicas start empty; dashed: flag off, solid: flag on"
+        card_head("race-lag", "Offsets behind the leader", clause, rows=pictures.lag_rows(shown))
+        alt = "Offsets behind the leader of both new replicas over the seconds since they were asked for"
+        figure = pictures.lag_figure(shown, page.colours)
+        st.plotly_chart(figure, theme=None, config=CONFIG, key="race-lag-chart", alt=alt)
+    with st.container(key="card-race-steps"):
+        clause = "what both replicas' brokers told, newest last"
+        card_head("race-steps", "What just happened", clause, rows=race_replay.rows(run))
+        st.html(race_replay.steps_table(run, number, STEPS_SHOWN))
+
+
+# --- the recorded trace: a step of the link, or all of it ---
+
+
+def _replay(run: Json, number: int | None) -> None:
+    """Reset, Step and Pause: they choose what is shown; the engine runs on. In a live part: none opens a dialog."""
+    most = len(race_replay.steps(run))
+    st.html(f'<span class="eb-lines">{markup.text(race_replay.words(run, number))}</span>', width="content")
+    at_end = number is not None and number >= most
+    st.button(
+        "Step",
+        key="race-step",
+        icon=":material/skip_next:",
+        disabled=not most or number is None or at_end,
+        help="Reset or pause first" if number is None else "The last one" if at_end else "One step on",
+        on_click=_show_step,
+        args=((number or 0) + 1,),
+    )
+    following = number is None
+    st.button(
+        "Pause" if following else "Follow",
+        key="race-pause",
+        icon=":material/pause:" if following else ":material/play_arrow:",
+        disabled=not most,
+        help="Stay at this step; the engine runs on" if following else "Show everything as it comes",
+        on_click=_show_step,
+        args=(most if following else None,),
+    )
+    st.button(
+        "Reset",
+        key="race-reset",
+        icon=":material/restart_alt:",
+        disabled=not most,
+        help="Back to the beginning of the recorded trace",
+        on_click=_show_step,
+        args=(0,),
+    )
+
+
+def _step(run: Json) -> int | None:
+    """The step that is shown; None: everything."""
+    if _SHOWN not in st.session_state:
+        wanted = st.query_params.get(STEP, "")
+        known = wanted.isdecimal() and len(wanted) < 6
+        if wanted and not known:
+            st.toast(f"There is no step {wanted!r:.20}; this is all of the race.")
+        st.session_state[_SHOWN] = int(wanted) if known else None
+    number: int | None = st.session_state[_SHOWN]
+    return None if number is None else min(number, len(race_replay.steps(run)))
+
+
+def _show_step(number: int | None) -> None:
+    st.session_state[_SHOWN] = number
+    if number is None:
+        st.query_params.pop(STEP, None)
+    else:
+        st.query_params[STEP] = str(number)
 
 
 def _report(run: Json) -> bytes:
@@ -151,5 +225,15 @@ def _report(run: Json) -> bytes:
         for flag in (False, True)
     ]
     sections.append(Section("Offsets behind the leader", "as they were looked at", rows=pictures.lag_rows(run)))
-    sections.append(Section("What happened", "as the new replica's broker told it", html=pictures.phase_table(run)))
+    steps = race_replay.steps_table(run, None, STEPS_REPORTED)
+    sections.append(Section("What happened", "what both replicas' brokers told", html=steps))
     return export.report("Bootstrap race", facts, sections, LIGHT, pictures.CSS)
+
+
+CSS: Final = """
+.st-key-grid-race-a, .st-key-grid-race-b { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
+.st-key-race-head { gap: 8px; flex-wrap: wrap; }
+.st-key-race-head > :first-child { flex: 1 1 320px; min-width: 0; }
+.st-key-race-head > :not(:first-child) { flex: 0 0 auto; width: auto; }
+[class*="st-key-cardhead-race-"] .eb-card-title .eb-pills { margin-left: auto; }
+"""

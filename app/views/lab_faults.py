@@ -7,7 +7,8 @@ from typing import Any, Final
 import streamlit as st
 
 from app import links, state
-from app.client import ApiError, ControlApi
+from app.acting import control_api
+from app.client import ApiError
 from app.components import health_words, markup
 from app.components import lab_faults as pictures
 from app.components.page import Page, card_head, live
@@ -24,7 +25,7 @@ def draw(page: Page) -> None:
     with st.container(key="card-faults"):
         card_head("faults", "Break it", "one thing at a time, on the embedded brokers only; each is mended again")
         try:
-            found = api(page.person).faults()
+            found = control_api(page.person).faults()
         except ApiError as error:
             st.html(markup.empty(f"? What can be broken is not known: {error}"))
             return
@@ -36,11 +37,6 @@ def draw(page: Page) -> None:
             st.html(markup.alert("warning", "Nothing was changed.", str(refusal)))
         live(page, "fault", _run, page, {one["slug"]: one["name"] for one in found["scenarios"]})
         live(page, "fault-watch", _watch, page, _sign(found))
-
-
-def api(person: Person) -> ControlApi:
-    known = state.environment()
-    return ControlApi(known.api_url, known.api_token_file, person)
 
 
 def _choose(page: Page, found: Any) -> None:
@@ -105,7 +101,7 @@ def _chosen(known: list[str]) -> str:
 def _break(person: Person, scenario: str, broker: int | None) -> None:
     st.session_state.pop(_REFUSAL, None)
     try:
-        api(person).break_it(scenario, broker)
+        control_api(person).break_it(scenario, broker)
     except ApiError as error:
         st.session_state[_REFUSAL] = str(error)
 
@@ -113,7 +109,7 @@ def _break(person: Person, scenario: str, broker: int | None) -> None:
 def _heal(person: Person) -> None:
     st.session_state.pop(_REFUSAL, None)
     try:
-        api(person).heal()
+        control_api(person).heal()
     except ApiError as error:
         st.session_state[_REFUSAL] = str(error)
 
@@ -123,7 +119,7 @@ def _heal(person: Person) -> None:
 
 def _run(page: Page, names: dict[str, str]) -> None:
     try:
-        run = api(page.person).faults()["run"]
+        run = control_api(page.person).faults()["run"]
     except ApiError as error:
         st.html(markup.empty(f"? What is broken is not known: {error}"))
         return
@@ -139,7 +135,7 @@ def _sign(found: Any) -> tuple[object, ...]:
 def _watch(page: Page, drawn: tuple[object, ...]) -> None:
     """Draws the page again when its buttons no longer fit what is broken."""
     try:
-        found = api(page.person).faults()
+        found = control_api(page.person).faults()
     except ApiError:
         return
     if _sign(found) != drawn:

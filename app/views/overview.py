@@ -20,7 +20,7 @@ from app.components import (
     totals,
 )
 from app.components import format as fmt
-from app.components.page import Page, body_key, card_head, live, open_page
+from app.components.page import Page, body_key, card_head, live, open_page, source
 from app.components.sparkline import sparkline
 from app.state import View
 from app.theme import CONFIG, status_colour
@@ -155,8 +155,9 @@ def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
     picture = sparkline(tile.series, colour)
     image = f'<img src="{picture}" alt="{markup.text(tile.name)}, last {page.range_words}">' if picture else ""
     sign = markup.mark(tile.status) + " " if tile.status else ""
+    note = " " + source("tiles")
     return (
-        f'<div class="eb-tile{" eb-old" if old else ""}"><div class="eb-name">{markup.text(tile.name)}</div>'
+        f'<div class="eb-tile{" eb-old" if old else ""}"><div class="eb-name">{markup.text(tile.name)}{note}</div>'
         f'<div class="eb-figure">{markup.text(tile.value)}</div>'
         f'<div class="eb-sub eb-{tile.status or "quiet"}">{sign}{markup.text(tile.sub)}</div>{image}</div>'
     )

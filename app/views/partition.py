@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import streamlit as st
 
 from app import links
@@ -17,7 +19,7 @@ from app.components import (
     replica_ranges,
 )
 from app.components import format as fmt
-from app.components.page import Page, body_key, card_head, live, open_page, table_twin
+from app.components.page import Page, body_key, card_head, live, open_page, source, table_twin
 from app.components.partition_filter import gap, parse_name, remote_bytes
 from app.state import DatabaseAway, View
 from app.theme import CONFIG
@@ -26,12 +28,15 @@ from app.views.partition_log import events_card, segments_card
 from app.views.partition_reading import Reading, read, row_of
 from backend.store.queries.partitions import PartitionRow
 
+# A topic's name has at most 249 characters, a number at most 10; a link may hold anything.
+NAME_CHARS_MAX: Final = 260
+
 
 def render() -> None:
     name = (st.query_params.get("tp") or "").strip()
     key = parse_name(name)
     page = open_page(
-        name[:120] or "Partition",
+        name[:NAME_CHARS_MAX] or "Partition",
         lambda view: _fact(view, key),
         parent=(links.page("partitions"), "Partitions"),
     )
@@ -117,7 +122,7 @@ def _hero(page: Page, topic: str, number: int) -> None:
     with st.container(horizontal=True, key="cardhead-hero"):
         st.html(
             '<div class="eb-head-pills">'
-            + markup.card_title("Offsets by tier and replica")
+            + markup.card_title("Offsets by tier and replica", html=source("hero"))
             + _hero_pills(reading)
             + markup.legend()
             + "</div>"

@@ -21,7 +21,7 @@ from app.components import (
     range_list,
     range_style,
 )
-from app.components.page import Page, body_key, card_head, live, open_page, standing_order
+from app.components.page import Page, body_key, card_head, live, open_page, source, standing_order
 from app.components.partition_filter import (
     GAP_OR_OUTSIDE,
     RANKS,
@@ -32,8 +32,10 @@ from app.components.partition_filter import (
     parse_name,
     select,
 )
+from app.components.then_and_now import SAMPLE_VALID_INTERVALS
 from app.state import View
 from app.theme import CONFIG
+from app.views import instant
 from backend.store.queries import config as config_queries
 from backend.store.queries import lineage as lineage_queries
 from backend.store.queries import overview as overview_queries
@@ -55,6 +57,7 @@ class Reading:
     rows: list[PartitionRow]
     topics: dict[str, TopicRow]
     outside: Counter[Key] | None
+    at_ms: int | None  # the instant that is shown; None: now
 
     @property
     def limits(self) -> dict[str, int | None]:
@@ -66,37 +69,58 @@ def render() -> None:
     if page is None:
         return
     range_style.apply()
-    chosen, how = _controls(_count(page))
-    live(page, f"partitions-{how}", {BARS: _bars, HEATMAP: _heatmap, TABLE: _table}[how], page, chosen)
+    chosen, how, at_ms = _controls(page, _count(page))
+    if at_ms is not None:
+        live(page, "past", _say_past, page, at_ms)
+    live(page, f"partitions-{how}", {BARS: _bars, HEATMAP: _heatmap, TABLE: _table}[how], page, chosen, at_ms)
 
 
 def _count(page: Page) -> int:
     try:
-        return len(_rows(page, page.view()))
+        return len(_rows(page, page.view(), None))
     except state.DatabaseAway:
         return 0  # the alert of the page says why
 
 
-def _rows(page: Page, view: View) -> list[PartitionRow]:
-    return state.read_cached(queries.partitions, page.cluster_id, version=view.version)
+def _rows(page: Page, view: View, at_ms: int | None) -> list[PartitionRow]:
+    if at_ms is None:
+        return state.read_cached(queries.partitions, page.cluster_id, version=view.version)
+    # The past does not change: read again only as often as anything is.
+    since_ms = at_ms - SAMPLE_VALID_INTERVALS * view.cluster.sample_interval_ms
+    return state.read_cached(queries.partitions_then, page.cluster_id, at_ms, since_ms, version=0)
 
 
-def read(page: Page, chosen: Filter) -> Reading:
+def _say_past(page: Page, at_ms: int) -> None:
+    """What the list of an instant is made of."""
+    view = page.view()
+    rows = _rows(page, view, at_ms)
+    missing = sum(row.error is not None for row in rows)
+    clock = page.clock(at_ms, view.now_ms)
+    words = f"As of {clock}: each partition by its last sample until then."
+    if missing:
+        words += f" Of {_count_words(missing)} no sample of that time is kept."
+    note = "Limits are those of now; open copies and lineage of then are not stored, see the Remote log."
+    st.html(markup.alert("warning" if missing else "notice", "Time travel.", words, note))
+
+
+def read(page: Page, chosen: Filter, at_ms: int | None = None) -> Reading:
     """One consistent set of facts. Lineage of all segments is judged only when the filter asks. Raises DatabaseAway."""
     view = page.view()
     topics = state.read_cached(config_queries.topics, page.cluster_id, version=view.version)
     outside: Counter[Key] | None = Counter()
-    if chosen.state == GAP_OR_OUTSIDE:
+    if at_ms is not None:
+        outside = None
+    elif chosen.state == GAP_OR_OUTSIDE:
         segments = state.read_cached(lineage_queries.finished_segments, page.cluster_id, version=view.version)
         chains = state.read_cached(lineage_queries.leader_chains, page.cluster_id, version=view.version)
         outside = None if segments is None else lineage_verdicts.outside_by_partition(segments, chains)
-    return Reading(view, _rows(page, view), {topic.topic: topic for topic in topics}, outside)
+    return Reading(view, _rows(page, view, at_ms), {topic.topic: topic for topic in topics}, outside, at_ms)
 
 
 # --- what to show, and how ---
 
 
-def _controls(count: int) -> tuple[Filter, str]:
+def _controls(page: Page, count: int) -> tuple[Filter, str, int | None]:
     with st.container(horizontal=True, key="filters"):
         text = st.text_input(
             "Filter topic or partition",
@@ -106,7 +130,7 @@ def _controls(count: int) -> tuple[Filter, str]:
             icon=":material/search:",
             max_chars=249,
             label_visibility="collapsed",
-            width=240,
+            width=196,
             live=True,
         )
         _say_unknown("state", STATES)
@@ -120,6 +144,7 @@ def _controls(count: int) -> tuple[Filter, str]:
             wrap=True,
         )
         with st.container(horizontal=True, key="filter-right", width="content"):
+            at_ms = instant.control(page, "Time travel over the stored samples", width=150)
             _say_unknown("rank", RANKS)
             rank = st.selectbox(
                 "Rank by",
@@ -128,7 +153,7 @@ def _controls(count: int) -> tuple[Filter, str]:
                 key="rank",
                 bind="query-params",
                 label_visibility="collapsed",
-                width=196,
+                width=184,
             )
             _say_unknown("view", VIEWS)
             how = st.segmented_control(
@@ -140,7 +165,7 @@ def _controls(count: int) -> tuple[Filter, str]:
                 bind="query-params",
                 label_visibility="collapsed",
             )
-    return Filter(text or "", chosen_state, rank or RANKS[0]), how or BARS
+    return Filter(text or "", chosen_state, rank or RANKS[0]), how or BARS, at_ms
 
 
 def _say_unknown(name: str, known: Sequence[str]) -> None:
@@ -152,8 +177,8 @@ def _say_unknown(name: str, known: Sequence[str]) -> None:
 # --- three views ---
 
 
-def _bars(page: Page, chosen: Filter) -> None:
-    reading = read(page, chosen)
+def _bars(page: Page, chosen: Filter, at_ms: int | None) -> None:
+    reading = read(page, chosen, at_ms)
     found = select(reading.rows, chosen, reading.outside or ())
     if not found:
         _nothing(reading, chosen)
@@ -178,8 +203,8 @@ def _bars(page: Page, chosen: Filter) -> None:
         _summary(page, reading, selected, [name_of(row) for row in shown])
 
 
-def _table(page: Page, chosen: Filter) -> None:
-    reading = read(page, chosen)
+def _table(page: Page, chosen: Filter, at_ms: int | None) -> None:
+    reading = read(page, chosen, at_ms)
     found = select(reading.rows, chosen, reading.outside or ())
     if not found:
         _nothing(reading, chosen)
@@ -210,8 +235,8 @@ def _table(page: Page, chosen: Filter) -> None:
         _summary(page, reading, selected, order[max(0, near - BARS_MAX) : near + BARS_MAX])
 
 
-def _heatmap(page: Page, chosen: Filter) -> None:
-    reading = read(page, chosen)
+def _heatmap(page: Page, chosen: Filter, at_ms: int | None) -> None:
+    reading = read(page, chosen, at_ms)
     found = select(reading.rows, chosen, reading.outside or ())
     if not found:
         _nothing(reading, chosen)
@@ -273,17 +298,17 @@ def _summary(page: Page, reading: Reading, name: str, shown: Sequence[str]) -> N
     row = next(row for row in reading.rows if name_of(row) == name)
     topic = reading.topics.get(row.topic)
     version = reading.view.version
-    open_segments = [
-        segment
-        for segment in state.read_cached(queries.open_segments, page.cluster_id, version=version)
-        if (segment.topic, segment.partition) == (row.topic, row.partition)
-    ]
+    # Of then the open copies are not known.
+    now_ms = reading.view.now_ms if reading.at_ms is None else reading.at_ms
+    every = state.read_cached(queries.open_segments, page.cluster_id, version=version) if reading.at_ms is None else []
+    open_segments = [segment for segment in every if (segment.topic, segment.partition) == (row.topic, row.partition)]
     copying = ((row.topic, row.partition),) if open_segments else ()
     p99 = state.read_cached(overview_queries.copy_p99_ms, page.cluster_id, copying, version=version)
     step_ms = max(1000, page.range_ms // 600)
-    since_ms = (reading.view.now_ms - page.range_ms) // step_ms * step_ms
+    since_ms = (now_ms - page.range_ms) // step_ms * step_ms
+    until = () if reading.at_ms is None else (reading.at_ms,)
     points = state.read_cached(
-        queries.offset_history, page.cluster_id, row.topic, row.partition, since_ms, version=version
+        queries.offset_history, page.cluster_id, row.topic, row.partition, since_ms, *until, version=version
     )
     options = list(shown) if name in shown else [name, *shown]
     with st.container(key="card-selected"):
@@ -304,19 +329,20 @@ def _summary(page: Page, reading: Reading, name: str, shown: Sequence[str]) -> N
                     row,
                     open_segments,
                     p99.get((row.topic, row.partition)),
-                    reading.view.now_ms,
+                    now_ms,
                     outside=(reading.outside or Counter())[row.topic, row.partition],
                 )
             )
-            st.html(partition_summary.facts_html(row, topic, partition_summary.rates(row, points, reading.view.now_ms)))
-            st.html('<div class="eb-sub-title">Why local data is not deleted</div>' + _lines(row, topic))
+            st.html(partition_summary.facts_html(row, topic, partition_summary.rates(row, points, now_ms)))
+            why = f'<div class="eb-sub-title">Why local data is not deleted {source("selected")}</div>'
+            st.html(why + _lines(row, topic))
             _pending_chart(page, row, reading, points)
         with st.container(key="open-partition"):
             st.page_link(
                 links.page("partition"),
                 label="Open partition",
                 icon=":material/open_in_full:",
-                query_params={"tp": name},
+                query_params={"tp": name} if reading.at_ms is None else {"tp": name, "at": instant.link(reading.at_ms)},
                 width="stretch",
             )
 
@@ -327,7 +353,8 @@ def _lines(row: PartitionRow, topic: TopicRow | None) -> str:
 
 
 def _pending_chart(page: Page, row: PartitionRow, reading: Reading, points: Sequence[queries.PartitionPoint]) -> None:
-    st.html(f'<div class="eb-sub-title">Pending, last {page.range_name}</div>')
+    until = "" if reading.at_ms is None else f" until {page.clock(reading.at_ms, reading.view.now_ms)}"
+    st.html(f'<div class="eb-sub-title">Pending, last {page.range_name}{until}</div>')
     series = partition_summary.pending_series(row, points)
     if sum(value is not None for _, value in series) < 2:
         st.html('<div class="eb-note">? no history yet: the line begins with the second sample.</div>')
@@ -359,8 +386,10 @@ def _clause(reading: Reading, chosen: Filter, found: Sequence[PartitionRow], sho
     if shown < len(found):
         what = f"top {shown} of {fmt.count(len(found))}" + (" that match" if chosen.active else "")
     order = f"by {chosen.rank}"
-    if reading.outside is None:
-        order += " · gaps only: the ledger is too large to judge lineage here"
+    if reading.outside is None and chosen.state == GAP_OR_OUTSIDE:
+        order += " · gaps only: lineage is not judged " + (
+            "of then" if reading.at_ms else "here, the ledger is too large"
+        )
     return f"{what}, {order}"
 
 
@@ -376,7 +405,7 @@ def _nothing(reading: Reading, chosen: Filter) -> None:
         said = f" “{chosen.text.strip()}”" if chosen.text.strip() else ""
         of_state = f" in “{chosen.state}”" if chosen.state else ""
         st.html(markup.empty(f"None of {_count_words(len(reading.rows))} matches{said}{of_state}."))
-        if reading.outside is None:
+        if reading.outside is None and reading.at_ms is None:
             st.html(markup.empty("Lineage was not judged: the ledger is too large. Open a partition to see its own."))
         # The filter is outside this live part: the whole page has to run.
         if st.button("Clear the filter", on_click=_clear, key="clear"):

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import state
 from app.components import health_words, markup, move_pictures, plan, plan_dialog
-from app.components.page import Page, live, open_page
+from app.components.page import Page, live, open_page, title_line
 from app.person import READ_ONLY
 from app.state import DatabaseAway, View
 from app.views.reassign_choose import KIND, REVIEW, Review, choose
@@ -104,7 +104,7 @@ def _recent(page: Page, view: View) -> list[OperationRow]:
 
 
 def _plans(page: Page, view: View, block: str | None) -> None:
-    st.html(markup.card_title("Plans", "newest first; a revert is a new plan"))
+    title_line("plans", "Plans", "newest first; a revert is a new plan")
     rows = _recent(page, view)
     if not rows:
         st.html(markup.empty("Nobody has planned a move yet.", "Choose above what is to move; Review changes nothing."))

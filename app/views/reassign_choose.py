@@ -9,8 +9,9 @@ from typing import Any, Final
 import streamlit as st
 
 from app import state
+from app.acting import control_api
 from app.client import ApiError
-from app.components import move_pictures, plan_dialog
+from app.components import move_pictures
 from app.components.page import Page
 from app.person import Person
 from app.state import View
@@ -135,7 +136,7 @@ def _problem(inputs: Mapping[str, Any]) -> str | None:
 
 def _dry_run(person: Person, inputs: dict[str, Any]) -> None:
     try:
-        found = plan_dialog.api(person).dry_run(KIND, inputs)
+        found = control_api(person).dry_run(KIND, inputs)
     except ApiError as error:
         st.session_state[REVIEW] = str(error)
         return

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import streamlit as st
 
+from app.acting import control_api
 from app.client import ApiError
 from app.components import format as fmt
 from app.components import markup, move_pictures, plan, plan_dialog
-from app.components.page import Page, body_key, card_head
+from app.components.page import Page, body_key, card_head, source, title_line
 from app.person import Person
 from app.state import View
 from app.views.reassign_choose import KIND, REVIEW, Review
@@ -22,7 +23,7 @@ CHECKS_SHOWN: Final = 6
 
 def _save(person: Person, inputs: Mapping[str, Any]) -> None:
     try:
-        row = plan_dialog.api(person).plan(KIND, inputs)
+        row = control_api(person).plan(KIND, inputs)
     except ApiError as error:
         st.session_state[REVIEW] = str(error)
         return
@@ -43,7 +44,7 @@ def review(page: Page, view: View, review: Review, block: str | None, stored: Op
     with st.container(key="grid-review-a"):
         with st.container(key="card-copy"):
             clause = f"{fmt.count(copies)} replica{'' if copies == 1 else 's'} · {move_pictures.verdicts(estimate)}"
-            st.html(markup.card_title("What has to be copied", clause))
+            title_line("copy", "What has to be copied", clause)
             with st.container(key=body_key(view, "copy")):
                 if copies:
                     st.html(move_pictures.estimate_html(estimate))
@@ -56,11 +57,11 @@ def review(page: Page, view: View, review: Review, block: str | None, stored: Op
             st.html(move_pictures.load_html(load) if load else markup.empty("No broker is known."))
     with st.container(key="grid-review-b"):
         with st.container(key="card-lists"):
-            st.html(markup.card_title("Plan", "replicas in preferred order; bold outline leads"))
+            title_line("lists", "Plan", "replicas in preferred order; bold outline leads")
             st.html(move_pictures.lists_html(diff.get("changes", []), estimate))
         with st.container(key="card-checks"):
             made = f"plan #{review.plan_id}, {age} ago" if review.plan_id else f"dry run, {age} ago"
-            st.html(markup.card_title("Before you execute", made))
+            title_line("checks", "Before you execute", made)
             checks = [(str(check["outcome"]), str(check["sentence"])) for check in review.checks]
             first = max(CHECKS_SHOWN, sum(outcome != "ok" for outcome, _ in checks))
             st.html(plan.checks_list_html(checks[:first]))
@@ -81,7 +82,8 @@ def _total(page: Page, view: View, review: Review, block: str | None, stored: Op
         nothing = (
             markup.pill("Nothing has been changed", "notice") if stored is None or stored.state == "checked" else ""
         )
-        st.html(f"<div><strong>{markup.text(words.get('title', ''))}</strong> {markup.text(told)} {nothing}</div>")
+        title = f"<strong>{markup.text(words.get('title', ''))}</strong>"
+        st.html(f"<div>{title} {markup.text(told)} {nothing} {source('total')}</div>")
         st.button("Back", key="back", on_click=_back)
         if stored is None:
             st.button(

@@ -9,7 +9,7 @@ import streamlit as st
 from app import state
 from app.components import format as fmt
 from app.components import markup, move_pictures, plan, plan_dialog
-from app.components.page import Page
+from app.components.page import Page, source
 from app.state import View
 from app.views.reassign_choose import KIND
 from backend.store.queries import audit, findings
@@ -28,7 +28,7 @@ def progress(page: Page) -> None:
     if row is None:
         st.html(markup.empty("It has come to its end."))
         return
-    st.html(move_pictures.running_html(row))
+    st.html(move_pictures.running_html(row) + source("running"))
     rows = move_pictures.moving_rows(row)
     if rows:
         columns = [("Filling now", "left"), ("On", "left"), ("Phase", "left"), ("Has", "right")]

@@ -11,7 +11,7 @@ from app.components.page import Page, card_head, ledger_key, live, open_page, sa
 from app.components.partition_filter import parse_name
 from app.state import View
 from app.theme import CONFIG
-from app.views import remote_ledger, remote_topic, then_and_now
+from app.views import instant, remote_ledger, remote_topic, then_and_now
 from app.views.remote_reading import Question, Reading, read
 from backend.store.queries import partition_detail as detail_queries
 from backend.store.queries import partitions as partition_queries
@@ -82,47 +82,12 @@ def _controls(page: Page) -> Question | None:
             wrap=True,
         )
         with st.container(horizontal=True, key="filter-right", width="content"):
-            instant = st.text_input(
-                "As of",
-                key="at",
-                bind="query-params",
-                placeholder="As of: now, or a time",
-                icon=":material/history:",
-                max_chars=40,
-                label_visibility="collapsed",
-                help=f"Time travel for one partition: {ledger_past.HINT}",
-                on_change=_fix_instant,
-                args=(page,),
-                width=216,
-            )
-            if instant:
-                st.button("Now", key="now", on_click=_go_to_now)
+            at_ms = instant.control(page, "Time travel for one partition")
     scope, words = _scope(page, (typed or "").strip())
-    at_ms = _at_ms(page, instant or "")
     if at_ms is not None and scope.partition is None:
         _no_past()
         return None
     return Question(scope, words, chosen, at_ms)
-
-
-def _fix_instant(page: Page) -> None:
-    """What was typed becomes a time that a link can carry and that does not move on."""
-    at_ms = ledger_past.parse_instant(st.session_state.get("at") or "", state.now_ms(), page.zone)
-    if at_ms is not None:
-        st.session_state["at"] = ledger_past.link_words(at_ms)
-
-
-def _go_to_now() -> None:
-    st.session_state["at"] = ""
-
-
-def _at_ms(page: Page, typed: str) -> int | None:
-    if not typed.strip():
-        return None
-    found = ledger_past.parse_instant(typed, state.now_ms(), page.zone)
-    if found is None:
-        st.toast(f"{typed!r:.44} is no time in the past; this is now. Use {ledger_past.HINT}.")
-    return found
 
 
 def _no_past() -> None:

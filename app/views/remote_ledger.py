@@ -11,7 +11,7 @@ from app import links, state
 from app.components import format as fmt
 from app.components import markup, segment_ledger
 from app.components.lineage_verdicts import Judged
-from app.components.page import Page, card_head, ledger_key, standing_order
+from app.components.page import Page, card_head, ledger_key, standing_order, take_row, title_line
 from app.components.partition_filter import near_topics
 from app.state import View
 from app.views.remote_reading import Question, Reading, read
@@ -53,7 +53,7 @@ def draw(page: Page, question: Question) -> None:
             hide_index=True,
             height=37 + 35 * min(TABLE_ROWS, len(ordered)),
             key="ledger-rows",
-            on_select=lambda: _take_row([one.segment.segment_id for one in ordered]),
+            on_select=lambda: take_row("ledger-rows", SEGMENT, [one.segment.segment_id for one in ordered]),
             selection_mode="single-row",
             placeholder="",
             alt=f"{len(ordered)} remote segments with offsets, state, durations and lineage",
@@ -63,16 +63,6 @@ def draw(page: Page, question: Question) -> None:
 
 def _name(row: SegmentRow) -> str:
     return f"{row.topic_id}/{row.partition}/{row.segment_id}"
-
-
-def _take_row(ids: Sequence[str]) -> None:
-    rows = st.session_state["ledger-rows"].selection.rows
-    if rows and rows[0] < len(ids):
-        st.session_state[SEGMENT] = ids[rows[0]]
-        st.query_params[SEGMENT] = ids[rows[0]]
-    else:
-        st.session_state.pop(SEGMENT, None)
-        st.query_params.pop(SEGMENT, None)
 
 
 def _ledger_clause(reading: Reading, question: Question, found: Sequence[Judged]) -> str:
@@ -138,7 +128,7 @@ def _selected(page: Page, reading: Reading, question: Question) -> None:
     name = f"{row.topic}-{row.partition}"
     with st.container(horizontal=True, key="segment-head"):
         offsets = fmt.offset_range(row.start_offset, row.next_offset)
-        st.html(markup.card_title("Segment", f"{row.segment_id} · {name} {offsets}"))
+        title_line("segment", "Segment", f"{row.segment_id} · {name} {offsets}")
         st.page_link(links.page("partition"), label="Open partition →", query_params={"tp": name})
     body = [
         (

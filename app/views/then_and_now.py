@@ -9,13 +9,14 @@ import streamlit as st
 from app import state
 from app.components import ledger_past, markup
 from app.components import then_and_now as pictures
-from app.components.page import Page, ledger_key, live, table_twin
+from app.components.page import Page, ledger_key, live, table_twin, title_line
 from app.components.then_and_now import Instant
 from app.state import View
+from app.views import instant
 from backend.store.queries import partitions as partition_queries
 from backend.store.queries import time_travel
 
-FIRST: Final = "at"
+FIRST: Final = instant.AT
 SECOND: Final = "vs"
 TITLE: Final = "Then and now"
 # Where the leader stood is asked of the samples around each instant only: a quarter of an hour of them.
@@ -25,17 +26,16 @@ SAMPLES_MS: Final = 15 * 60_000
 def card(page: Page, topic: str, number: int, topic_id: str, *, first_elsewhere: bool = False) -> None:
     """``first_elsewhere``: the page has the control of the first instant already."""
     with st.container(key="card-compare"):
-        st.html(markup.card_title(TITLE, "what was remote at two instants, and where the leader stood"))
+        title_line("compare", TITLE, "what was remote at two instants, and where the leader stood")
         with st.container(horizontal=True, key="compare-controls"):
             first = st.session_state.get(FIRST) if first_elsewhere else _instant(page, FIRST, "First: 10m")
             second = _instant(page, SECOND, "Second: now")
-        now_ms = state.now_ms()
-        first_ms = _parsed(page, first or "", now_ms)
+        first_ms = instant.parsed(page, first or "")
         if first_ms is None:
             hint = f"Name an instant: {ledger_past.HINT}."
             st.html(f'<div class="eb-note">{markup.text(hint)}</div>')
             return
-        second_ms = _parsed(page, second or "", now_ms) if second else None
+        second_ms = instant.parsed(page, second or "")
         live(page, "compare", _draw, page, topic, number, topic_id, first_ms, second_ms)
 
 
@@ -49,26 +49,10 @@ def _instant(page: Page, name: str, placeholder: str) -> str | None:
         max_chars=40,
         label_visibility="collapsed",
         help=ledger_past.HINT,
-        on_change=_fix,
+        on_change=instant.fix,
         args=(page, name),
         width=216,
     )
-
-
-def _fix(page: Page, name: str) -> None:
-    """What was typed becomes a time that a link can carry and that does not move on."""
-    at_ms = ledger_past.parse_instant(st.session_state.get(name) or "", state.now_ms(), page.zone)
-    if at_ms is not None:
-        st.session_state[name] = ledger_past.link_words(at_ms)
-
-
-def _parsed(page: Page, typed: str, now_ms: int) -> int | None:
-    if not typed.strip():
-        return None
-    found = ledger_past.parse_instant(typed, now_ms, page.zone)
-    if found is None:
-        st.toast(f"{typed!r:.44} is no time in the past. Use {ledger_past.HINT}.")
-    return found
 
 
 def _draw(page: Page, topic: str, number: int, topic_id: str, first_ms: int, second_ms: int | None) -> None:

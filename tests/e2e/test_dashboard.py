@@ -1,4 +1,4 @@
-"""The dashboard of a real `ebbline up` in a browser: three pages, the flag turned on, the pipeline stopped."""
+"""The dashboard of a real `ebbline up` in a browser: the short journeys of an operator, and the pipeline stopped."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from backend.control.lab.demo import TOPIC
 from tests import browser
+from tests.e2e.journey import Dashboard, Journey, Record
 from tests.e2e.up_process import UpProcess
 from tests.screenshots import remote_and_local
 from tests.waiting import wait_until
@@ -22,24 +22,7 @@ from tests.waiting import wait_until
 FLAG = "follower.fetch.last.tiered.offset.enable"
 # ui.md promises that a stopped process shows within this time.
 SEEN_WITHIN_MS = 15_000
-# Playwright's own limit of 5 s is short for a machine that runs other things too.
-expect.set_options(timeout=browser.WAIT_MS)
 pytestmark = pytest.mark.skipif(browser.executable() is None, reason=browser.NO_BROWSER)
-
-
-@dataclass(frozen=True, slots=True)
-class Dashboard:
-    """The page of one person, and the cluster behind it."""
-
-    up: UpProcess
-    page: Page
-    complaints: browser.Complaints
-
-    def open(self, path: str) -> Page:
-        """The page at ``path``, drawn."""
-        self.page.goto(f"{self.up.app_url}{path}")
-        browser.wait_until_drawn(self.page)
-        return self.page
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +38,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
 def quiet_console(dashboard: Dashboard) -> Iterator[None]:
     """No test may leave an error in the browser's console or on the page."""
     yield
-    assert dashboard.complaints.found == []
-    assert dashboard.page.get_by_test_id("stException").count() == 0
+    dashboard.is_quiet()
 
 
 def effective(up: UpProcess) -> dict[int, str | None]:
@@ -67,24 +49,34 @@ def effective(up: UpProcess) -> dict[int, str | None]:
     return {n: answer.result(30)[FLAG].value for n, answer in answers.items()}
 
 
-def test_overview_shows_the_demo_s_partitions_live(dashboard: Dashboard) -> None:
-    page = dashboard.open("/")
+def test_a_living_cluster_is_there_and_overview_says_how_it_is(dashboard: Dashboard, record_property: Record) -> None:
+    journey = dashboard.journey("Is tiering healthy?")
+    page = dashboard.page
     expect(page.get_by_text("3 tiered partitions in 1 topic")).to_be_visible()
     expect(page.get_by_text(re.compile(r"Live · \d"))).to_be_visible()
     expect(page.get_by_text("3/3 brokers")).to_be_visible()
     for number in range(3):
         expect(page.locator(".st-key-card-behind").get_by_text(f"{TOPIC}-{number}").first).to_be_visible()
+    answer = re.compile(r"Nothing needs attention\. Checked 3 partitions|worst first")
+    expect(page.locator(".st-key-card-attention")).to_contain_text(answer)
+    journey.answered(record_property)
 
 
-def test_partition_shows_records_that_are_in_the_remote_tier_only(dashboard: Dashboard) -> None:
+def test_why_a_local_log_is_long_is_said_and_its_segments_are_shown(
+    dashboard: Dashboard, record_property: Record
+) -> None:
     row = remote_and_local(dashboard.up)
     assert row is not None
     name = f"{TOPIC}-{row['partition']}"
-    page = dashboard.open("/")
-    page.get_by_role("link", name="Partitions", exact=True).first.click()
-    expect(page.get_by_role("heading", name="Partitions")).to_be_visible()
-    expect(page.get_by_text(name).first).to_be_visible()
-    browser.wait_until_drawn(page)
+    page = dashboard.page
+    journey = dashboard.journey("Why is this local log so long?")
+    journey.go("Partitions")
+    expect(page.get_by_text("Why local data is not deleted")).to_be_visible()
+    expect(page.locator(".st-key-card-selected .eb-lines")).to_contain_text(re.compile(r"\d"))
+    journey.click(page.get_by_role("link", name="Open partition"))
+    expect(page.locator(".st-key-card-hero .eb-ranges")).to_be_visible()
+    expect(page.get_by_text("in lineage").first).to_be_visible()
+    journey.answered(record_property)
 
     page = dashboard.open(f"/partition?tp={name}")
     expect(page.get_by_role("heading", name=name)).to_be_visible()
@@ -98,38 +90,52 @@ def test_partition_shows_records_that_are_in_the_remote_tier_only(dashboard: Das
     expect(drawn.locator(".eb-block-remote").first).to_be_visible()
 
 
-def test_the_flag_goes_on_through_the_dialog_and_every_broker_has_it(dashboard: Dashboard) -> None:
+def test_the_flag_goes_on_through_the_dialog_and_every_broker_has_it(
+    dashboard: Dashboard, record_property: Record
+) -> None:
     assert set(effective(dashboard.up).values()) == {"false"}
-    page = dashboard.open("/config")
+    journey = dashboard.journey("Turn the flag on")
+    journey.go("Config")
+    page = dashboard.page
     expect(page.get_by_text("Off everywhere")).to_be_visible()
-    page.get_by_role("button", name="Change cluster default…").click()
+    journey.click(page.get_by_role("button", name="Change cluster default…"))
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text(f"+ {FLAG} = true (cluster default, no restart)")).to_be_visible()
     expect(dialog.get_by_text("Every broker answers.")).to_be_visible()
-    act = dialog.get_by_role("button", name="Turn on")
-    expect(act).to_be_disabled()
     dialog.get_by_label("Reason").fill("seen in a browser")
     dialog.get_by_label("Type demo to confirm").fill("dem")
-    expect(act).to_be_disabled()
-    dialog.get_by_label("Type demo to confirm").fill("demo")
-    expect(act).to_be_enabled()
+    expect(dialog.get_by_role("button", name="Turn on")).to_be_disabled()
     assert set(effective(dashboard.up).values()) == {"false"}
-    act.click()
-
-    expect(dialog).to_be_hidden()
+    journey.confirm("Turn on", "seen in a browser")
     changes = page.locator(".st-key-changes").first
     expect(changes).to_contain_text(re.compile(r"not set → true.*verified.*seen in a browser"))
     expect(page.get_by_text("On everywhere")).to_be_visible()
     assert set(effective(dashboard.up).values()) == {"true"}
 
-    page.get_by_role("button", name="Revert…").first.click()
-    dialog.get_by_label("Reason").fill("back")
-    dialog.get_by_label("Type demo to confirm").fill("demo")
-    dialog.get_by_role("button", name="Revert", exact=True).click()
-    expect(dialog).to_be_hidden()
+    journey.answered(record_property)
+
+    way_back = Journey("Turn it off again", page)
+    way_back.click(page.get_by_role("button", name="Revert…").first)
+    way_back.confirm("Revert", "back")
     expect(changes).to_contain_text(re.compile(r"true → not set.*verified.*back"))
     expect(page.get_by_text("Off everywhere")).to_be_visible()
     assert set(effective(dashboard.up).values()) == {"false"}
+    way_back.answered(record_property)
+
+
+def test_what_was_remote_a_while_ago_is_told(dashboard: Dashboard, record_property: Record) -> None:
+    row = remote_and_local(dashboard.up)
+    assert row is not None
+    journey = dashboard.journey("What did remote look like then?")
+    page = dashboard.page
+    journey.go("Remote log")
+    journey.enter(page.get_by_label("Topic, partition or segment id"), f"{TOPIC}-{row['partition']}")
+    expect(page.get_by_text(f"{TOPIC}-{row['partition']}, newest event first")).to_be_visible()
+    journey.enter(page.get_by_label("As of", exact=True), "1s")
+    expect(page.get_by_text(re.compile(r"As of .*, computed from \d+ of \d+ stored events"))).to_be_visible()
+    expect(page.get_by_text("Then and now")).to_be_visible()
+    assert "at=" in page.url
+    journey.answered(record_property)
 
 
 def test_a_stopped_pipeline_shows_by_itself_and_goes_again_when_it_goes_on(dashboard: Dashboard) -> None:

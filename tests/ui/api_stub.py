@@ -16,11 +16,12 @@ REFUSAL: Final = "This server refuses everything."
 
 
 class RefusingApi:
-    """``calls`` are the requests that would change or plan something: ``POST /v1/plans``."""
+    """``calls`` are the requests that would change or plan something: ``POST /v1/plans``; ``roles`` of whom."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        calls = self.calls
+        self.roles: list[str] = []
+        calls, roles = self.calls, self.roles
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -29,6 +30,7 @@ class RefusingApi:
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 calls.append(f"POST {self.path}")
+                roles.append(str(self.headers.get("X-Ebbline-Role")))
                 self._answer(403, {"type": "urn:ebbline:forbidden", "title": "Forbidden", "detail": REFUSAL})
 
             def _answer(self, status: int, body: dict[str, object]) -> None:

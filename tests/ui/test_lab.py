@@ -14,6 +14,7 @@ from backend.control.lab.bootstrap_run import (
     PhaseSeen,
     Position,
     Race,
+    Racing,
     RunState,
     Step,
 )
@@ -42,11 +43,12 @@ def race(flag: bool, start: int, seconds: float, copied_bytes: int) -> Race:
     return Race(flag, BEGAN_MS, joined_ms, seconds, start, 1100, copied_bytes, positions, phases)
 
 
-def run(state: RunState, step: Step, *races: Race, log: LeaderLog | None = LOG) -> BootstrapRun:
+def run(
+    state: RunState, step: Step, *races: Race, log: LeaderLog | None = LOG, racing: Racing | None = None
+) -> BootstrapRun:
     ended_ms = None if state is RunState.RUNNING else BEGAN_MS + 60_000
-    return BootstrapRun(
-        state, step, BEGAN_MS, ended_ms, 1_000_000, 85, "ebbline.lab.bootstrap", 1, 3, 500_000, 1_100_000, log, races
-    )
+    facts = ("ebbline.lab.bootstrap", 1, 3, 500_000, 1_100_000, log, races)
+    return BootstrapRun(state, step, BEGAN_MS, ended_ms, 1_000_000, 85, *facts, racing=racing)
 
 
 # --- without an API ---
@@ -143,12 +145,15 @@ def test_progress_is_told_while_the_topic_is_built(site: ControlSite) -> None:
     assert shown.count("The topic is being built.") == 2
 
 
-def test_a_replica_that_is_on_its_way_is_told_beside_one_that_has_joined(site: ControlSite) -> None:
-    site.plane.bootstrap_lab.run = run(RunState.RUNNING, Step.FLAG_ON, race(False, 100, 4.4, 1_000_000))
-    shown = text_of(lab_page())
+def test_a_replica_that_is_on_its_way_is_drawn_as_far_as_it_came(site: ControlSite) -> None:
+    racing = Racing(True, BEGAN_MS, (Position(BEGAN_MS + 90, 0, 950, 1055),))
+    joined = race(False, 100, 4.4, 1_000_000)
+    site.plane.bootstrap_lab.run = run(RunState.RUNNING, Step.FLAG_ON, joined, racing=racing)
+    shown = text_of(lab_page()).replace("\u202f", " ")
     assert "In sync after 4.40 s copied 1.0 MB" in shown
-    assert "fetching" in shown
-    assert "not there yet" in shown
+    assert "fetching · 70 %" in shown
+    assert "45 to go" in shown
+    assert "Flag on Log starts at 950 45 to go" in shown
 
 
 def test_the_result_sets_both_replicas_side_by_side(site: ControlSite) -> None:
@@ -159,7 +164,34 @@ def test_the_result_sets_both_replicas_side_by_side(site: ControlSite) -> None:
     assert "With the flag on the replica copied 15 % of the bytes, in 0.70 s instead of 4.40 s." in shown
     assert "In sync after 0.70 s copied 150 kB" in shown
     assert "◆ 150 records local" in shown
-    assert "Flag on 0.050 s building remote aux 950 offset 0 is remote only on broker 1" in shown
+    assert "0.050 s Flag on building remote aux to 950. offset 0 is remote only on broker 1" in shown
+    assert "starts at 950 (earliest pending upload)" in shown
     assert "the new replica starts at 950." in html_of(page)
     lags = next(frame.value for frame in page.dataframe if "offsets behind" in frame.value.columns)
     assert list(lags["offsets behind"]) == [1000, 0, 150, 0]
+
+
+def test_the_recorded_trace_is_stepped_through_and_the_step_is_in_the_link(site: ControlSite) -> None:
+    races = (race(False, 100, 4.4, 1_000_000), race(True, 950, 0.7, 150_000))
+    site.plane.bootstrap_lab.run = run(RunState.DONE, Step.CLEAN_UP, *races)
+    page = lab_page()
+    assert "8 steps recorded" in text_of(page)
+    assert page.button(key="race-step").disabled
+    page.button(key="race-reset").click().run()
+    shown = text_of(page)
+    assert "step 0 of 8" in shown
+    assert shown.count("not there yet") == 2
+    for _ in range(4):
+        page.button(key="race-step").click().run()
+    shown = text_of(page).replace("\u202f", " ")
+    assert page.query_params["step"] in ("4", ["4"])
+    assert "step 4 of 8 · 0.10 s" in shown
+    assert shown.count("fetching · 0 %") == 2
+    assert "1 000 to go" in shown
+    page.button(key="race-pause").click().run()
+    assert not page.exception
+    assert "step" not in page.query_params
+    assert "In sync after 0.70 s" in text_of(page)
+    assert "step 8 of 8" in text_of(lab_page(step="99"))
+    page = lab_page(step="<b>")
+    assert page.toast[0].value == "There is no step '<b>'; this is all of the race."

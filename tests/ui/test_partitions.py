@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.components.ledger_past import link_words
 from backend.store import tables as t
 from backend.store.engine import writing
 from backend.store.queries.lineage import FINISHED_MAX
@@ -200,3 +202,37 @@ def test_a_name_from_outside_cannot_become_markup(trouble: Database) -> None:
     page = open_page("partitions")
     assert not page.exception
     assert evil not in "\n".join(str(element.proto.body) for element in page.get("html"))
+
+
+# --- time travel ---
+
+
+def test_the_list_of_an_instant_shows_the_samples_of_then(trouble: Database) -> None:
+    now = text_of(open_page("partitions", q="telemetry-143"))
+    then_ms = now_ms() - 30 * 60_000
+    page = open_page("partitions", q="telemetry", at=link_words(then_ms))
+    assert not page.exception
+    shown = text_of(page).replace("\u202f", " ")
+    assert "Time travel. As of " in shown
+    assert "Of 400 partitions no sample of that time is kept." in shown
+    # Pending grows by the hour: half an hour ago it was less.
+    pending = [float(one) for words in (now, shown) for one in re.findall(r"Pending \[.*?\) · ([\d.]+) GB", words)]
+    assert len(pending) == 2
+    assert 0 < pending[1] < pending[0]
+    assert "Copy hung" not in shown, "open copies of then are not known"
+    table = open_page("partitions", q="telemetry-1", view="Table", at=link_words(then_ms)).dataframe[0].value
+    assert len(table) > 50
+    assert page.button(key="now").label == "Now"
+    page.button(key="now").click().run()
+    assert "Time travel." not in text_of(page)
+    assert "Copy hung" in text_of(page)
+
+
+def test_an_instant_without_samples_shows_question_marks_and_a_wrong_one_is_named(trouble: Database) -> None:
+    long_ago = open_page("partitions", q="telemetry-143", at="2020-01-01 00:00")
+    assert not long_ago.exception
+    assert "Of 412 partitions no sample of that time is kept." in text_of(long_ago)
+    assert "?" in text_of(long_ago)
+    wrong = open_page("partitions", at="<b>soon")
+    assert "is no time in the past; this is now" in wrong.toast[0].value
+    assert "Time travel." not in text_of(wrong)

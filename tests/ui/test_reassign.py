@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,10 +9,8 @@ from sqlalchemy import insert
 from streamlit.testing.v1 import AppTest
 
 from backend.store import tables as t
-from tests.control.site import CLUSTER_NAME, ControlSite
-from tests.engine_cluster import CLUSTER_ID
 from tests.ui import seed
-from tests.ui.conftest import Database, html_of, now_ms, open_page, press, text_of, viewer
+from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of, viewer
 
 GB = 1_000_000_000
 
@@ -146,64 +143,3 @@ def test_names_from_outside_are_text_and_never_markup(trouble: Database) -> None
     markup = html_of(reassign_page())
     assert "<img src=x" not in markup
     assert "&lt;img src=x" in markup
-
-
-# --- on a cluster that runs ---
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
-    with ControlSite(tmp_path_factory.mktemp("site")) as made:
-        made.create_topic("orders", partitions=2, replicas=1)
-        made.produce("orders", 200)
-        made.wait_until("it is sampled", lambda: all(row["local_log_bytes"] for row in made.partitions("orders")))
-        yield made
-
-
-@pytest.fixture
-def cluster(site: ControlSite, monkeypatch: pytest.MonkeyPatch) -> ControlSite:
-    monkeypatch.setenv("EBBLINE_DATABASE_URL", site.database_url)
-    monkeypatch.setenv("EBBLINE_CLUSTER_ID", CLUSTER_ID)
-    monkeypatch.setenv("EBBLINE_API_URL", f"http://127.0.0.1:{site.plane.port}")
-    monkeypatch.setenv("EBBLINE_API_TOKEN_FILE", str(site.folder / "run" / "app.token"))
-    return site
-
-
-def factors(site: ControlSite) -> set[int]:
-    partitions = site.admin.list_topics("orders", timeout=10).topics["orders"].partitions
-    return {len(partition.replicas) for partition in partitions.values()}
-
-
-def confirm(page: AppTest) -> None:
-    number = next(str(one.key).partition("-")[2] for one in page.text_input if str(one.key).startswith("reason-"))
-    page.text_input(key=f"reason-{number}").input("a test")
-    page.text_input(key=f"confirm-{number}").input(CLUSTER_NAME).run()
-    page.button(key="act").click().run()
-    assert not page.exception
-
-
-def test_replicas_are_added_through_the_page_and_taken_back(cluster: ControlSite) -> None:
-    page = reassign_page()
-    page.selectbox(key="action").select("replication_factor")
-    page.multiselect(key="topics").select("orders").run()
-    page.number_input(key="factor").set_value(3).run()
-    page.button(key="review").click().run()
-    assert not page.exception
-    shown = text_of(page)
-    assert "What has to be copied 4 replicas" in shown
-    assert "Nothing has been changed" in shown
-    assert factors(cluster) == {1}
-    assert cluster.get("/v1/plans")["items"] == [], "a review stores nothing"
-
-    press(page, "move")
-    confirm(page)
-    plan_id = cluster.get("/v1/plans?limit=1")["items"][0]["id"]
-    cluster.wait_until(
-        "it is verified", lambda: cluster.get(f"/v1/plans/{plan_id}")["plan"]["state"] == "verified", timeout_s=60
-    )
-    assert factors(cluster) == {3}
-    page = reassign_page()
-    assert "All 2 partitions have the replicas that were asked for." in text_of(page)
-    press(page, f"revert-{plan_id}")
-    confirm(page)
-    cluster.wait_until("they are gone", lambda: factors(cluster) == {1})

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Block
 
 from app import links
 from app.person import READ_ONLY
 from backend.store import tables as t
 from tests.ui import many
 from tests.ui.api_stub import refusing_api
-from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of, viewer
+from tests.ui.conftest import Database, html_of, now_ms, open_page, plain, text_of, viewer
 
 # Buttons that plan or change something in the cluster; `revert-N` and `open-N` carry a plan's number.
 WRITES = re.compile(
@@ -120,3 +122,74 @@ def test_every_write_control_is_there_for_a_viewer_too(trouble: Database, name: 
     )
     assert mine == theirs
     assert any(WRITES.fullmatch(key) or key == "review" for key in mine)
+
+
+# --- each number says its source and age ---
+
+# Words and controls about the page itself, and texts of ours that no cluster told.
+NO_NUMBERS = re.compile(
+    r"head.*|filters|shortcuts|alerts|card-(choose|runbook|bootstrap|absent|none|no-past)|section.*"
+)
+SOURCE = re.compile(r'class="eb-source" [^>]*aria-label="Source: ([^"]+)\."')
+AGE = re.compile(r", (\d+ [smhd]( \d+ [smh])? old|\? of unknown age)$")
+LOOKS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("overview", {}),
+    ("partitions", {"view": "Bars"}),
+    ("partitions", {"view": "Table"}),
+    ("partitions", {"view": "Heatmap"}),
+    ("partition", {"tp": "orders-7", "at": "10m"}),
+    ("remote", {"q": "orders-7", "at": "10m"}),
+    ("followers", {}),
+    ("reassign", {}),
+    ("config", {"section": "bootstrap"}),
+    ("config", {"section": "brokers"}),
+    ("config", {"section": "topics"}),
+    ("config", {"section": "history"}),
+    ("activity", {}),
+)
+
+
+def test_each_number_says_its_source_and_age(trouble: Database) -> None:
+    """Walks every element of every page that shows a digit, up to its card: that card says where it is from."""
+    unsaid, walked = [], 0
+    for name, query in LOOKS:
+        page = open_page(name, **query)
+        assert not page.exception, name
+        for keys, element in _leaves(page.main, ()):
+            if not _has_number(element) or any(NO_NUMBERS.fullmatch(key) for key, _ in keys):
+                continue
+            walked += 1
+            cards = [block for key, block in keys if key.startswith("card-") or key.endswith("-tiles")]
+            said = [one for card in cards for one in SOURCE.findall(_html_of(card))]
+            if not said or not all(AGE.search(part) for one in said for part in unescape(one).split("; ")):
+                unsaid.append(f"{name} {query}: {[key for key, _ in keys]}: {_words_of(element)[:80]}")
+    assert not unsaid, "\n".join(unsaid)
+    assert walked > 100
+
+
+def _leaves(block: Any, above: tuple[tuple[str, Any], ...]) -> Iterator[tuple[tuple[tuple[str, Any], ...], Any]]:
+    """Every element with the keyed containers around it, the cards and rows of the page."""
+    for child in block.children.values():
+        if isinstance(child, Block):
+            named = [*above]
+            if found := re.fullmatch(r"\$\$ID-[0-9a-f]+-(.*)", str(getattr(child.proto, "id", "") or "")):
+                named.append((found[1], child))
+            yield from _leaves(child, tuple(named))
+        else:
+            yield above, child
+
+
+def _words_of(element: Any) -> str:
+    if element.type == "html":
+        return plain(str(element.proto.body))
+    return str(element.value) if element.type == "markdown" else ""
+
+
+def _has_number(element: Any) -> bool:
+    if element.type in ("plotly_chart", "dataframe", "arrow_data_frame"):
+        return True
+    return bool(re.search(r"\d", _words_of(element)))
+
+
+def _html_of(block: Any) -> str:
+    return "\n".join(str(one.proto.body) for _, one in _leaves(block, ()) if one.type == "html")

@@ -22,7 +22,7 @@ from backend.control.gateway.log_dirs import describe_log_dirs
 from backend.control.gateway.metadata import fetch_cluster
 from backend.control.lab.bootstrap_plan import BootstrapPlan, refusal
 from backend.control.lab.bootstrap_race import build, own_flag, race, remove_replica, set_flag
-from backend.control.lab.bootstrap_run import BootstrapRun, PhaseSeen, RunState, Step
+from backend.control.lab.bootstrap_run import BootstrapRun, PhaseSeen, Racing, RunState, Step
 from backend.control.lab.lab_topic import LabFailed, LabTopic, until
 from backend.control.operations.errors import ClusterAway, Conflict, InvalidInput
 from backend.control.words import in_bytes
@@ -148,7 +148,7 @@ class BootstrapLab:
         left = await self._clean_up(note)
         if left is not None:
             message = " ".join(filter(None, (message, left)))
-        self._tell(state=state, message=message, ended_ms=now_ms())
+        self._tell(state=state, message=message, ended_ms=now_ms(), racing=None)
         _log.info("The bootstrap race is %s%s", state.value, f": {message}" if message else "")
         self._task = None
 
@@ -177,9 +177,12 @@ class BootstrapLab:
         async def phases(since_ms: int) -> tuple[PhaseSeen, ...]:
             return await self._phases(broker, since_ms)
 
-        ended = await race(self._topic, self._gateway, leader, broker, flag=flag, phases=phases)
+        def watch(seen: Racing) -> None:
+            self._tell(racing=seen)
+
+        ended = await race(self._topic, self._gateway, leader, broker, flag=flag, phases=phases, watch=watch)
         if self.run is not None:
-            self._tell(races=(*self.run.races, ended))
+            self._tell(races=(*self.run.races, ended), racing=None)
 
     async def _phases(self, broker: int, since_ms: int) -> tuple[PhaseSeen, ...]:
         """The new replica's phases up to IN_SYNC; what came in time when the last one does not."""

@@ -23,7 +23,7 @@ from backend.control.gateway.configs import (
 )
 from backend.control.gateway.offsets import Sentinel
 from backend.control.lab.bootstrap_plan import BootstrapPlan
-from backend.control.lab.bootstrap_run import LeaderLog, PhaseSeen, Position, Race, Step
+from backend.control.lab.bootstrap_run import LeaderLog, PhaseSeen, Position, Race, Racing, Step
 from backend.control.lab.lab_topic import LabFailed, LabTopic, until
 from backend.tiering.phases import FollowerPhase
 
@@ -42,6 +42,8 @@ Tell = Callable[[Step, int], None]
 """(what it is about, bytes produced in this step so far)."""
 Phases = Callable[[int], Awaitable[tuple[PhaseSeen, ...]]]
 """The new replica's phases since a time in ms; asked once it is in sync."""
+Watch = Callable[[Racing], None]
+"""Told whenever the new replica was seen to have moved."""
 
 
 async def build(topic: LabTopic, plan: BootstrapPlan, leader: int, tell: Tell) -> LeaderLog:
@@ -114,7 +116,16 @@ async def leader_log(topic: LabTopic, leader: int, pending_upload: int) -> Leade
     return LeaderLog(log_start, local_start, pending_upload, log_end, size_bytes)
 
 
-async def race(topic: LabTopic, gateway: Gateway, leader: int, broker: int, *, flag: bool, phases: Phases) -> Race:
+async def race(
+    topic: LabTopic,
+    gateway: Gateway,
+    leader: int,
+    broker: int,
+    *,
+    flag: bool,
+    phases: Phases,
+    watch: Watch = lambda _: None,
+) -> Race:
     """Adds an empty replica on `broker` with the flag so, and watches it until it is in the ISR.
 
     Raises LabFailed, KafkaError, GatewayError.
@@ -124,10 +135,12 @@ async def race(topic: LabTopic, gateway: Gateway, leader: int, broker: int, *, f
 
     async def joined() -> bool | None:
         in_sync = broker in (await topic.view()).isr
-        await _look(topic, broker, positions)
+        if await _look(topic, broker, positions):
+            watch(Racing(flag, began_ms, tuple(positions)))
         return in_sync or None
 
     began_ms, began_s = now_ms(), time.monotonic()
+    watch(Racing(flag, began_ms))
     await topic.move([leader, broker])
     await until(f"broker {broker} is in the ISR of {topic.name}", joined, WAIT_S, LOOK_S)
     seconds, joined_ms = time.monotonic() - began_s, now_ms()
@@ -153,19 +166,20 @@ async def race(topic: LabTopic, gateway: Gateway, leader: int, broker: int, *, f
     )
 
 
-async def _look(topic: LabTopic, broker: int, positions: list[Position]) -> None:
-    """Adds where the replica stands, when it has moved."""
+async def _look(topic: LabTopic, broker: int, positions: list[Position]) -> bool:
+    """Adds where the replica stands; False when that is not known, or it has not moved."""
     log_start, local_start, log_end = [
         await topic.offset(broker, at) for at in (Sentinel.EARLIEST, Sentinel.EARLIEST_LOCAL, Sentinel.LATEST)
     ]
     if log_start is None or local_start is None or log_end is None:
-        return
+        return False
     last = positions[-1] if positions else None
     if last is not None and (last.log_start, last.local_start, last.log_end) == (log_start, local_start, log_end):
-        return
+        return False
     if len(positions) >= POSITIONS_MAX:
         del positions[1::2]
     positions.append(Position(now_ms(), log_start, local_start, log_end))
+    return True
 
 
 async def remove_replica(topic: LabTopic, leader: int, broker: int) -> None:

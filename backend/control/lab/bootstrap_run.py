@@ -84,6 +84,15 @@ class Race:
 
 
 @dataclass(frozen=True, slots=True)
+class Racing:
+    """The replica that is on its way: where it stood so far; at most as many positions as an ended race keeps."""
+
+    flag: bool
+    began_ms: int
+    positions: tuple[Position, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderLog:
     """The leader's log before the races; `pending_upload` is the first offset that is not in the remote tier."""
 
@@ -99,7 +108,7 @@ class BootstrapRun:
     """A run as it is now.
 
     `produced_bytes` of `total_bytes` tells how far the topic is built. `steps` are those begun so far, the present one
-    last: who asks now and then misses none that was short.
+    last: who asks now and then misses none that was short. `racing` is the replica that has not joined yet.
     """
 
     state: RunState
@@ -117,6 +126,7 @@ class BootstrapRun:
     races: tuple[Race, ...] = ()
     message: str | None = None
     steps: tuple[StepBegun, ...] = ()
+    racing: Racing | None = None
 
     def at(self, step: Step, at_ms: int) -> BootstrapRun:
         """The run in `step`, which it came to at `at_ms` unless it was in it before."""

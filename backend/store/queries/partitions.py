@@ -6,13 +6,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, null, select
 
 from backend.store import tables as t
 from backend.tiering.segment_state import SegmentState
 
 ROWS_MAX: Final = 20_000  # twice the largest cluster the pages are built for
 SEGMENTS_MAX: Final = 5_000
+NO_SAMPLE: Final = "No sample of that time is kept."
+_OFFSETS_AND_SIZES: Final = (
+    "log_start_offset",
+    "local_log_start_offset",
+    "latest_tiered_offset",
+    "earliest_pending_upload_offset",
+    "high_watermark",
+    "log_end_offset",
+    "local_log_bytes",
+    "remote_log_bytes",
+)
 
 
 @dataclass(slots=True)
@@ -127,6 +138,54 @@ def partition(connection: Connection, cluster_id: str, topic: str, partition_: i
     query = _partitions(cluster_id).where(table.c.topic == topic, table.c.partition == partition_)
     row = connection.execute(query).one_or_none()
     return None if row is None else PartitionRow(*row)
+
+
+def partitions_then(connection: Connection, cluster_id: str, at_ms: int, since_ms: int) -> list[PartitionRow]:
+    """As :func:`partitions` with tiered topics only, but as each stood at ``at_ms``: by its last sample until then.
+
+    A partition without a sample from ``since_ms`` on, or whose topic of then is gone, has no offsets and an ``error``
+    that says so; deleted ones are not listed. What the ledger and the observer know of today only is None.
+    """
+    current, sample = t.partition_current, t.partition_sample
+    inner = sample.alias()
+    newest = (
+        select(inner.c.sampled_ms)
+        .where(
+            inner.c.cluster_id == current.c.cluster_id,
+            inner.c.topic == current.c.topic,
+            inner.c.partition == current.c.partition,
+            inner.c.sampled_ms >= since_ms,
+            inner.c.sampled_ms <= at_ms,
+        )
+        .order_by(inner.c.sampled_ms.desc())
+        .limit(1)
+        .correlate(current)
+        .scalar_subquery()
+    )
+    same = and_(
+        sample.c.cluster_id == current.c.cluster_id,
+        sample.c.topic == current.c.topic,
+        sample.c.partition == current.c.partition,
+        sample.c.topic_id == current.c.topic_id,
+        sample.c.sampled_ms == newest,
+    )
+    source = current.outerjoin(sample, same)
+    then = ("leader", "leader_epoch", "replicas", "isr")
+    columns: dict[str, ColumnElement[Any]] = dict.fromkeys(PartitionRow.__slots__, null())
+    columns |= {name: current.c[name] for name in ("topic", "partition", "topic_id", "tiered")}
+    columns |= {name: func.coalesce(sample.c[name], current.c[name]) for name in then}
+    columns |= {name: sample.c[name] for name in _OFFSETS_AND_SIZES}
+    # One moment for both: when that was sampled. Of a partition without a sample the moment that was asked for.
+    columns |= {name: func.coalesce(sample.c.sampled_ms, at_ms) for name in ("changed_ms", "sampled_ms")}
+    columns["error"] = case((sample.c.sampled_ms.is_(None), NO_SAMPLE), else_=null())
+    query = (
+        select(*(columns[name].label(name) for name in PartitionRow.__slots__))
+        .select_from(source)
+        .where(current.c.cluster_id == cluster_id, current.c.tiered)
+        .order_by(current.c.topic, current.c.partition)
+        .limit(ROWS_MAX)
+    )
+    return [PartitionRow(*row) for row in connection.execute(query)]
 
 
 def replicas(

@@ -60,6 +60,7 @@ QUERIES: dict[str, Query] = {
     "p99 of copies": lambda c: overview.copy_p99_ms(c, CLUSTER, [("orders", 7)]),
     "replicas behind": lambda c: overview.replicas_behind(c, CLUSTER),
     "partitions": lambda c: partitions.partitions(c, CLUSTER),
+    "partitions of then": lambda c: partitions.partitions_then(c, CLUSTER, 2, 1),
     "a partition": lambda c: partitions.partition(c, CLUSTER, "orders", 7),
     "replicas of a partition": lambda c: partitions.replicas(c, CLUSTER, "orders", 7),
     "segments of a partition": lambda c: partitions.segments(c, CLUSTER, "orders", 7),
