@@ -25,12 +25,10 @@ _WHERE: Final = '<script>window.__streamlit = { BACKEND_BASE_URL: new URL("./", 
 def document() -> str:
     """Streamlit's first document, with the server's address before every other script.
 
-    Raises ValueError when Streamlit's document is not what this was made for.
+    One that is made otherwise than this Streamlit's is served as it is: its script finds the server by asking.
     """
     page = INDEX.read_text(encoding="utf-8")
-    if page.count("<head>") != 1:
-        raise ValueError(f"{INDEX} has no <head> to put the server's address in; this Streamlit is not supported.")
-    return page.replace("<head>", f"<head>\n    {_WHERE}")
+    return page.replace("<head>", f"<head>\n    {_WHERE}", 1)
 
 
 def application() -> st.App:

@@ -37,7 +37,7 @@ DELETE_FINISHED: Final = SegmentState.DELETE_SEGMENT_FINISHED
 _LEGAL: Final = {(old, new): is_legal(old, new) for old in (None, *SegmentState) for new in SegmentState}
 
 _start_offset: Final = attrgetter("start_offset")
-# One start of so many is kept once more, close together: of 2,600 starts a search then touches 4 lines of memory, not 12.
+# One start of so many is kept once more, close together: a search of 2,600 then touches 4 lines of memory, not 12.
 STRIDE: Final = 32
 
 
