@@ -16,13 +16,16 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.driver import Controller
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine.raft import follower
+from backend.engine.raft.snapshots import PartialSnapshot
+from backend.engine.raft.state import Quorum
 from backend.protocol import messages as m
-from backend.protocol.errors import DecodeError
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tests.engine_cluster import EngineCluster, layout
 from tests.wire import ask
 
 NODES = (1, 2, 3)
 CREATE_VERSION = 7
+PIECE_BYTES = 700
 EAGER = {
     "metadata.log.max.record.bytes.between.snapshots": "2000",
     "metadata.log.segment.bytes": "4000",
@@ -35,7 +38,7 @@ EAGER = {
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
     with pytest.MonkeyPatch.context() as patch:
         # So that a snapshot takes several requests.
-        patch.setattr(follower, "SNAPSHOT_BYTES", 700)
+        patch.setattr(follower, "SNAPSHOT_BYTES", PIECE_BYTES)
         with EngineCluster(tmp_path_factory.mktemp("voters"), voters=3, settings=EAGER) as running:
             yield running
 
@@ -100,6 +103,11 @@ def test_another_leader_takes_over_and_the_old_one_follows_it(cluster: EngineClu
     cluster.kill_broker(killed)
     assert active(cluster) != killed
     create(cluster, "after-the-leader")
+    stays = next(node for node in NODES if node != killed)
+    cluster.wait_until(
+        "the new leader fences the broker that is gone",
+        lambda: controller(cluster, stays).image.brokers[killed].fenced,
+    )
     cluster.start_broker(killed)
     cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
     assert cluster.ask(lambda: controller(cluster, killed).raft.epoch) > epoch
@@ -207,6 +215,34 @@ def test_a_damaged_snapshot_is_refused_and_the_next_one_fetched(
     cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
     assert cluster.ask(lambda: controller(cluster, wiped).snapshots_loaded) > 0
     assert not list(metadata_folder(cluster, wiped).glob("*.part"))
+
+
+def test_a_download_that_breaks_off_goes_on_at_the_byte_where_it_stopped(
+    cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = active(cluster)
+    wiped = next(node for node in NODES if node != leader)
+    cluster.kill_broker(wiped)
+    shutil.rmtree(metadata_folder(cluster, wiped))
+    snapshotter = controller(cluster, leader).snapshotter
+    # No newer one comes in its place.
+    cluster.call(snapshotter.stop())
+    cluster.call(snapshotter.take())
+    asked_from: list[int] = []
+    fetch_piece = follower.Follower._fetch_piece
+
+    async def breaks_off(self: follower.Follower, asked: Quorum, partial: PartialSnapshot) -> int | None:
+        asked_from.append(partial.size_bytes)
+        if len(asked_from) == 3:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the connection is gone")
+        return await fetch_piece(self, asked, partial)
+
+    monkeypatch.setattr(follower.Follower, "_fetch_piece", breaks_off)
+    cluster.start_broker(wiped)
+    cluster.ask(snapshotter.start)
+    cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
+    assert asked_from[:4] == [0, PIECE_BYTES, 2 * PIECE_BYTES, 2 * PIECE_BYTES]
+    assert cluster.ask(lambda: controller(cluster, wiped).snapshots_loaded) > 0
 
 
 def refused(properties: dict[str, str]) -> str:

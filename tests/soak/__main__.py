@@ -41,6 +41,7 @@ TESTS = (
     "tests/spark/test_year.py",
     "tests/e2e/test_flights.py",
     "tests/e2e/test_dashboard.py",
+    "tests/e2e/test_journeys.py",
     "tests/e2e/test_kill_backend.py",
     "tests/ui/test_browser.py",
 )
