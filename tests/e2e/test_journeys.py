@@ -1,0 +1,114 @@
+"""The journeys that change or wait for more than a minute, on a running `ebbline up` in a browser; in the soak.
+
+The short ones are in test_dashboard.py, that of an attached Apache Kafka in test_attach.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import expect
+
+from tests import browser
+from tests.e2e.journey import Dashboard, Record
+from tests.e2e.up_process import UpProcess
+from tests.waiting import wait_until
+
+MOVED = "journey.moved"
+RECORDS = 2_000
+pytestmark = pytest.mark.skipif(browser.executable() is None, reason=browser.NO_BROWSER)
+# A race of 64 MB, or a move through all its phases, on a machine that runs other things too.
+LONG_MS = 600_000
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    with UpProcess(tmp_path_factory.mktemp("up") / "data") as up, browser.browser() as started:
+        admin = AdminClient({"bootstrap.servers": up.bootstrap, "log_level": 0})
+        topic = NewTopic(MOVED, num_partitions=2, replica_assignment=[[1], [2]])
+        admin.create_topics([topic])[MOVED].result(60)
+        producer = Producer({"bootstrap.servers": up.bootstrap, "log_level": 0})
+        for number in range(RECORDS):
+            producer.produce(MOVED, b"v" * 1000, partition=number % 2)
+        assert producer.flush(120) == 0
+        page = browser.new_page(started)
+        yield Dashboard(up, page, browser.Complaints(page))
+
+
+def replicas(up: UpProcess) -> list[list[int]]:
+    """Of the moved topic's partitions, as confluent-kafka gets them from the brokers themselves."""
+    admin = AdminClient({"bootstrap.servers": up.bootstrap, "log_level": 0})
+    found = admin.list_topics(MOVED, timeout=30).topics[MOVED].partitions
+    return [sorted(found[number].replicas) for number in sorted(found)]
+
+
+def test_a_replica_is_added_to_completion_and_taken_back(dashboard: Dashboard, record_property: Record) -> None:
+    journey = dashboard.journey("Add a replica")
+    page = dashboard.page
+    journey.go("Reassign")
+    topics = page.get_by_role("combobox", name=re.compile("Topics"))
+    wait_until("the topic is sampled", lambda: page.reload() and _offered(dashboard, MOVED), 60)
+    journey.click(topics)
+    journey.click(page.get_by_role("option", name=MOVED, exact=True))
+    page.keyboard.press("Escape")
+    journey.click(page.get_by_role("combobox", name=re.compile("On brokers")))
+    journey.click(page.get_by_role("option", name="3", exact=True))
+    page.keyboard.press("Escape")
+    journey.click(page.get_by_role("button", name="Review", exact=True))
+    expect(page.get_by_text("What has to be copied")).to_be_visible()
+    expect(page.get_by_text("Nothing has been changed")).to_be_visible()
+    assert replicas(dashboard.up) == [[1], [2]]
+    journey.click(page.locator(".st-key-move button"))
+    journey.confirm((page.locator(".st-key-move button").inner_text()).removesuffix("…"), "more copies")
+    row = page.locator("[class*='st-key-plan-row-']").first
+    expect(row).to_contain_text("verified", timeout=LONG_MS)
+    assert replicas(dashboard.up) == [[1, 3], [2, 3]]
+    journey.answered(record_property)
+
+    way_back = dashboard.journey("Take the replica back", "/reassign")
+    way_back.click(page.get_by_role("button", name="Revert…").first)
+    way_back.confirm("Revert", "it was a trial")
+    wait_until("the replicas of before", lambda: replicas(dashboard.up) == [[1], [2]], LONG_MS / 1000)
+    expect(row).to_contain_text("verified", timeout=LONG_MS)
+    way_back.answered(record_property)
+    dashboard.is_quiet()
+
+
+def _offered(dashboard: Dashboard, topic: str) -> bool:
+    """The list of topics has it; left closed."""
+    browser.wait_until_drawn(dashboard.page)
+    dashboard.page.get_by_role("combobox", name=re.compile("Topics")).click()
+    found = dashboard.page.get_by_role("option", name=topic, exact=True).count() == 1
+    dashboard.page.keyboard.press("Escape")
+    return found
+
+
+def test_the_race_is_run_stepped_through_and_taken_away(dashboard: Dashboard, record_property: Record) -> None:
+    journey = dashboard.journey("Show the bootstrap")
+    page = dashboard.page
+    journey.go("Lab")
+    journey.click(page.get_by_role("combobox", name=re.compile("Local log of the leader")))
+    journey.click(page.get_by_role("option", name="64 MB", exact=True))
+    journey.click(page.get_by_role("button", name="Start race"))
+    expect(page.get_by_text(re.compile(r"With the flag on the replica copied \d+ % of the bytes"))).to_be_visible(
+        timeout=LONG_MS
+    )
+    journey.answered(record_property)
+    with page.expect_download() as report:
+        page.get_by_role("button", name="Report of this race").click()
+    text = report.value.path().read_text()
+    assert "Bootstrap race" in text
+    assert "<script" not in text
+
+    replay = dashboard.journey("Step through the race", "/lab")
+    replay.click(page.get_by_role("button", name="Reset", exact=True))
+    expect(page.get_by_text(re.compile(r"step 0 of \d+"))).to_be_visible()
+    replay.click(page.get_by_role("button", name="Step", exact=True))
+    expect(page.get_by_text(re.compile(r"step 1 of \d+"))).to_be_visible()
+    assert "step=1" in page.url
+    replay.answered(record_property)
+    dashboard.is_quiet()
