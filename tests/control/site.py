@@ -160,8 +160,9 @@ class ControlSite:
         self.admin.create_topics([topic])[name].result(30)
 
     def produce(self, topic: str, records: int, *, value_bytes: int = 100) -> None:
-        """Small batches, so that segments roll by their index."""
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all", "log_level": 0})
+        """Batches of 20 however busy the machine, so that segments roll by their index at the same offsets."""
+        full = {"linger.ms": 60_000, "batch.num.messages": 20}
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all", "log_level": 0, **full})
         for number in range(records):
             producer.produce(topic, value=b"v" * value_bytes, key=str(number).encode())
             if number % 20 == 19:

@@ -387,7 +387,7 @@ def test_segments_that_unclean_elections_leave_behind_are_found_until_their_offs
     own.cluster.kill_broker(2)
     own.cluster.start_broker(3)
     own.wait_until("broker 3 leads, uncleanly", lambda: own.partitions("leaky")[0]["leader"] == 3)
-    own.produce("leaky", 500)
+    own.produce("leaky", 1_000)  # a segment ends after 30 batches, sooner where their times differ
 
     def fed() -> list[dict[str, Any]]:
         feed_ledger(own)

@@ -17,8 +17,8 @@ from tests.oracle.apache_kafka import (
     TOOLS_WITH_BOOTSTRAP_LAST,
     TOOLS_WITHOUT_BOOTSTRAP,
     Unavailable,
-    cache_folder,
     java_command,
+    kafka_folder,
     require_program,
 )
 
@@ -27,7 +27,7 @@ TIMEOUT_S: Final = 90.0
 
 def libraries() -> Path:
     """The folder of the jars; skips the test when it, or Java, is not there."""
-    folder = cache_folder(DEFAULT_VERSION, None)
+    folder = kafka_folder(DEFAULT_VERSION, None)
     try:
         require_program("java")
     except Unavailable as reason:

@@ -86,7 +86,7 @@ def test_a_downgrade_under_a_running_program_is_refused(empty_database: str, eng
     assert migrate.current(empty_database) == migrate.head()
 
 
-TOKEN = {"cluster_id": "c", "name": "n", "role": "viewer", "hash": "h", "created_ms": 1}
+TOKEN = {"cluster_id": "c", "name": "n", "role": "viewer", "hash": "h", "created_ms": 1, "expires_ms": None}
 
 
 @pytest.fixture

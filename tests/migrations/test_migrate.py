@@ -78,7 +78,7 @@ def test_the_comparison_notices_a_column_and_an_index_too_many(empty_database: s
 def test_upgrading_twice_changes_nothing_and_keeps_rows(empty_database: str) -> None:
     migrate.upgrade(empty_database)
     engine = create_engine(empty_database)
-    token = {"cluster_id": "c", "name": "n", "role": "viewer", "hash": "h", "created_ms": 1}
+    token = {"cluster_id": "c", "name": "n", "role": "viewer", "hash": "h", "created_ms": 1, "expires_ms": None}
     with writing(engine) as connection:
         connection.execute(tables.api_token.insert(), token)
     assert migrate.upgrade(empty_database) == migrate.head()

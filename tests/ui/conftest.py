@@ -135,7 +135,9 @@ def text_of(test: AppTest) -> str:
 def plain(markup: str) -> str:
     """Markup as one line of text without style sheets and tags."""
     without_style = re.sub(r"<style>.*?</style>", " ", markup, flags=re.DOTALL)
-    return re.sub(r"[ \n\t]+", " ", unescape(re.sub(r"<[^>]+>", " ", without_style))).strip()
+    # What opens on a figure's "i" is not beside it.
+    without_sources = re.sub(r'<span class="eb-source".*?</span></span>', " ", without_style, flags=re.DOTALL)
+    return re.sub(r"[ \n\t]+", " ", unescape(re.sub(r"<[^>]+>", " ", without_sources))).strip()
 
 
 def press(page: AppTest, key: str) -> None:

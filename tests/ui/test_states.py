@@ -164,7 +164,7 @@ def test_each_number_says_its_source_and_age(trouble: Database) -> None:
             if not said or not all(AGE.search(part) for one in said for part in unescape(one).split("; ")):
                 unsaid.append(f"{name} {query}: {[key for key, _ in keys]}: {_words_of(element)[:80]}")
     assert not unsaid, "\n".join(unsaid)
-    assert walked > 100
+    assert walked > 80
 
 
 def _leaves(block: Any, above: tuple[tuple[str, Any], ...]) -> Iterator[tuple[tuple[tuple[str, Any], ...], Any]]:
