@@ -57,6 +57,7 @@ class ControlSite:
         )
         self.database_url = f"sqlite:///{folder / 'ebbline.db'}"
         self._keys = itertools.count(1)
+        self._produced_ms = 0
         self._clients: list[httpx.Client] = []
 
     def __enter__(self) -> Self:
@@ -160,11 +161,13 @@ class ControlSite:
         self.admin.create_topics([topic])[name].result(30)
 
     def produce(self, topic: str, records: int, *, value_bytes: int = 100) -> None:
-        """Batches of 20 however busy the machine, so that segments roll by their index at the same offsets."""
+        """Batches of 20, each later than the one before: segments end by their time index, at the same offsets."""
         full = {"linger.ms": 60_000, "batch.num.messages": 20}
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all", "log_level": 0, **full})
         for number in range(records):
-            producer.produce(topic, value=b"v" * value_bytes, key=str(number).encode())
+            if number % 20 == 0:
+                self._produced_ms = max(self._produced_ms + 1, int(1000 * time.time()))
+            producer.produce(topic, value=b"v" * value_bytes, key=str(number).encode(), timestamp=self._produced_ms)
             if number % 20 == 19:
                 producer.flush(30)
         assert producer.flush(30) == 0
