@@ -192,6 +192,8 @@ class _Ebbline:
 
     def start_again(self, node_id: int) -> None:
         self._cluster.spawn(node_id)
+        # Clients are told of its last life until that is fenced: only its own answer says that it serves.
+        leader_of({node_id: self.ports[node_id]})
         self._cluster.wait_for(*NODES)
 
 
