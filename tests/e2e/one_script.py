@@ -78,7 +78,9 @@ def steady(value: Any) -> Any:
         settings = (part.get("name") if isinstance(part, dict) else None for part in value)
         return [steady(part) for part, name in zip(value, settings, strict=True) if name not in OTHERWISE_SET]
     if isinstance(value, str):
-        return re.sub(r"(127\.0\.0\.1:\d+,?)+", "BROKERS", value)
+        # Both clusters are on this machine's disk, which other programs fill and empty meanwhile.
+        steady_disk = re.sub(r"would keep [\d.]+ \w+ free", "would keep SOME free", value)
+        return re.sub(r"(127\.0\.0\.1:\d+,?)+", "BROKERS", steady_disk)
     return value
 
 
