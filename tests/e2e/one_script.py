@@ -197,7 +197,7 @@ def replicas_are_added_and_taken_back(site: Site, tools: JavaTools) -> list[Any]
         "bytes are seen to come",
         lambda: ((site.get(f"/v1/plans/{plan['id']}")["plan"]["progress"] or {}).get("copied_bytes") or 0) > 0,
     )
-    assert limits(tools.bootstrap) != []
+    assert limits(tools.bootstrap, *TOPICS) != []
     fast = site.api.post(f"/v1/plans/{plan['id']}/limit", json={"throttle_bytes_per_s": 50_000_000})
     assert fast.status_code in (200, 409), fast.text  # 409: it has just come to its end
     moved = site.ended(plan)
@@ -207,7 +207,7 @@ def replicas_are_added_and_taken_back(site: Site, tools: JavaTools) -> list[Any]
     assert abs(measured - foreseen) <= 0.15 * foreseen
     back = site.revert(moved)
     assert replicas(tools.bootstrap, "tiered") == dict(enumerate(ASSIGNMENT))
-    wait_until("no limit is left", lambda: not limits(tools.bootstrap))
+    wait_until("no limit is left", lambda: not limits(tools.bootstrap, *TOPICS))
     return [plan, _outcome(moved), _outcome(back)]
 
 

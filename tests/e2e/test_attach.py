@@ -283,7 +283,7 @@ def test_what_kafkas_authorizer_refuses_is_one_sentence_and_changes_nothing(kafk
     row = attached.row("guarded") or {}
     assert (row["replicas"], row["log_start_offset"], row["adding_replicas"]) == ([1, 2], 0, [])
     assert "retention.ms" not in set_on(kafka.bootstrap, "topic", "guarded")
-    wait_until("no limit is left", lambda: not limits(kafka.bootstrap))
+    wait_until("no limit is left", lambda: not limits(kafka.bootstrap, "guarded"))
 
 
 def refusal_of(site: Site, kind: str, inputs: dict[str, Any]) -> str:
