@@ -24,6 +24,7 @@ from backend.engine.config import BrokerConfig, format_properties
 from backend.engine.controller.commands.outcome import Outcome, outcome
 from backend.engine.controller.driver import Controller
 from backend.engine.controller.image import ControllerRegistration, Endpoint, MetadataImage, SupportedFeature
+from backend.engine.controller.node_metadata import NodeMetadata
 from backend.engine.controller.snapshot_images import image_of_snapshot
 from backend.engine.ports import system_ports
 from backend.engine.raft.metadata_log import open_metadata_log
@@ -119,8 +120,9 @@ async def _write_history(folder: Path, port: int, partitions: int) -> float:
     registration = ControllerRegistration(
         1, ports.random.uuid(), (Endpoint("CONTROLLER", "127.0.0.1", port),), features
     )
-    controller = Controller(ports, config, raft, cluster_id=CLUSTER_ID, registration=registration)
-    await raft.start()
+    metadata = NodeMetadata(ports, config, raft, cluster_id=CLUSTER_ID)
+    await metadata.start()
+    controller = Controller(ports, config, metadata, registration=registration)
     await controller.start()
     try:
         for records in history(partitions):
@@ -130,6 +132,7 @@ async def _write_history(folder: Path, port: int, partitions: int) -> float:
         return time.monotonic() - started_s
     finally:
         await controller.stop()
+        await metadata.stop()
         await raft.stop()
         log.close()
         ports.workers.close()

@@ -1,10 +1,11 @@
-"""Three voters in one process: failover, snapshots in small pieces, a bad snapshot, and who may not take part."""
+"""Three voters and a broker without a vote: failover, snapshots in small pieces, a bad one, who may not take part."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,19 @@ import pytest
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.driver import Controller
+from backend.engine.controller.node_metadata import NodeMetadata
+from backend.engine.controller.snapshotter import Snapshotter
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine.raft import follower
 from backend.engine.raft.snapshots import PartialSnapshot
 from backend.engine.raft.state import Quorum
 from backend.protocol import messages as m
-from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
+from backend.protocol.errors import ErrorCode, KafkaError
 from tests.engine_cluster import EngineCluster, layout
 from tests.wire import ask
 
 NODES = (1, 2, 3)
+OBSERVER = 4
 CREATE_VERSION = 7
 PIECE_BYTES = 700
 EAGER = {
@@ -39,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]
     with pytest.MonkeyPatch.context() as patch:
         # So that a snapshot takes several requests.
         patch.setattr(follower, "SNAPSHOT_BYTES", PIECE_BYTES)
-        with EngineCluster(tmp_path_factory.mktemp("voters"), voters=3, settings=EAGER) as running:
+        with EngineCluster(tmp_path_factory.mktemp("voters"), brokers=4, voters=3, settings=EAGER) as running:
             yield running
 
 
@@ -49,12 +53,20 @@ def controller(cluster: EngineCluster, node_id: int) -> Controller:
     return found
 
 
+def metadata(cluster: EngineCluster, node_id: int) -> NodeMetadata:
+    """The node's own copy."""
+    part = cluster.broker(node_id)._metadata
+    assert part is not None
+    assert part.metadata is not None
+    return part.metadata
+
+
 def active(cluster: EngineCluster) -> int:
     """Waits for a leader that has caught up."""
     found: list[int] = []
 
     def led() -> bool:
-        nodes = [node for node, one in cluster.cluster.brokers.items() if one.started]
+        nodes = [node for node in NODES if node in cluster.cluster.brokers and cluster.broker(node).started]
         found[:] = [node for node in nodes if controller(cluster, node).is_active]
         return len(found) == 1
 
@@ -74,7 +86,7 @@ def create(cluster: EngineCluster, *names: str) -> None:
 
 
 def same_images(cluster: EngineCluster) -> bool:
-    images = [controller(cluster, node).image for node in cluster.cluster.brokers]
+    images = [metadata(cluster, node).image for node in cluster.cluster.brokers]
     return len({image.offset for image in images}) == 1 and all(image == images[0] for image in images)
 
 
@@ -82,18 +94,34 @@ def metadata_folder(cluster: EngineCluster, node_id: int) -> Path:
     return Path(cluster.layout.log_dirs[node_id]) / "__cluster_metadata-0"
 
 
-def test_every_voter_has_the_same_image_and_snapshots_of_its_own(cluster: EngineCluster) -> None:
+def test_every_node_has_the_same_image_and_snapshots_of_its_own(cluster: EngineCluster) -> None:
     for group in "ab":
         create(cluster, *(f"early-{group}-{number}" for number in range(12)))
         # One change a snapshot at least, however busy the machine.
-        for node in NODES:
-            cluster.call(controller(cluster, node).snapshotter.take())
-    cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
-    for node in NODES:
+        cluster.wait_until("all nodes hold the same image", lambda: same_images(cluster))
+        for node in (*NODES, OBSERVER):
+            cluster.call(metadata(cluster, node).snapshotter.take())
+    for node in (*NODES, OBSERVER):
         cluster.wait_until(
             f"node {node} has a snapshot and a shorter log",
-            lambda node=node: controller(cluster, node).log.start_offset > 0,  # type: ignore[misc]  # bound now
+            lambda node=node: metadata(cluster, node).log.start_offset > 0,  # type: ignore[misc]  # bound now
         )
+        assert list(metadata_folder(cluster, node).glob("*.checkpoint"))
+
+
+def test_a_node_without_a_vote_starts_again_from_its_own_snapshot(
+    cluster: EngineCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = controller(cluster, active(cluster)).raft.observers.current(int(time.time() * 1000))
+    assert [one.replica_id for one in seen] == [OBSERVER]
+    cluster.call(metadata(cluster, OBSERVER).snapshotter.take())
+    cluster.kill_broker(OBSERVER)
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        cluster.start_broker(OBSERVER)
+    assert f"Node {OBSERVER} has loaded snapshot" in caplog.text
+    assert f"Node {OBSERVER} fetches snapshot" not in caplog.text
+    cluster.wait_until("all nodes hold the same image", lambda: same_images(cluster))
 
 
 def test_another_leader_takes_over_and_the_old_one_follows_it(cluster: EngineCluster) -> None:
@@ -120,29 +148,33 @@ def test_a_snapshot_is_applied_to_a_running_image_and_what_it_does_not_change_go
     cluster: EngineCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(cluster, "unaffected")
-    node = next(one for one in NODES if one != active(cluster))
-    broker = cluster.broker(node)
-
-    cluster.call(controller(cluster, active(cluster)).snapshotter.take())
-    cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
+    broker = cluster.broker(OBSERVER)
+    cluster.wait_until("all nodes hold the same image", lambda: same_images(cluster))
     before = cluster.ask(lambda: list(broker.services.replica_manager.partitions))
     assert before
-    part = broker._broker
-    assert part is not None
-    loader = part._loader
-    assert loader is not None
+    fetch_once = follower.Follower._fetch_once
 
-    def damaged(_data: object) -> None:
-        """What the broker fetches next cannot be read: it reads everything anew, from a snapshot."""
-        monkeypatch.undo()
-        raise DecodeError("a batch is damaged")
+    async def cut_off(self: follower.Follower, state: Quorum) -> None:
+        if self._node.node_id == OBSERVER:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "nobody is reached")
+        await fetch_once(self, state)
 
+    cluster.ask(lambda: monkeypatch.setattr(follower.Follower, "_fetch_once", cut_off))
+    # What was asked before is answered once more.
+    create(cluster, "before-the-snapshot")
     caplog.clear()
+    for number in range(20):
+        if controller(cluster, active(cluster)).log.start_offset > metadata(cluster, OBSERVER).log.end_offset:
+            break
+        create(cluster, f"behind-its-back-{number}")
+        leading = controller(cluster, active(cluster)).snapshotter
+        cluster.call(leading.take())
+        cluster.call(leading.clean())
     with caplog.at_level(logging.INFO):
-        cluster.ask(lambda: monkeypatch.setattr(loader, "_replay", damaged))
+        cluster.ask(monkeypatch.undo)
         create(cluster, "behind-the-snapshot")
         cluster.wait_until("it has gone on", lambda: "behind-the-snapshot" in broker.services.metadata.image.topic_ids)
-    assert f"Broker {node} goes on from snapshot" in caplog.text
+    assert f"Node {OBSERVER} goes on from snapshot" in caplog.text
     after = {id(one) for one in cluster.ask(lambda: list(broker.services.replica_manager.partitions))}
     assert {id(one) for one in before} <= after, "the same partitions, not new ones of the same name"
     assert "unaffected" not in "".join(line for line in caplog.messages if "leads" in line or "follows" in line)
@@ -189,17 +221,22 @@ def test_a_leader_that_is_asked_to_stop_hands_over(cluster: EngineCluster) -> No
     cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
 
 
-def test_a_damaged_snapshot_is_refused_and_the_next_one_fetched(
-    cluster: EngineCluster, caplog: pytest.LogCaptureFixture
-) -> None:
+def a_voter_is_wiped(cluster: EngineCluster) -> tuple[int, int, Snapshotter]:
+    """The leader, the voter that lost its metadata log, and the leader's snapshots, of which none comes by itself."""
     leader = active(cluster)
     wiped = next(node for node in NODES if node != leader)
     cluster.kill_broker(wiped)
     shutil.rmtree(metadata_folder(cluster, wiped))
     snapshotter = controller(cluster, leader).snapshotter
-    # No snapshot comes of itself that would take the damaged one's place.
     cluster.call(snapshotter.stop())
     cluster.call(snapshotter.take())
+    return leader, wiped, snapshotter
+
+
+def test_a_damaged_snapshot_is_refused_and_the_next_one_fetched(
+    cluster: EngineCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader, wiped, snapshotter = a_voter_is_wiped(cluster)
     latest = cluster.ask(lambda: controller(cluster, leader).log.snapshots.latest)
     assert latest is not None
     path = metadata_folder(cluster, leader) / latest.file_name
@@ -220,14 +257,7 @@ def test_a_damaged_snapshot_is_refused_and_the_next_one_fetched(
 def test_a_download_that_breaks_off_goes_on_at_the_byte_where_it_stopped(
     cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leader = active(cluster)
-    wiped = next(node for node in NODES if node != leader)
-    cluster.kill_broker(wiped)
-    shutil.rmtree(metadata_folder(cluster, wiped))
-    snapshotter = controller(cluster, leader).snapshotter
-    # No newer one comes in its place.
-    cluster.call(snapshotter.stop())
-    cluster.call(snapshotter.take())
+    _, wiped, snapshotter = a_voter_is_wiped(cluster)
     asked_from: list[int] = []
     fetch_piece = follower.Follower._fetch_piece
 

@@ -77,7 +77,15 @@ class QuorumWorld(World):
         for node, machine in self.machines.items():
             part = None if machine.broker is None else machine.broker._controller
             process = machine.process
-            if process is None or not process.alive or part is None or part.controller is None or part._log is None:
+            if (
+                process is None
+                or not process.alive
+                or part is None
+                or part.controller is None
+                or machine.broker is None
+            ):
+                continue
+            if machine.broker._metadata is None or machine.broker._metadata._log is None:
                 continue
             if part._ports is process.ports and part.controller.raft.failure is None:
                 found[node] = part.controller

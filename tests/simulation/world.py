@@ -149,8 +149,8 @@ class World:
     def image(self) -> MetadataImage | None:
         """The cluster as its controller has it; None while there is none."""
         broker = self.machines[CONTROLLER].broker
-        part = None if broker is None else broker._controller
-        return None if part is None or part.controller is None or part._log is None else part.controller.image
+        part = None if broker is None else broker._metadata
+        return None if part is None or part.metadata is None or part._log is None else part.metadata.image
 
     def registration(self, at: TopicPartition) -> PartitionRegistration | None:
         image = self.image

@@ -89,7 +89,6 @@ def _describe(controller: Controller, now_ms: int) -> _Partition:
                 last_caught_up_timestamp=one.last_caught_up_ms,
             )
             for one in raft.observers.current(now_ms)
-            if one.replica_id not in raft.voters
         ],
     )
 

@@ -16,7 +16,6 @@ API_KEY: Final = 1
 ANSWER_BYTES_MAX: Final = 8 << 20
 # Since this version a request says how far its sender knows the log to be committed (KIP-1166).
 HIGH_WATERMARK_SINCE: Final = 18
-NO_DIRECTORY: Final = bytes(16)
 
 
 async def fetch_metadata_log(services: Services, context: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
@@ -29,8 +28,7 @@ async def fetch_metadata_log(services: Services, context: RequestContext, reques
     if isinstance(asked, ErrorCode):
         return m.FetchResponse(error_code=asked)
     replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
-    # The broker of a combined node follows too, under the same id, and names no directory: it has no vote.
-    votes = replica_id in raft.voters and bytes(asked.replica_directory_id) != NO_DIRECTORY
+    votes = replica_id in raft.voters
     if votes and replica_id == services.node_id:
         return m.FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     answer = decide(asked, raft.view(), log.end_offset_for_epoch)
@@ -42,7 +40,6 @@ async def fetch_metadata_log(services: Services, context: RequestContext, reques
             raft.voter_seen(replica_id, directory_id, offset, now_ms)
             await raft.voter_fetched(replica_id, offset)
         else:
-            controller.fetched_up_to(replica_id, offset)
             raft.observers.note(replica_id, directory_id, offset, log.high_watermark, now_ms)
         known = asked.high_watermark if version >= HIGH_WATERMARK_SINCE and votes else log.high_watermark
 

@@ -32,6 +32,7 @@ from backend.engine.config.security import (
 from backend.engine.controller.image import BROKER_RESOURCE, EMPTY_IMAGE, Endpoint, MetadataImage
 from backend.engine.controller.lifecycle import BrokerLifecycle
 from backend.engine.controller.loader import MetadataLoader
+from backend.engine.controller.node_metadata import NodeMetadata
 from backend.engine.controller.producer_ids import ProducerIdManager
 from backend.engine.coordinator.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.transaction_coordinator import TransactionCoordinator
@@ -109,10 +110,10 @@ class BrokerPart:
             found.append(Endpoint(address.name, address.host, port, SECURITY_PROTOCOL_IDS[address.security_protocol]))
         return tuple(found)
 
-    async def start(self, services: Services) -> None:
+    async def start(self, services: Services, metadata: NodeMetadata) -> None:
         """Returns once the controller lets clients know this broker."""
         self._services = services
-        self._make_parts(services)
+        self._make_parts(services, metadata)
         assert self._loader is not None
         assert self._lifecycle is not None
         self._loader.start()
@@ -151,7 +152,7 @@ class BrokerPart:
                 f"The controller gave broker {self._config.id} no metadata within {timeout_ms} ms; check that it runs",
             ) from None
 
-    def _make_parts(self, services: Services) -> None:
+    def _make_parts(self, services: Services, metadata: NodeMetadata) -> None:
         config, ports, node_id = self._config, self._ports, self._config.id
         listener_name = inter_broker_listener_name(config)
         services.producer_ids = ProducerIdManager(
@@ -207,20 +208,9 @@ class BrokerPart:
                 self._on_fatal,
             )
             replicas.remote_logs = services.remote_log_manager = self._remote.manager
-        self._loader = MetadataLoader(
-            self._channel("metadata"),
-            services.metadata,
-            node_id=node_id,
-            cluster_id=services.cluster_id,
-            workers=ports.workers,
-            # On a combined node the voter names the directory: by that the leader tells the two apart.
-            directory_id=(
-                bytes(16)
-                if services.controller is not None
-                else next(iter(services.log_manager.directory_ids.values()))
-            ),
-        )
+        self._loader = MetadataLoader(metadata.committed, services.metadata, node_id=node_id)
         self._loader.add_listener("replicas", self._on_metadata)
+        self._loader.on_applied = self._on_applied
         self._lifecycle = BrokerLifecycle(
             ports,
             config,
@@ -310,6 +300,13 @@ class BrokerPart:
             self._first_image.set_exception(error)
             raise
         self._first_image.set_result(None)
+
+    def _on_applied(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Who leaves, and the remote tier of a deleted topic, wait until every broker has applied it."""
+        if len(new.topics) < len(old.topics) or any(
+            broker.in_controlled_shutdown and broker is not old.broker(broker.id) for broker in new.brokers.values()
+        ):
+            self.lifecycle.report_soon()
 
     @property
     def epoch(self) -> int:

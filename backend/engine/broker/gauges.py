@@ -7,7 +7,6 @@ from functools import partial
 
 from backend.engine.apis.quotas import METRICS, ClientQuotas
 from backend.engine.apis.services import Services
-from backend.engine.broker.quorum_gauges import add_quorum_gauges
 from backend.engine.log.cleaner_metrics import register_cleaner_metrics
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.metrics.broker_metrics import Reading
@@ -107,7 +106,6 @@ def _add_controller_gauges(services: Services, metrics: BrokerMetrics) -> None:
             )
         )
 
-    add_quorum_gauges(metrics, controller, services.ports.clock)
     prefix = "kafka_controller_kafkacontroller"
     metrics.add_gauge(
         f"{prefix}_activecontrollercount",

@@ -16,6 +16,8 @@ from backend.engine.apis.table import api_table
 from backend.engine.broker.broker_part import BrokerPart
 from backend.engine.broker.cluster_id import cluster_id_of
 from backend.engine.broker.controller_part import ControllerPart
+from backend.engine.broker.metadata_part import MetadataPart
+from backend.engine.broker.quorum_gauges import add_quorum_gauges
 from backend.engine.broker.refusals import REFUSALS, sentence
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.common.log_context import logging_as_node
@@ -52,6 +54,7 @@ class Broker:
         self._ports: Ports | None = None
         self._services: Services | None = None
         self._log_manager: LogManager | None = None
+        self._metadata: MetadataPart | None = None
         self._controller: ControllerPart | None = None
         self._broker: BrokerPart | None = None
         self._channel: PeerControllerChannel | None = None
@@ -128,10 +131,13 @@ class Broker:
             security=PeerSecurity.of(controller_security(config)) if "broker" in roles else OPEN,
         )
         services = self._services = self._new_services(ports, cluster_id, metrics, log_manager)
+        self._metadata = MetadataPart(ports, config, self._on_fatal)
+        metadata = await self._metadata.start(cluster_id, next(iter(log_manager.directory_ids.values())))
+        add_quorum_gauges(metrics, metadata, ports.clock)
         if self._controller is not None:
-            await self._controller.start(services, cluster_id)
+            await self._controller.start(services, metadata)
         if self._broker is not None:
-            await self._broker.start(services)
+            await self._broker.start(services, metadata)
         _log.info("Node %d of cluster %s is ready as %s", config.id, cluster_id, " and ".join(roles))
 
     def _new_services(self, ports: Ports, cluster_id: str, metrics: BrokerMetrics, log_manager: LogManager) -> Services:
@@ -175,13 +181,17 @@ class Broker:
             await self._stop()
 
     async def _stop(self) -> None:
-        broker, logs, controller = self._broker, self._log_manager, self._controller
+        broker, logs, metadata = self._broker, self._log_manager, self._metadata
         epoch = -1 if broker is None else broker.epoch
         await self._leave()
         if logs is not None:
             await self._attempt("close its logs", logs.shutdown(epoch))
-        if controller is not None:
-            await self._attempt("stop its controller", controller.close())
+        if metadata is not None:
+            await self._attempt("leave the metadata quorum", metadata.resign())
+        if self._controller is not None:
+            await self._attempt("stop its controller", self._controller.close())
+        if metadata is not None:
+            await self._attempt("close its metadata log", metadata.close())
         self._release()
         _log.info("Node %d has stopped", self.config.id)
 
@@ -190,7 +200,9 @@ class Broker:
         if self._broker is not None:
             await self._attempt("end its broker", self._broker.kill())
         if self._controller is not None:
-            await self._attempt("end its controller", self._controller.kill())
+            await self._attempt("end its controller", self._controller.close())
+        if self._metadata is not None:
+            await self._attempt("end its metadata log", self._metadata.kill())
         if self._log_manager is not None:
             self._log_manager.abandon()
         self._release()
@@ -210,4 +222,4 @@ class Broker:
             self._metrics_server = None
         if self._ports is not None and self._given_ports is None:
             self._ports.workers.close()
-        self._ports = self._broker = self._log_manager = self._controller = None
+        self._ports = self._broker = self._log_manager = self._controller = self._metadata = None

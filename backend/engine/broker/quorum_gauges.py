@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from backend.engine.controller.commands.cluster import METADATA_VERSION
-from backend.engine.controller.driver import Controller
+from backend.engine.controller.node_metadata import NodeMetadata
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.metrics.broker_metrics import Reading
 from backend.engine.ports import Clock
+from backend.engine.raft.node import RaftNode
 
 
-def add_quorum_gauges(metrics: BrokerMetrics, controller: Controller, clock: Clock) -> None:
-    """kafka.server:type=raft-metrics, SnapshotEmitter and MetadataLoader of a node with the controller role."""
-    raft, log, snapshotter = controller.raft, controller.log, controller.snapshotter
+def add_quorum_gauges(metrics: BrokerMetrics, metadata: NodeMetadata, clock: Clock) -> None:
+    """kafka.server:type=raft-metrics, SnapshotEmitter and MetadataLoader of any node."""
+    raft, log, snapshotter, committed = metadata.raft, metadata.log, metadata.snapshotter, metadata.committed
     prefix = "kafka_server_raft_metrics"
     for name, doc, read in (
         ("current_leader", "Leader of the metadata quorum, -1 when unknown", lambda: raft.leader_id),
@@ -24,9 +25,7 @@ def add_quorum_gauges(metrics: BrokerMetrics, controller: Controller, clock: Clo
     ):
         metrics.add_gauge(f"{prefix}_{name}", doc, lambda read=read: float(read()))  # type: ignore[misc]  # bound now
     metrics.add_counter("ebbline_quorum_elections_won", "Elections that this node won", lambda: float(raft.elections))
-    metrics.add_gauge(
-        "ebbline_quorum_lag_records", "Records that a voter lacks, on the leader", lambda: _lag(controller)
-    )
+    metrics.add_gauge("ebbline_quorum_lag_records", "Records that a voter lacks, on the leader", lambda: _lag(raft))
 
     def age_ms() -> float:
         latest = snapshotter.latest_generated_ms
@@ -40,12 +39,12 @@ def add_quorum_gauges(metrics: BrokerMetrics, controller: Controller, clock: Clo
     metrics.add_gauge(f"{emitter}_latestsnapshotgeneratedagems", "Age of the last snapshot written, -1: none", age_ms)
     loader = "kafka_server_metadataloader"
     metrics.add_gauge(
-        f"{loader}_handleloadsnapshotcount", "Snapshots loaded", lambda: float(controller.snapshots_loaded)
+        f"{loader}_handleloadsnapshotcount", "Snapshots loaded", lambda: float(committed.snapshots_loaded)
     )
     metrics.add_gauge(
         f"{loader}_currentmetadataversion",
         "Level of metadata.version",
-        lambda: float(controller.image.features.get(METADATA_VERSION, 0)),
+        lambda: float(committed.image.features.get(METADATA_VERSION, 0)),
     )
     kip = "kafka_controller_kafkacontroller"
     metrics.add_gauge(
@@ -56,13 +55,13 @@ def add_quorum_gauges(metrics: BrokerMetrics, controller: Controller, clock: Clo
     metrics.add_gauge(
         f"{kip}_loadsnapshotlatencyms",
         "How long the last snapshot took to load (KIP-630)",
-        lambda: controller.load_latency_ms,
+        lambda: committed.load_latency_ms,
     )
     metrics.add_gauge(f"{kip}_snapshotsizebytes", "Size of the last snapshot written (KIP-630)", size_bytes)
 
 
-def _lag(controller: Controller) -> Reading:
-    state, end = controller.raft.state, controller.log.end_offset
+def _lag(raft: RaftNode) -> Reading:
+    state, end = raft.state, raft.log.end_offset
     if not state.is_leader:
         return []
     return [

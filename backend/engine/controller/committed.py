@@ -44,12 +44,32 @@ class CommittedImage:
         self._node_id = node_id
         self._applied = applied
         self._loaded = loaded
-        self.image = replace(EMPTY_IMAGE, cluster_id=cluster_id)
+        self._image = replace(EMPTY_IMAGE, cluster_id=cluster_id)
+        self._moved = tasks.Event()
         # Time of the last committed record, ms since the epoch; how long the last load of a snapshot took.
         self.last_record_ms = 0
         self.load_latency_ms = 0.0
         self.snapshots_loaded = 0
         self._unknown_records = 0
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._image
+
+    @image.setter
+    def image(self, image: MetadataImage) -> None:
+        self._image = image
+        moved, self._moved = self._moved, tasks.Event()
+        moved.set()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the image shows all that this node knows to be committed."""
+        return self._image.offset + 1 >= self._metadata_log.high_watermark
+
+    async def changed(self) -> None:
+        """Returns once the image is another one than at the call."""
+        await self._moved.wait()
 
     async def load_snapshot(self) -> None:
         """The newest snapshot that is whole, or the empty image. CorruptLog, OSError."""
@@ -62,7 +82,7 @@ class CommittedImage:
         if loaded.snapshot is not None:
             self.load_latency_ms = self._ports.clock.monotonic_ms() - begun_ms
             self.snapshots_loaded += 1
-            _log.info("Controller %d has loaded snapshot %s", self._node_id, loaded.snapshot.id)
+            _log.info("Node %d has loaded snapshot %s", self._node_id, loaded.snapshot.id)
             self._loaded(loaded.snapshot)
 
     async def follow(self) -> None:
@@ -85,7 +105,7 @@ class CommittedImage:
             self._applied(size_bytes)
             if self._unknown_records > unknown:
                 _log.warning(
-                    "Controller %d skipped %d metadata records of unknown kinds up to offset %d",
+                    "Node %d skipped %d metadata records of unknown kinds up to offset %d",
                     self._node_id, self._unknown_records - unknown, image.offset,
                 )  # fmt: skip
             await tasks.sleep_ms(0)

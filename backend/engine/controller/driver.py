@@ -19,16 +19,15 @@ from backend.engine.controller.chores import Chores
 from backend.engine.controller.commands.brokers import broker_heartbeat, register_broker
 from backend.engine.controller.commands.cluster import bootstrap
 from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.committed import CommittedImage
 from backend.engine.controller.image import ControllerRegistration, MetadataImage
 from backend.engine.controller.introduction import Introduction
-from backend.engine.controller.removed_topics import RemovedPartition, RemovedTopics
+from backend.engine.controller.node_metadata import NodeMetadata
+from backend.engine.controller.removed_topics import RemovedPartition
 from backend.engine.controller.replay import apply_records
 from backend.engine.controller.sessions import Sessions
-from backend.engine.controller.snapshotter import Snapshotter
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
-from backend.engine.raft.node import QuorumMismatch, RaftNode
+from backend.engine.raft.node import QuorumMismatch
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -52,29 +51,27 @@ class _Waiting:
 
 
 class Controller:
-    """Start once; stop before stopping the raft node. All methods on the loop's thread."""
+    """Start once; stop before stopping its metadata. All methods on the loop's thread."""
 
     def __init__(
         self,
         ports: Ports,
         config: BrokerConfig,
-        raft: RaftNode,
+        metadata: NodeMetadata,
         *,
-        cluster_id: str,
         registration: ControllerRegistration,
         channel: ControllerChannel | None = None,
         on_failure: Callable[[str], None] | None = None,
     ) -> None:
-        """`channel` is the way to the active controller, where there can be another; `on_failure` is told when the
-        controller has stopped by itself.
+        """`metadata` is started already. `channel` is the way to the active controller, where there can be another;
+        `on_failure` is told when the controller has stopped by itself.
         """
         self._ports = ports
         self._config = config
-        self.raft = raft
+        self.raft = metadata.raft
         self._on_failure = on_failure
         self._sessions = Sessions(config.broker_session_timeout_ms)
         self._chores = Chores(ports, config, self, self._sessions)
-        self.removed_topics = RemovedTopics()
         self._queue: deque[_Waiting] = deque()
         self._wake = tasks.Event()
         self._running: list[tasks.Task[None]] = []
@@ -83,19 +80,10 @@ class Controller:
         self._introduced: tasks.Future[None] = tasks.future()
         self._stopped = False
         self._failure: BaseException | None = None
-        self._committed = CommittedImage(
-            ports,
-            raft.log,
-            self.removed_topics,
-            node_id=config.id,
-            cluster_id=cluster_id,
-            applied=lambda size_bytes: self.snapshotter.applied(size_bytes),
-            loaded=lambda snapshot: self.snapshotter.found(snapshot),
-        )
+        self._committed = metadata.committed
+        self.snapshotter = metadata.snapshotter
+        self.removed_topics = metadata.removed_topics
         self._newest = self.image
-        self.snapshotter = Snapshotter(
-            ports, config, raft.log, lambda: (self.image, self._committed.last_record_ms), raft.lowest_needed
-        )
         self._introduction = Introduction(config, self, registration, channel)
 
     @property
@@ -104,12 +92,8 @@ class Controller:
         return self._committed.image
 
     @property
-    def load_latency_ms(self) -> float:
-        """How long the last load of a snapshot took."""
-        return self._committed.load_latency_ms
-
-    @property
     def snapshots_loaded(self) -> int:
+        """Whenever this grows, what happened in between was not seen."""
         return self._committed.snapshots_loaded
 
     @property
@@ -140,13 +124,8 @@ class Controller:
         return (address.host, address.port) if address else ("", 0)
 
     async def start(self) -> None:
-        """Loads the newest snapshot and follows the log, which its raft node has opened.
-
-        An only voter leads when this returns, and has made an empty log a cluster's.
-        """
-        await self._committed.load_snapshot()
+        """Follows the log. An only voter leads when this returns, and has made an empty log a cluster's."""
         self._newest = self.image
-        self.snapshotter.start()
         self._running.append(tasks.spawn(self._run(), name=f"controller {self._config.id}"))
         if self._alone:
             await tasks.shield(self._introduced)
@@ -157,7 +136,6 @@ class Controller:
     async def stop(self) -> None:
         """Refuses what still waits and ends; the log is left flushed."""
         self._stopped = True
-        await self.snapshotter.stop()
         for task in self._running:
             await tasks.cancel(task)
         self._running.clear()
@@ -209,10 +187,6 @@ class Controller:
             return result
 
         return await self.submit("heartbeat", command)
-
-    def fetched_up_to(self, broker_id: int, fetch_offset: int) -> None:
-        """A broker asks for metadata from this offset on: brokers apply what they have before they fetch more."""
-        self._sessions.caught_up_to(broker_id, fetch_offset - 1)
 
     def removed_partitions_offline(self) -> Sequence[RemovedPartition]:
         """Partitions of deleted tiered topics that no broker serves any more, and that nobody has told the remote tier.

@@ -139,6 +139,10 @@ class BrokerLifecycle:
         await self.stop()
         return agreed
 
+    def report_soon(self) -> None:
+        """The controller waits to hear how far this broker has applied the metadata."""
+        self._wake.set()
+
     async def stop(self) -> None:
         """Ends without a word; the controller will find out."""
         await tasks.cancel(self._task)

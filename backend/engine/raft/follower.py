@@ -1,6 +1,7 @@
 """A follower's side of the metadata log: asks the leader for more, truncates where logs part, fetches snapshots.
 
-What has been fetched is on this node's disk before the next fetch says so: that is what the leader counts.
+What has been fetched is on this node's disk before the next fetch says so: that is what the leader counts. Voters are
+told who leads; an observer asks the voters in turn until one of them knows.
 """
 
 from __future__ import annotations
@@ -36,16 +37,29 @@ _log = logging.getLogger(__name__)
 
 
 class Follower:
-    """One task; idle while this node leads or knows no leader."""
+    """One task; idle while this node leads, or votes and knows no leader."""
 
     def __init__(self, ports: Ports, node: RaftNode) -> None:
         self._ports = ports
         self._node = node
         self._partial: PartialSnapshot | None = None
+        # An observer's: the epoch and leader that did not answer, and how often it has asked somebody else.
+        self._silent: tuple[int, int] | None = None
+        self._asked_around = node.node_id
 
     def _follows(self) -> bool:
         state = self._node.state
-        return state.role in (Role.FOLLOWER, Role.OBSERVER) and state.leader_id in self._node.peers
+        if state.role is Role.OBSERVER:
+            return True
+        return state.role is Role.FOLLOWER and state.leader_id in self._node.peers
+
+    def _whom_to_ask(self, state: Quorum) -> int:
+        heard = state.leader_id in self._node.peers and (state.epoch, state.leader_id) != self._silent
+        if state.role is Role.FOLLOWER or heard:
+            return state.leader_id
+        voters = sorted(self._node.peers)
+        self._asked_around += 1
+        return voters[self._asked_around % len(voters)]
 
     async def run(self) -> None:
         """Until cancelled, or until the log fails."""
@@ -62,6 +76,8 @@ class Follower:
                 await tasks.sleep_ms(REFUSED_PAUSE_MS)
             except KafkaError as error:
                 _log.debug("Node %d got nothing from leader %d: %s", node.node_id, state.leader_id, error)
+                if error.code in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT):
+                    self._silent = (state.epoch, state.leader_id)
                 if error.code is ErrorCode.NETWORK_EXCEPTION:
                     await self._unreachable(state)
                 await tasks.sleep_ms(RETRY_PAUSE_MS)
@@ -104,12 +120,10 @@ class Follower:
     async def _fetch_once(self, state: Quorum) -> None:
         node = self._node
         timeout_ms = FETCH_WAIT_MS + node.config.controller_quorum_request_timeout_ms
-        request = self._request(state)
-        answer = cast(
-            m.FetchResponse, await node.fetchers[state.leader_id].send(request, FETCH_VERSION, timeout_ms=timeout_ms)
-        )
+        request, asked = self._request(state), self._whom_to_ask(state)
+        answer = cast(m.FetchResponse, await node.fetchers[asked].send(request, FETCH_VERSION, timeout_ms=timeout_ms))
         if answer.error_code:
-            node.refused(state.leader_id, answer.error_code)
+            node.refused(asked, answer.error_code)
             await tasks.sleep_ms(REFUSED_PAUSE_MS)
             return
         [topic] = answer.responses
@@ -119,6 +133,7 @@ class Follower:
             raise error_for(partition.error_code)
         if not await self._leader_answered(state):
             return
+        self._silent = None
         if partition.snapshot_id.end_offset >= 0:
             wanted = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
             await self._fetch_snapshot(state, wanted)

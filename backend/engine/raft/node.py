@@ -1,7 +1,8 @@
 """A node of the metadata quorum: carries out what the state machine (`quorum`) decides (Kafka's KafkaRaftClient).
 
 One step at a time: the state machine's answer is on disk before anything that follows from it is sent. Beside the steps
-run a clock, a flusher for the leader's records, and, on followers, a fetcher that asks the leader for more.
+run, on voters, a clock and a flusher for the leader's records, and a fetcher that asks the leader for more. A node
+without a vote (an observer, KIP-595) has the fetcher only.
 """
 
 from __future__ import annotations
@@ -57,13 +58,14 @@ class RaftNode:
         log: MetadataLog,
         *,
         cluster_id: str,
+        votes: bool = True,
         peers: Mapping[int, Peer] | None = None,
         fetchers: Mapping[int, Peer] | None = None,
         addresses: Mapping[int, Address] | None = None,
         directory_id: bytes = bytes(16),
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`peers` are the other voters; without any this node is the only one.
+        """`peers` are the other voters; without any this node, which `votes`, is the only one.
 
         `fetchers` are second ways to them, for requests that wait there. `on_failure` hears why this node ended.
         """
@@ -76,7 +78,7 @@ class RaftNode:
         self.peers = dict(peers or {})
         self.fetchers = dict(fetchers or self.peers)
         self.addresses = dict(addresses or {})
-        self.voters = tuple(sorted({config.id, *self.peers}))
+        self.voters = tuple(sorted({*self.peers, *((config.id,) if votes else ())}))
         # Latest fetches from this node while it leads: of the other voters, and of those without a vote.
         self.voters_seen = Observers()
         self.observers = Observers()
@@ -88,7 +90,7 @@ class RaftNode:
             config.controller_quorum_fetch_timeout_ms,
             config.controller_quorum_election_backoff_max_ms,
         )
-        self._state = Quorum(config.id, self.voters, self._timing, Role.UNATTACHED)
+        self._state = Quorum(config.id, self.voters, self._timing, Role.UNATTACHED if votes else Role.OBSERVER)
         self._turn = tasks.Lock()
         self._unflushed = tasks.Event()
         # Whether some voter has taken this node for one of its cluster.
@@ -136,8 +138,9 @@ class RaftNode:
 
     async def start(self) -> None:
         """Takes its place in the quorum; an only voter leads when this returns. QuorumMismatch, CorruptLog, OSError."""
-        stored = self.log.read_state()
-        if stored.voters and set(stored.voters) != set(self.voters):
+        stored, votes = self.log.read_state(), self._state.is_voter
+        # An observer has promised nothing to the voters it knew.
+        if votes and stored.voters and set(stored.voters) != set(self.voters):
             raise QuorumMismatch(
                 f"Its metadata log {self.log.dir} belongs to the voters {sorted(stored.voters)}, but"
                 f" controller.quorum.voters names {list(self.voters)}: voters cannot be changed on a folder that is in"
@@ -149,15 +152,17 @@ class RaftNode:
             state, effects = q.start(self.node_id, self.voters, self._timing, stored, self.log.end, now)
             return replace(state, high_watermark=self.log.high_watermark), effects
 
-        self._spawn(self._flush_always(), "flusher")
+        if votes:
+            self._spawn(self._flush_always(), "flusher")
         await self.step(begin)
-        if len(self.voters) == 1:
+        if self.voters == (self.node_id,):
             await self.log.wait_until(lambda: self.log.high_watermark > self._state.epoch_start or bool(self.failure))
             if self.failure is not None:
                 raise self.failure
-        else:
+            return
+        if votes:
             self._spawn(self._tick_always(), "clock")
-            self._spawn(Follower(self._ports, self).run(), "fetcher")
+        self._spawn(Follower(self._ports, self).run(), "fetcher")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
         self._running.append(tasks.spawn(coroutine, name=f"raft {what} of node {self.node_id}"))
@@ -188,7 +193,8 @@ class RaftNode:
 
     def refused(self, voter: int, code: int) -> None:
         """A voter has refused a whole request."""
-        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self.joined:
+        # A broker without a vote hears the same when it registers, and says so.
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self.joined and self._state.is_voter:
             where = self.addresses.get(voter)
             place = f" at {where.host}:{where.port}" if where else ""
             self.fail(

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Final, cast
 
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
@@ -22,8 +23,9 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.driver import Controller
 from backend.engine.controller.image import ControllerRegistration, Endpoint, SupportedFeature
 from backend.engine.controller.lifecycle import BrokerLifecycle
-from backend.engine.controller.loader import MetadataLoader
+from backend.engine.controller.loader import Listener, MetadataLoader
 from backend.engine.controller.metadata_cache import MetadataCache
+from backend.engine.controller.node_metadata import NodeMetadata
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.net.request import error_answer
 from backend.engine.ports import Clock, Ports, system_ports
@@ -36,6 +38,7 @@ from backend.protocol.messages import Message
 from tests.unit.engine.controller.clusters import CLUSTER_ID, uuid_of
 
 FEATURES: Final = tuple(SupportedFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
+CONTROLLER_ID: Final = 9
 FAST: Final = {"broker.heartbeat.interval.ms": "50", "broker.session.timeout.ms": "400"}
 
 
@@ -45,14 +48,14 @@ def config_of(folder: Path, node_id: int, **properties: str) -> BrokerConfig:
 
 
 class ControllerNode:
-    """The controller role of node 1."""
+    """The controller role of a node without brokers."""
 
     def __init__(self, ports: Ports, folder: Path, **properties: str) -> None:
         self.ports = ports
-        self.config = config_of(folder, 1, **properties)
+        self.config = config_of(folder, CONTROLLER_ID, **properties)
         absent: Any = None
         self.services = Services(
-            node_id=1,
+            node_id=CONTROLLER_ID,
             cluster_id=CLUSTER_ID,
             config=self.config,
             ports=ports,
@@ -65,7 +68,7 @@ class ControllerNode:
             producer_ids=absent,
             controller_channel=absent,
             events=NullEventSink(),
-            metrics=BrokerMetrics(1),
+            metrics=BrokerMetrics(CONTROLLER_ID),
             remote_log_manager=None,
             controller=None,
             apis=api_table(),
@@ -79,15 +82,18 @@ class ControllerNode:
     async def start(self) -> None:
         log = await open_metadata_log(self.ports, self.config)
         endpoints = (Endpoint("CONTROLLER", "127.0.0.1", 19192),)
-        registration = ControllerRegistration(1, self.ports.random.uuid(), endpoints, FEATURES)
+        registration = ControllerRegistration(CONTROLLER_ID, self.ports.random.uuid(), endpoints, FEATURES)
         self.raft = RaftNode(self.ports, self.config, log, cluster_id=CLUSTER_ID)
-        controller = Controller(self.ports, self.config, self.raft, cluster_id=CLUSTER_ID, registration=registration)
-        self.services.controller = controller
+        self.metadata = NodeMetadata(self.ports, self.config, self.raft, cluster_id=CLUSTER_ID)
         try:
-            await self.raft.start()
+            await self.metadata.start()
+            controller = Controller(self.ports, self.config, self.metadata, registration=registration)
+            self.services.controller = controller
             await controller.start()
         except BaseException:
-            await controller.stop()
+            if self.services.controller is not None:
+                await self.services.controller.stop()
+            await self.metadata.stop()
             await self.raft.kill()
             raise
 
@@ -95,6 +101,7 @@ class ControllerNode:
         controller = self.controller
         self.services.controller = None
         await controller.stop()
+        await self.metadata.stop()
         await self.raft.stop()
         controller.log.close()
 
@@ -127,17 +134,19 @@ class HandlerChannel:
 
 
 class BrokerHalf:
-    """A broker without data: it follows the metadata and keeps itself registered."""
+    """A broker without data: a node without a vote that follows the metadata and keeps itself registered."""
 
     def __init__(self, node: ControllerNode, broker_id: int, folder: Path, **properties: str) -> None:
         self.id = broker_id
+        self._ports = node.ports
+        own_folder = Path(mkdtemp(dir=folder, prefix=f"broker-{broker_id}-"))
+        self._config = config_of(own_folder, broker_id, **{"process.roles": "broker", **properties})
         self.cache = MetadataCache()
         self.metadata_channel = HandlerChannel(node)
         self.lifecycle_channel = HandlerChannel(node)
-        self.loader = MetadataLoader(self.metadata_channel, self.cache, node_id=broker_id, cluster_id=CLUSTER_ID)
         self.lifecycle = BrokerLifecycle(
             node.ports,
-            config_of(folder, broker_id, **properties),
+            self._config,
             self.lifecycle_channel,
             cluster_id=CLUSTER_ID,
             endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 19091 + broker_id)],
@@ -145,8 +154,19 @@ class BrokerHalf:
             features=FEATURES,
             applied_offset=lambda: self.cache.applied_offset,
         )
+        self.listeners: list[tuple[str, Listener]] = []
+        self.failures: list[str] = []
 
     async def start(self) -> int:
+        log = await open_metadata_log(self._ports, self._config)
+        voters = {CONTROLLER_ID: self.metadata_channel}
+        self.raft = RaftNode(self._ports, self._config, log, cluster_id=CLUSTER_ID, votes=False, peers=voters)
+        self.metadata = NodeMetadata(self._ports, self._config, self.raft, cluster_id=CLUSTER_ID)
+        await self.metadata.start()
+        self.metadata.follow(self.failures.append)
+        self.loader = MetadataLoader(self.metadata.committed, self.cache, node_id=self.id)
+        for name, listener in self.listeners:
+            self.loader.add_listener(name, listener)
         self.loader.start()
         epoch = await self.lifecycle.start()
         await self.lifecycle.unfence()
@@ -155,6 +175,9 @@ class BrokerHalf:
     async def stop(self) -> None:
         await self.lifecycle.stop()
         await self.loader.stop()
+        await self.metadata.stop()
+        await self.raft.stop()
+        self.metadata.log.close()
 
 
 @asynccontextmanager

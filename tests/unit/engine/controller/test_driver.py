@@ -19,7 +19,15 @@ from backend.engine.ports.clock import SystemClock
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.controller.clusters import Play
-from tests.unit.engine.controller.controller_node import BrokerHalf, ControllerNode, HandlerChannel, cluster, run, until
+from tests.unit.engine.controller.controller_node import (
+    CONTROLLER_ID,
+    BrokerHalf,
+    ControllerNode,
+    HandlerChannel,
+    cluster,
+    run,
+    until,
+)
 
 Topic = m.CreateTopicsRequest.Topics
 
@@ -47,7 +55,7 @@ def test_an_empty_log_becomes_a_cluster(tmp_path: Path) -> None:
         async with cluster(tmp_path) as (node, _):
             image = node.controller.image
             assert dict(image.features) == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
-            assert set(image.controllers) == {1}
+            assert set(image.controllers) == {CONTROLLER_ID}
             assert image.offset == node.controller.log.high_watermark - 1
 
     run(play)
@@ -289,7 +297,7 @@ def test_a_second_broker_with_the_same_id_waits_for_the_first_ones_session(tmp_p
             with pytest.raises(KafkaError) as error:
                 await twin.lifecycle.start()
             assert error.value.code == ErrorCode.REQUEST_TIMED_OUT
-            await twin.stop()
+            await twin.lifecycle.stop()
             epoch = brokers[0].lifecycle.broker_epoch
             await brokers[0].stop()
             successor = BrokerHalf(node, 1, tmp_path)
@@ -307,7 +315,7 @@ def test_a_broker_of_another_cluster_is_refused_for_good(tmp_path: Path) -> None
             with pytest.raises(KafkaError) as error:
                 await stranger.lifecycle.start()
             assert error.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
-            await stranger.stop()
+            await stranger.lifecycle.stop()
 
     run(play)
 
@@ -353,8 +361,7 @@ def test_a_failing_listener_does_not_stop_the_others(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
                 seen.append((old.offset, new.offset))
 
-            half.loader.add_listener("broken", broken)
-            half.loader.add_listener("slow", slow)
+            half.listeners += [("broken", broken), ("slow", slow)]
             await half.start()
             await until(lambda: half.cache.applied_offset == node.controller.image.offset)
             assert seen[0][0] == -1

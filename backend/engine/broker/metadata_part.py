@@ -1,0 +1,87 @@
+"""A node's place in the metadata quorum, with a vote or without, and the ways to the voters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from backend.engine.config import BrokerConfig
+from backend.engine.config.listeners import voter_addresses
+from backend.engine.config.security import controller_security
+from backend.engine.controller.node_metadata import NodeMetadata
+from backend.engine.net.peer_client import PeerClient
+from backend.engine.net.peer_security import PeerSecurity
+from backend.engine.ports import Ports
+from backend.engine.raft.metadata_log import MetadataLog, open_metadata_log
+from backend.engine.raft.node import Address, RaftNode
+
+
+class MetadataPart:
+    """Start, then close or kill."""
+
+    def __init__(self, ports: Ports, config: BrokerConfig, on_fatal: Callable[[str], None]) -> None:
+        self._ports = ports
+        self._config = config
+        self._on_fatal = on_fatal
+        self._log: MetadataLog | None = None
+        self._clients: list[PeerClient] = []
+        self.metadata: NodeMetadata | None = None
+
+    async def start(self, cluster_id: str, directory_id: bytes) -> NodeMetadata:
+        """Opens the log and follows the quorum; an only voter leads when this returns."""
+        ports, config = self._ports, self._config
+        self._log = await open_metadata_log(ports, config)
+        voters = voter_addresses(config)
+        others = [voter for voter in voters if voter != config.id]
+        votes = "controller" in (config.process_roles or ())
+        raft = RaftNode(
+            ports,
+            config,
+            self._log,
+            cluster_id=cluster_id,
+            votes=votes,
+            peers={voter: self._client(voters[voter], "votes") for voter in others},
+            fetchers={voter: self._client(voters[voter], "log") for voter in others},
+            addresses={voter: Address(*address) for voter, address in voters.items()},
+            directory_id=directory_id,
+        )
+        metadata = self.metadata = NodeMetadata(ports, config, raft, cluster_id=cluster_id)
+        await metadata.start()
+        if not votes:
+            metadata.follow(self._on_fatal)
+        return metadata
+
+    def _client(self, address: tuple[str, int], purpose: str) -> PeerClient:
+        """Requests of one connection wait for each other: a vote must not wait behind a fetch."""
+        security = PeerSecurity.of(controller_security(self._config))
+        client_id = f"node-{self._config.id}-{purpose}"
+        made = PeerClient(self._ports, *address, client_id=client_id, security=security)
+        self._clients.append(made)
+        return made
+
+    async def resign(self) -> None:
+        """Gives leadership of the quorum up, and takes part no longer."""
+        if self.metadata is not None:
+            await self.metadata.raft.stop()
+
+    async def close(self) -> None:
+        """Leaves the log flushed and closed; after `resign`."""
+        if self.metadata is not None:
+            await self.metadata.stop()
+        self._close_clients()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    async def kill(self) -> None:
+        """The log is let go of as it is."""
+        if self.metadata is not None:
+            await self.metadata.stop()
+            await self.metadata.raft.kill()
+        self._close_clients()
+        if self._log is not None:
+            self._log.abandon()
+            self._log = None
+
+    def _close_clients(self) -> None:
+        for client in self._clients:
+            client.close()
