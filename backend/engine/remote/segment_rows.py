@@ -15,27 +15,24 @@ from typing import Final
 
 import numpy as np
 
+from backend.engine.remote.segment_row import (
+    CUSTOM,
+    FREE,
+    HASH_OF_ROW,
+    MORE_EPOCHS,
+    ROW,
+    ROW_BYTES,
+    ROW_DTYPE,
+    TXN_INDEX_EMPTY,
+)
 from backend.engine.remote.segment_summary import SegmentSummary
+from backend.engine.remote.segment_table import clear_slot, empty_table, slot_of, slots_for, with_slots
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 
 Epochs = tuple[tuple[int, int], ...]
 
-# segment id; start, end, max timestamp; size, first epoch; event timestamp, broker, state; flags
-_ROW: Final = Struct("<16sqqqiiqiBB")
-ROW_BYTES: Final = _ROW.size
-assert ROW_BYTES == 62
-# The same for those who make many rows at once.
-ROW_DTYPE: Final = np.dtype(
-    [
-        ("id", "V16"), ("start", "<i8"), ("end", "<i8"), ("max_ms", "<i8"), ("size", "<i4"), ("epoch", "<i4"),
-        ("event_ms", "<i8"), ("broker", "<i4"), ("state", "u1"), ("flags", "u1"),
-    ]
-)  # fmt: skip
-assert ROW_DTYPE.itemsize == ROW_BYTES
-
-_UINT: Final = Struct("<I")
 _INT: Final = Struct("<i")
 _LONG: Final = Struct("<q")
 _RANGE: Final = Struct("<qq")
@@ -46,20 +43,13 @@ _SIZE_AT: Final = 40
 _EPOCH_AT: Final = 44
 _CHANGE: Final = Struct("<qiB")  # what an update replaces
 _CHANGE_AT: Final = 48
-_HASH_OF_ROW: Final = Struct("<I58x")
 _STATE_AT: Final = 60
 _FLAGS_AT: Final = 61
-
-TXN_INDEX_EMPTY: Final = 1
-_MORE_EPOCHS: Final = 2  # the epochs are in the side table: several, or one that starts inside the segment
-_CUSTOM: Final = 4  # there is custom metadata in the side table
 
 _STATES: Final = tuple(SegmentState)
 # Half the time of calling the named tuple, and look-ups do little else.
 _new_tuple: Final = tuple.__new__
-_unpack_row: Final = _ROW.unpack_from
-_FREE: Final = 0xFF  # state of a row that holds no segment
-_TABLE_SLOTS_MIN: Final = 8
+_unpack_row: Final = ROW.unpack_from
 
 
 class SegmentRows:
@@ -72,8 +62,7 @@ class SegmentRows:
         self._rows = bytearray()
         self._count = 0
         self._free: list[int] = []
-        # Open addressing by the first four bytes of the (random) segment id; a slot holds row + 1, 0 is empty.
-        self._table = array("I", bytes(4 * _TABLE_SLOTS_MIN))
+        self._table = empty_table()
         self._epochs: dict[int, Epochs] | None = None
         self._custom: dict[int, bytes] | None = None
 
@@ -93,7 +82,7 @@ class SegmentRows:
         if not made._count:
             return made
         made._table = array("I", range(1, made._count + 1))
-        made._grow_table(max(_TABLE_SLOTS_MIN, 1 << ((made._count * 3) // 2).bit_length()))
+        made._table = with_slots(made._table, made._rows, slots_for(made._count))
         return made
 
     def parts(self) -> Iterator[bytes | SegmentMetadata]:
@@ -103,7 +92,7 @@ class SegmentRows:
         if not self._rows:
             return
         rows = np.frombuffer(bytes(self._rows), dtype=ROW_DTYPE)
-        kinds = np.where(rows["state"] == _FREE, -1, rows["flags"] <= TXN_INDEX_EMPTY)
+        kinds = np.where(rows["state"] == FREE, -1, rows["flags"] <= TXN_INDEX_EMPTY)
         bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(rows)]
         for low, high in pairwise(bounds):
             if kinds[low] == 1:
@@ -129,28 +118,28 @@ class SegmentRows:
         """Numbers of the rows that hold a segment."""
         rows = self._rows
         for row in range(len(rows) // ROW_BYTES):
-            if rows[row * ROW_BYTES + _STATE_AT] != _FREE:
+            if rows[row * ROW_BYTES + _STATE_AT] != FREE:
                 yield row
 
     def find(self, segment_id: bytes) -> int | None:
         """Row of a segment."""
-        held = self._table[self._slot_of(segment_id)]
+        held = self._table[slot_of(self._table, self._rows, segment_id)]
         return held - 1 if held else None
 
     def find_or_add(self, metadata: SegmentMetadata) -> tuple[int, bool]:
         """Row of a segment, and whether it was stored just now: replay asks this of every other event."""
-        slot = self._slot_of(metadata.segment_id)
+        slot = slot_of(self._table, self._rows, metadata.segment_id)
         held = self._table[slot]
         return (held - 1, False) if held else (self._add(metadata, slot), True)
 
     def add(self, metadata: SegmentMetadata) -> int:
         """Stores a segment that is not there yet and returns its row."""
-        return self._add(metadata, self._slot_of(metadata.segment_id))
+        return self._add(metadata, slot_of(self._table, self._rows, metadata.segment_id))
 
     def _add(self, metadata: SegmentMetadata, slot: int) -> int:
         if (self._count + 1) * 3 > len(self._table) * 2:
-            self._grow_table(2 * len(self._table))
-            slot = self._slot_of(metadata.segment_id)
+            self._table = with_slots(self._table, self._rows, 2 * len(self._table))
+            slot = slot_of(self._table, self._rows, metadata.segment_id)
         row = self._store(metadata)
         self._table[slot] = row + 1
         return row
@@ -162,14 +151,14 @@ class SegmentRows:
         if len(epochs) > 1:
             epochs = tuple(sorted(dict(epochs).items()))
         if len(epochs) > 1 or epochs[0][1] != metadata.start_offset:
-            flags |= _MORE_EPOCHS
+            flags |= MORE_EPOCHS
         if self._free:
             row = self._free.pop()
         else:
             row = len(self._rows) // ROW_BYTES
             self._rows += bytes(ROW_BYTES)
         at = row * ROW_BYTES
-        _ROW.pack_into(
+        ROW.pack_into(
             self._rows,
             at,
             metadata.segment_id,
@@ -183,7 +172,7 @@ class SegmentRows:
             metadata.state,
             flags,
         )
-        if flags & _MORE_EPOCHS:
+        if flags & MORE_EPOCHS:
             if self._epochs is None:
                 self._epochs = {}
             self._epochs[row] = epochs
@@ -198,10 +187,10 @@ class SegmentRows:
         """
         count = len(packed) // ROW_BYTES
         if (self._count + count) * 3 > len(self._table) * 2:
-            self._grow_table(1 << (((self._count + count) * 3) // 2).bit_length())
+            self._table = with_slots(self._table, self._rows, slots_for(self._count + count))
         table, rows, free, mask = self._table, self._rows, self._free, len(self._table) - 1
         fresh, added = len(rows) // ROW_BYTES, []
-        for at, (hash_,) in zip(range(0, len(packed), ROW_BYTES), _HASH_OF_ROW.iter_unpack(packed), strict=True):
+        for at, (hash_,) in zip(range(0, len(packed), ROW_BYTES), HASH_OF_ROW.iter_unpack(packed), strict=True):
             slot = hash_ & mask
             while held := table[slot]:
                 held_at = (held - 1) * ROW_BYTES
@@ -225,18 +214,19 @@ class SegmentRows:
         """Replaces broker, event timestamp, custom metadata and state; the rest of a segment never changes."""
         at = row * ROW_BYTES
         _CHANGE.pack_into(self._rows, at + _CHANGE_AT, update.event_timestamp_ms, update.broker_id, update.state)
-        if update.custom_metadata is not None or self._rows[at + _FLAGS_AT] & _CUSTOM:
+        if update.custom_metadata is not None or self._rows[at + _FLAGS_AT] & CUSTOM:
             self._set_custom(row, update.custom_metadata)
 
     def remove(self, row: int) -> None:
         """Forgets a segment; its row will be used again."""
         at = row * ROW_BYTES
-        self._clear_slot(self._slot_of(bytes(self._rows[at : at + 16])))
-        if self._rows[at + _FLAGS_AT] & _MORE_EPOCHS and self._epochs is not None:
+        slot = slot_of(self._table, self._rows, bytes(self._rows[at : at + 16]))
+        clear_slot(self._table, self._rows, slot)
+        if self._rows[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
             del self._epochs[row]
         self._set_custom(row, None)
         self._rows[at : at + ROW_BYTES] = bytes(ROW_BYTES)
-        self._rows[at + _STATE_AT] = _FREE
+        self._rows[at + _STATE_AT] = FREE
         self._free.append(row)
         self._count -= 1
 
@@ -254,8 +244,8 @@ class SegmentRows:
         epochs: Epochs = ((first_epoch, start),)
         custom: bytes | None = None
         if flags > TXN_INDEX_EMPTY:
-            epochs = self._epochs[row] if flags & _MORE_EPOCHS and self._epochs is not None else epochs
-            custom = self._custom[row] if flags & _CUSTOM and self._custom is not None else None
+            epochs = self._epochs[row] if flags & MORE_EPOCHS and self._epochs is not None else epochs
+            custom = self._custom[row] if flags & CUSTOM and self._custom is not None else None
             if epoch is not None and offset > self.epoch_end(row, epoch):
                 return None
         elif offset > end:
@@ -304,7 +294,7 @@ class SegmentRows:
     def epochs(self, row: int) -> Epochs:
         """(leader epoch, first offset) pairs of the segment, ascending."""
         at = row * ROW_BYTES
-        if self._rows[at + _FLAGS_AT] & _MORE_EPOCHS and self._epochs is not None:
+        if self._rows[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
             return self._epochs[row]
         (epoch,) = _INT.unpack_from(self._rows, at + _EPOCH_AT)
         return ((epoch, self.offsets(row)[0]),)
@@ -317,7 +307,7 @@ class SegmentRows:
             newest = newest.copy()
             for row, epochs in self._epochs.items():
                 newest[row] = epochs[-1][0]
-        is_held = rows["state"] != _FREE
+        is_held = rows["state"] != FREE
         held = rows[is_held]
         if not len(held):
             return SegmentSummary()
@@ -337,7 +327,7 @@ class SegmentRows:
         """(leader epoch, first offset, last offset) of each leader epoch of the segment, ascending."""
         at = row * ROW_BYTES
         start, end, _, _, epoch = _SPAN.unpack_from(self._rows, at + _RANGE_AT)
-        if not self._rows[at + _FLAGS_AT] & _MORE_EPOCHS or self._epochs is None:
+        if not self._rows[at + _FLAGS_AT] & MORE_EPOCHS or self._epochs is None:
             return ((epoch, start, end),)
         epochs = self._epochs[row]
         ends = [first - 1 for _, first in epochs[1:]] + [end]
@@ -350,7 +340,7 @@ class SegmentRows:
     def epoch_end(self, row: int, epoch: int) -> int:
         """Last offset that the segment holds of a leader epoch of its own."""
         at = row * ROW_BYTES
-        if self._rows[at + _FLAGS_AT] & _MORE_EPOCHS and self._epochs is not None:
+        if self._rows[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
             for other, start in self._epochs[row]:
                 if other > epoch:
                     return start - 1
@@ -363,53 +353,7 @@ class SegmentRows:
             if self._custom is None:
                 self._custom = {}
             self._custom[row] = custom
-            self._rows[flags_at] |= _CUSTOM
-        elif self._rows[flags_at] & _CUSTOM and self._custom is not None:
+            self._rows[flags_at] |= CUSTOM
+        elif self._rows[flags_at] & CUSTOM and self._custom is not None:
             del self._custom[row]
-            self._rows[flags_at] &= ~_CUSTOM & 0xFF
-
-    def _slot_of(self, segment_id: bytes) -> int:
-        """Slot that holds the segment, or the empty one where it belongs."""
-        table, rows = self._table, self._rows
-        mask = len(table) - 1
-        (hash_,) = _UINT.unpack_from(segment_id)
-        slot = int(hash_) & mask
-        while held := table[slot]:
-            at = (held - 1) * ROW_BYTES
-            if rows[at : at + 16] == segment_id:
-                break
-            slot = (slot + 1) & mask
-        return slot
-
-    def _home(self, held: int, mask: int) -> int:
-        (hash_,) = _UINT.unpack_from(self._rows, (held - 1) * ROW_BYTES)
-        return int(hash_) & mask
-
-    def _clear_slot(self, slot: int) -> None:
-        """Empties a slot and moves up what linear probing had put behind it."""
-        table = self._table
-        mask = len(table) - 1
-        gap = probe = slot
-        table[gap] = 0
-        while held := table[probe := (probe + 1) & mask]:
-            if (probe - self._home(held, mask)) & mask >= (probe - gap) & mask:
-                table[gap], table[probe] = held, 0
-                gap = probe
-
-    def _grow_table(self, slots: int) -> None:
-        """More slots, a power of two. Linear probing in order of home slots, for all at once: each comes into its home
-        or right behind the one before; what runs over the end goes to the first empty slots.
-        """
-        old = np.frombuffer(self._table, dtype=np.uint32)
-        held = old[old != 0]
-        hashes = np.frombuffer(self._rows, dtype=ROW_DTYPE)["id"][held.astype(np.int64) - 1]
-        home = np.ascontiguousarray(hashes).view(np.dtype("<u4")).reshape(-1, 4)[:, 0].astype(np.int64) & (slots - 1)
-        order = np.argsort(home, kind="stable")
-        ranks = np.arange(len(order))
-        placed = np.maximum.accumulate(home[order] - ranks) + ranks
-        table = np.zeros(slots, dtype=np.uint32)
-        inside = placed < slots
-        table[placed[inside]] = held[order[inside]]
-        over = held[order[~inside]]
-        table[np.flatnonzero(table == 0)[: len(over)]] = over
-        self._table = array("I", table.tobytes())
+            self._rows[flags_at] &= ~CUSTOM & 0xFF
