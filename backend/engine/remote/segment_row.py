@@ -7,6 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from backend.tiering.segment_state import SegmentState
+
 # segment id; start, end, max timestamp; size, first epoch; event timestamp, broker, state; flags
 ROW: Final = Struct("<16sqqqiiqiBB")
 ROW_BYTES: Final = ROW.size
@@ -28,3 +30,8 @@ FREE: Final = 0xFF  # state of a row that holds no segment
 TXN_INDEX_EMPTY: Final = 1
 MORE_EPOCHS: Final = 2  # the epochs are in the side table: several, or one that starts inside the segment
 CUSTOM: Final = 4  # there is custom metadata in the side table
+
+STATES: Final = tuple(SegmentState)
+# Half the time of calling the named tuple, and look-ups do little else.
+new_tuple: Final = tuple.__new__
+unpack_row: Final = ROW.unpack_from

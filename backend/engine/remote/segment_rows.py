@@ -23,7 +23,10 @@ from backend.engine.remote.segment_row import (
     ROW,
     ROW_BYTES,
     ROW_DTYPE,
+    STATES,
     TXN_INDEX_EMPTY,
+    new_tuple,
+    unpack_row,
 )
 from backend.engine.remote.segment_summary import SegmentSummary
 from backend.engine.remote.segment_table import clear_slot, empty_table, slot_of, slots_for, with_slots
@@ -46,20 +49,16 @@ _CHANGE_AT: Final = 48
 _STATE_AT: Final = 60
 _FLAGS_AT: Final = 61
 
-_STATES: Final = tuple(SegmentState)
-# Half the time of calling the named tuple, and look-ups do little else.
-_new_tuple: Final = tuple.__new__
-_unpack_row: Final = ROW.unpack_from
-
 
 class SegmentRows:
     """Rows by number, and numbers by segment id. A row number stays valid until the row is removed."""
 
-    __slots__ = ("_count", "_custom", "_epochs", "_free", "_partition", "_rows", "_table")
+    __slots__ = ("_count", "_custom", "_epochs", "_free", "_partition", "_table", "packed")
 
     def __init__(self, partition: TopicIdPartition) -> None:
         self._partition = partition
-        self._rows = bytearray()
+        self.packed = bytearray()
+        """Row after row; for others to look at."""
         self._count = 0
         self._free: list[int] = []
         self._table = empty_table()
@@ -75,23 +74,23 @@ class SegmentRows:
         made = cls(partition)
         for part in parts:
             if isinstance(part, bytes):
-                made._rows += part
+                made.packed += part
                 made._count += len(part) // ROW_BYTES
             else:
                 made._store(part)
         if not made._count:
             return made
         made._table = array("I", range(1, made._count + 1))
-        made._table = with_slots(made._table, made._rows, slots_for(made._count))
+        made._table = with_slots(made._table, made.packed, slots_for(made._count))
         return made
 
     def parts(self) -> Iterator[bytes | SegmentMetadata]:
         """Every segment, in the order of rows: those of one leader epoch and without custom metadata as packed rows, as
         many as follow each other, the others as values.
         """
-        if not self._rows:
+        if not self.packed:
             return
-        rows = np.frombuffer(bytes(self._rows), dtype=ROW_DTYPE)
+        rows = np.frombuffer(bytes(self.packed), dtype=ROW_DTYPE)
         kinds = np.where(rows["state"] == FREE, -1, rows["flags"] <= TXN_INDEX_EMPTY)
         bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(rows)]
         for low, high in pairwise(bounds):
@@ -108,7 +107,7 @@ class SegmentRows:
     def copy(self) -> SegmentRows:
         """The same rows, to be looked at while these go on changing: a few copies of memory, whatever the number."""
         made = SegmentRows(self._partition)
-        made._rows, made._count, made._free = self._rows[:], self._count, self._free[:]
+        made.packed, made._count, made._free = self.packed[:], self._count, self._free[:]
         made._table = self._table[:]
         made._epochs = None if self._epochs is None else dict(self._epochs)
         made._custom = None if self._custom is None else dict(self._custom)
@@ -116,30 +115,30 @@ class SegmentRows:
 
     def __iter__(self) -> Iterator[int]:
         """Numbers of the rows that hold a segment."""
-        rows = self._rows
+        rows = self.packed
         for row in range(len(rows) // ROW_BYTES):
             if rows[row * ROW_BYTES + _STATE_AT] != FREE:
                 yield row
 
     def find(self, segment_id: bytes) -> int | None:
         """Row of a segment."""
-        held = self._table[slot_of(self._table, self._rows, segment_id)]
+        held = self._table[slot_of(self._table, self.packed, segment_id)]
         return held - 1 if held else None
 
     def find_or_add(self, metadata: SegmentMetadata) -> tuple[int, bool]:
         """Row of a segment, and whether it was stored just now: replay asks this of every other event."""
-        slot = slot_of(self._table, self._rows, metadata.segment_id)
+        slot = slot_of(self._table, self.packed, metadata.segment_id)
         held = self._table[slot]
         return (held - 1, False) if held else (self._add(metadata, slot), True)
 
     def add(self, metadata: SegmentMetadata) -> int:
         """Stores a segment that is not there yet and returns its row."""
-        return self._add(metadata, slot_of(self._table, self._rows, metadata.segment_id))
+        return self._add(metadata, slot_of(self._table, self.packed, metadata.segment_id))
 
     def _add(self, metadata: SegmentMetadata, slot: int) -> int:
         if (self._count + 1) * 3 > len(self._table) * 2:
-            self._table = with_slots(self._table, self._rows, 2 * len(self._table))
-            slot = slot_of(self._table, self._rows, metadata.segment_id)
+            self._table = with_slots(self._table, self.packed, 2 * len(self._table))
+            slot = slot_of(self._table, self.packed, metadata.segment_id)
         row = self._store(metadata)
         self._table[slot] = row + 1
         return row
@@ -155,11 +154,11 @@ class SegmentRows:
         if self._free:
             row = self._free.pop()
         else:
-            row = len(self._rows) // ROW_BYTES
-            self._rows += bytes(ROW_BYTES)
+            row = len(self.packed) // ROW_BYTES
+            self.packed += bytes(ROW_BYTES)
         at = row * ROW_BYTES
         ROW.pack_into(
-            self._rows,
+            self.packed,
             at,
             metadata.segment_id,
             metadata.start_offset,
@@ -187,8 +186,8 @@ class SegmentRows:
         """
         count = len(packed) // ROW_BYTES
         if (self._count + count) * 3 > len(self._table) * 2:
-            self._table = with_slots(self._table, self._rows, slots_for(self._count + count))
-        table, rows, free, mask = self._table, self._rows, self._free, len(self._table) - 1
+            self._table = with_slots(self._table, self.packed, slots_for(self._count + count))
+        table, rows, free, mask = self._table, self.packed, self._free, len(self._table) - 1
         fresh, added = len(rows) // ROW_BYTES, []
         for at, (hash_,) in zip(range(0, len(packed), ROW_BYTES), HASH_OF_ROW.iter_unpack(packed), strict=True):
             slot = hash_ & mask
@@ -213,20 +212,20 @@ class SegmentRows:
     def update(self, row: int, update: SegmentUpdate) -> None:
         """Replaces broker, event timestamp, custom metadata and state; the rest of a segment never changes."""
         at = row * ROW_BYTES
-        _CHANGE.pack_into(self._rows, at + _CHANGE_AT, update.event_timestamp_ms, update.broker_id, update.state)
-        if update.custom_metadata is not None or self._rows[at + _FLAGS_AT] & CUSTOM:
+        _CHANGE.pack_into(self.packed, at + _CHANGE_AT, update.event_timestamp_ms, update.broker_id, update.state)
+        if update.custom_metadata is not None or self.packed[at + _FLAGS_AT] & CUSTOM:
             self._set_custom(row, update.custom_metadata)
 
     def remove(self, row: int) -> None:
         """Forgets a segment; its row will be used again."""
         at = row * ROW_BYTES
-        slot = slot_of(self._table, self._rows, bytes(self._rows[at : at + 16]))
-        clear_slot(self._table, self._rows, slot)
-        if self._rows[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
+        slot = slot_of(self._table, self.packed, bytes(self.packed[at : at + 16]))
+        clear_slot(self._table, self.packed, slot)
+        if self.packed[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
             del self._epochs[row]
         self._set_custom(row, None)
-        self._rows[at : at + ROW_BYTES] = bytes(ROW_BYTES)
-        self._rows[at + _STATE_AT] = FREE
+        self.packed[at : at + ROW_BYTES] = bytes(ROW_BYTES)
+        self.packed[at + _STATE_AT] = FREE
         self._free.append(row)
         self._count -= 1
 
@@ -238,8 +237,8 @@ class SegmentRows:
 
     def get_if_holds(self, row: int, epoch: int | None, offset: int) -> SegmentMetadata | None:
         """The segment, unless the leader epoch (one of its own) ends in it before `offset`."""
-        segment_id, start, end, max_ts, size, first_epoch, event_ts, broker, state, flags = _unpack_row(
-            self._rows, row * ROW_BYTES
+        segment_id, start, end, max_ts, size, first_epoch, event_ts, broker, state, flags = unpack_row(
+            self.packed, row * ROW_BYTES
         )
         epochs: Epochs = ((first_epoch, start),)
         custom: bytes | None = None
@@ -250,7 +249,7 @@ class SegmentRows:
                 return None
         elif offset > end:
             return None
-        return _new_tuple(
+        return new_tuple(
             SegmentMetadata,
             (
                 self._partition,
@@ -263,45 +262,45 @@ class SegmentRows:
                 epochs,
                 size,
                 custom,
-                _STATES[state],
+                STATES[state],
                 flags & TXN_INDEX_EMPTY != 0,
             ),
         )
 
     def state(self, row: int) -> SegmentState:
-        return _STATES[self._rows[row * ROW_BYTES + _STATE_AT]]
+        return STATES[self.packed[row * ROW_BYTES + _STATE_AT]]
 
     def offsets(self, row: int) -> tuple[int, int]:
         """First and last offset of the segment."""
-        start, end = _RANGE.unpack_from(self._rows, row * ROW_BYTES + _RANGE_AT)
+        start, end = _RANGE.unpack_from(self.packed, row * ROW_BYTES + _RANGE_AT)
         return start, end
 
     def max_timestamp_ms(self, row: int) -> int:
-        (timestamp,) = _LONG.unpack_from(self._rows, row * ROW_BYTES + _MAX_TIMESTAMP_AT)
+        (timestamp,) = _LONG.unpack_from(self.packed, row * ROW_BYTES + _MAX_TIMESTAMP_AT)
         return int(timestamp)
 
     def size_bytes(self, row: int) -> int:
-        (size,) = _INT.unpack_from(self._rows, row * ROW_BYTES + _SIZE_AT)
+        (size,) = _INT.unpack_from(self.packed, row * ROW_BYTES + _SIZE_AT)
         return int(size)
 
     def event_timestamp_ms(self, row: int) -> int:
-        (timestamp,) = _LONG.unpack_from(self._rows, row * ROW_BYTES + _CHANGE_AT)
+        (timestamp,) = _LONG.unpack_from(self.packed, row * ROW_BYTES + _CHANGE_AT)
         return int(timestamp)
 
     def txn_index_empty(self, row: int) -> bool:
-        return bool(self._rows[row * ROW_BYTES + _FLAGS_AT] & TXN_INDEX_EMPTY)
+        return bool(self.packed[row * ROW_BYTES + _FLAGS_AT] & TXN_INDEX_EMPTY)
 
     def epochs(self, row: int) -> Epochs:
         """(leader epoch, first offset) pairs of the segment, ascending."""
         at = row * ROW_BYTES
-        if self._rows[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
+        if self.packed[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
             return self._epochs[row]
-        (epoch,) = _INT.unpack_from(self._rows, at + _EPOCH_AT)
+        (epoch,) = _INT.unpack_from(self.packed, at + _EPOCH_AT)
         return ((epoch, self.offsets(row)[0]),)
 
     def summary(self) -> SegmentSummary:
         """Sums and extremes over all segments, by whole columns: 0.1 ms for 2,600."""
-        rows = np.frombuffer(self._rows, dtype=ROW_DTYPE)
+        rows = np.frombuffer(self.packed, dtype=ROW_DTYPE)
         newest = rows["epoch"]
         if self._epochs:
             newest = newest.copy()
@@ -326,8 +325,8 @@ class SegmentRows:
     def spans(self, row: int) -> tuple[tuple[int, int, int], ...]:
         """(leader epoch, first offset, last offset) of each leader epoch of the segment, ascending."""
         at = row * ROW_BYTES
-        start, end, _, _, epoch = _SPAN.unpack_from(self._rows, at + _RANGE_AT)
-        if not self._rows[at + _FLAGS_AT] & MORE_EPOCHS or self._epochs is None:
+        start, end, _, _, epoch = _SPAN.unpack_from(self.packed, at + _RANGE_AT)
+        if not self.packed[at + _FLAGS_AT] & MORE_EPOCHS or self._epochs is None:
             return ((epoch, start, end),)
         epochs = self._epochs[row]
         ends = [first - 1 for _, first in epochs[1:]] + [end]
@@ -340,11 +339,11 @@ class SegmentRows:
     def epoch_end(self, row: int, epoch: int) -> int:
         """Last offset that the segment holds of a leader epoch of its own."""
         at = row * ROW_BYTES
-        if self._rows[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
+        if self.packed[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
             for other, start in self._epochs[row]:
                 if other > epoch:
                     return start - 1
-        end: int = _RANGE.unpack_from(self._rows, at + _RANGE_AT)[1]
+        end: int = _RANGE.unpack_from(self.packed, at + _RANGE_AT)[1]
         return end
 
     def _set_custom(self, row: int, custom: bytes | None) -> None:
@@ -353,7 +352,7 @@ class SegmentRows:
             if self._custom is None:
                 self._custom = {}
             self._custom[row] = custom
-            self._rows[flags_at] |= CUSTOM
-        elif self._rows[flags_at] & CUSTOM and self._custom is not None:
+            self.packed[flags_at] |= CUSTOM
+        elif self.packed[flags_at] & CUSTOM and self._custom is not None:
             del self._custom[row]
-            self._rows[flags_at] &= ~CUSTOM & 0xFF
+            self.packed[flags_at] &= ~CUSTOM & 0xFF
