@@ -11,6 +11,7 @@ For tests with blocking clients::
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -39,6 +40,15 @@ FAST: Final = {
 }
 
 
+# Of clusters whose test does not say whether they have the tier: "on" gives it to them.
+TIERING_VARIABLE: Final = "EBBLINE_TEST_TIERING"
+
+
+def has_tier(tiering: bool | None) -> bool:
+    """What a test says; where it says nothing (None), what this run is told: no tier, as by Kafka's default."""
+    return os.environ.get(TIERING_VARIABLE) == "on" if tiering is None else tiering
+
+
 def tiered(folder: Path) -> dict[str, str]:
     """Settings of tiered storage with its objects below a folder."""
     return {
@@ -56,7 +66,7 @@ def layout(
     folder: Path,
     *,
     brokers: int = 3,
-    tiering: bool = False,
+    tiering: bool | None = None,
     settings: Mapping[str, str] | None = None,
     racks: Mapping[int, str] | None = None,
     voters: int = 1,
@@ -70,7 +80,7 @@ def layout(
         ports=dict(zip(nodes, ports, strict=False)),
         controller_port=ports[brokers],
         voter_ports=dict(zip(range(1, voters + 1), ports[brokers:], strict=True)) if voters > 1 else {},
-        settings={**FAST, **(tiered(folder / "remote") if tiering else {}), **(settings or {})},
+        settings={**FAST, **(tiered(folder / "remote") if has_tier(tiering) else {}), **(settings or {})},
         node_settings={node: {"broker.rack": rack} for node, rack in (racks or {}).items()},
     )
 
@@ -83,7 +93,7 @@ class EngineCluster:
         folder: Path,
         *,
         brokers: int = 3,
-        tiering: bool = False,
+        tiering: bool | None = None,
         settings: Mapping[str, str] | None = None,
         racks: Mapping[int, str] | None = None,
         made: ClusterLayout | None = None,

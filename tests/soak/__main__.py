@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine_cluster import TIERING_VARIABLE
+
 # At most 60 minutes on 2 cores together; each names its efforts with `tests.effort`.
 TESTS = (
     "tests/properties",
@@ -45,6 +47,8 @@ TESTS = (
     "tests/e2e/test_kill_backend.py",
     "tests/ui/test_browser.py",
 )
+# Once more with the tier switched on: what clients see does not depend on remote.log.storage.system.enable.
+TIERED_TESTS = ("tests/interop",)
 # Most of them wait for clusters; the simulation and the properties fill both cores.
 WORKERS = 2
 RESULTS = Path(__file__).parent / "results"
@@ -55,12 +59,15 @@ class Recorder:
 
     def __init__(self) -> None:
         self.tests: list[dict[str, object]] = []
+        self.run = ""
+        """What is special about the run that is under way."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":
             self.tests.append(
                 {"test": report.nodeid, "outcome": report.outcome, "seconds": round(report.duration, 1)}
                 | ({"efforts": dict(report.user_properties)} if report.user_properties else {})
+                | ({"run": self.run} if self.run else {})
             )
 
 
@@ -75,13 +82,17 @@ def main() -> int:
     """Exit code 0 when every test passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}.json")
-    parser.add_argument("tests", nargs="*", default=list(TESTS))
+    parser.add_argument("tests", nargs="*")
     options = parser.parse_args()
     os.environ["EBBLINE_SOAK"] = "1"
     recorder = Recorder()
     started_s = time.monotonic()
     spread = ["--numprocesses", str(WORKERS), "--dist", "loadfile"]
-    code = pytest.main(["-q", *spread, *options.tests], plugins=[recorder])
+    code = pytest.main(["-q", *spread, *(options.tests or TESTS)], plugins=[recorder])
+    if not options.tests:
+        recorder.run = "with the tier"
+        os.environ |= {TIERING_VARIABLE: "on", "EBBLINE_SOAK": "0"}
+        code = code or pytest.main(["-q", *spread, *TIERED_TESTS], plugins=[recorder])
     options.output.parent.mkdir(parents=True, exist_ok=True)
     facts = {
         "commit": commit_id(),
