@@ -96,22 +96,6 @@ def test_new_partitions_tier_as_the_old_one_does(running: Lab) -> None:
     assert fetched(running, 2, topic, 2) == 1
 
 
-def test_a_partition_that_moves_to_another_broker_takes_its_remote_part_along(running: Lab) -> None:
-    topic = "mover"
-    running.create(topic, [(1,)], batches=1, local_retention_bytes=1)
-    running.produce(topic, *values(0, 1, 2))
-    running.wait_offsets(topic, (0, 2, 3, 1))
-    running.reassign(topic, (2,))
-    running.wait("broker 2 leads alone", lambda: running.registration(topic).replicas == (2,) and
-                 running.leads(2, topic))  # fmt: skip
-    running.produce(topic, *values(3))
-    running.wait_offsets(topic, (0, 3, 4, 2))
-    assert running.remote_starts(topic) == [0, 1, 2]
-    assert running.consume(topic, 0, node=2) == values(0, 1, 2, 3)
-    assert fetched_segments(running, 2, topic) == 3
-    assert history(running, 1, topic, EventType.DELETE_SEGMENT) == []
-
-
 def test_partitions_whose_leaders_are_taken_away_tier_on(running: Lab) -> None:
     topic = "shrunk"
     running.create(topic, [(1, 2), (2, 1)], batches=1, local_retention_bytes=1)
@@ -147,6 +131,7 @@ def test_a_leader_that_lost_its_checkpoints_still_starts_at_the_remote_part(runn
     running.produce(topic, *values(0, 1, 2))
     running.wait_offsets(topic, (0, 2, 3, 1), 2, 3)
     assert running.consume(topic, 0) == values(0, 1, 2)
+    assert fetched_segments(running, 2, topic) == 2
     running.cluster.stop_broker(3)
     running.cluster.stop_broker(2)
     for folder in running.cluster.layout.log_dirs[2].split(","):

@@ -51,6 +51,9 @@ def test_retention_deletes_remote_segments_by_size_and_by_time(running: Lab, set
     running.wait("nothing is remote", lambda: running.remote_starts(topic) == [])
     wait_deleted(running, 1, topic, 0, 1, 2)
     assert running.log(topic).leader_epochs.earliest_entry == (0, 3)
+    # A consumer that begins at 0 is told that there is nothing and goes to the earliest offset.
+    assert running.fetch(topic, 0).error == 1
+    assert running.list_offset(1, topic, -2).offset == 3
     assert running.consume(topic, 3) == values(3)
     assert fetched_segments(running, 1, topic) == 0
 
@@ -69,6 +72,8 @@ def test_delete_records_takes_remote_segments_below_log_start(running: Lab) -> N
     running.move_leader(topic, (2, 1))
     running.produce(topic, *values(5, 6, 7, 8, 9))
     running.wait_offsets(topic, (3, 8, 10, 7))
+    # The new leader copies from where the old one stopped; its first segment has records of both.
+    assert [copied_segments(running, node, topic) for node in (1, 2)] == [[0, 2], [4, 6]]
     running.delete_records(topic, 7)
     running.wait("one segment is left", lambda: running.remote_starts(topic) == [6])
     wait_deleted(running, 2, topic, 4, 2)  # the present epochs first
@@ -175,20 +180,25 @@ def test_a_replica_that_comes_later_serves_what_others_copied(running: Lab) -> N
     running.create("crowd", [(1,), (3,)] * 60)
     for node in (1, 3):
         running.wait("all metadata is read", lambda n=node: metadata_partitions_read(running, n) == {0, 1, 2, 3, 4})
-    topic = "moved"
-    running.create(topic, [(1,)], batches=1, local_retention_bytes=1)
-    running.produce(topic, *values(0, 1, 2))
-    running.wait_offsets(topic, (0, 2, 3, 1))
-    running.reassign(topic, (1, 3))
-    running.wait("broker 3 is in sync", lambda: set(running.registration(topic).isr) == {1, 3})
-    running.move_leader(topic, (3, 1))
-    running.produce(topic, *values(3))
-    running.wait_offsets(topic, (0, 3, 4, 2))
-    assert running.consume(topic, 0) == values(0, 1, 2, 3)
-    assert fetched_segments(running, 3, topic) == 3
+    for topic, replicas in (("moved", (1, 3)), ("mover", (3,))):
+        running.create(topic, [(1,)], batches=1, local_retention_bytes=1)
+        running.produce(topic, *values(0, 1, 2))
+        running.wait_offsets(topic, (0, 2, 3, 1))
+        running.reassign(topic, replicas)
+        running.wait("broker 3 is in sync", lambda t=topic, r=replicas: set(running.registration(t).isr) == set(r))
+        if len(replicas) > 1:
+            running.move_leader(topic, (3, 1))
+        running.wait("broker 3 leads", lambda t=topic: running.leads(3, t))
+        running.produce(topic, *values(3))
+        running.wait_offsets(topic, (0, 3, 4, 2))
+        assert running.remote_starts(topic) == [0, 1, 2]
+        assert running.consume(topic, 0, node=3) == values(0, 1, 2, 3)
+        assert fetched_segments(running, 3, topic) == 3
+        # Who gives a replica away leaves what is remote alone.
+        assert history(running, 1, topic, EventType.DELETE_SEGMENT) == []
     # Followers serve old offsets too, from their own view of the remote tier.
-    assert running.fetch(topic, 1, node=1).error == 0
-    assert running.fetch(topic, 1, node=1).values == [(1, b"v1")]
+    assert running.fetch("moved", 1, node=1).error == 0
+    assert running.fetch("moved", 1, node=1).values == [(1, b"v1")]
     running.delete_topic("crowd")
 
 

@@ -175,6 +175,7 @@ class CopyTask:
             return
         self._emit(started, "started")
         tier.meters.mark(topic, "remotecopyrequests")
+        began_ms = tier.ports.clock.monotonic_ms()
         try:
             custom = await tier.workers.run(lambda: tier.storage.copy_log_segment_data(started, data))
             limit = tier.config().remote_log_metadata_custom_metadata_max_bytes
@@ -207,12 +208,13 @@ class CopyTask:
         tier.meters.mark(topic, "remotecopybytes", started.segment_size_bytes)
         self._emit(started, "finished")
         _log.info(
-            "Copied segment %d-%d of %s (%d bytes) as %s",
+            "Copied segment %d-%d of %s (%d bytes) as %s in %d ms",
             started.start_offset,
             started.end_offset,
             self.partition,
             started.segment_size_bytes,
             uuid_text(started.segment_id),
+            tier.ports.clock.monotonic_ms() - began_ms,
         )
 
     async def _clean_up(self, started: SegmentMetadata, reason: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports
 from backend.engine.remote.rsm_object_store import object_key
+from backend.protocol.batch import iter_records
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
@@ -37,6 +38,8 @@ class Day:
     broker: Broker
     store: FaultyStore
     lost: list[int] = field(default_factory=list)
+    # What tells the record of each offset from all others.
+    timestamps: list[int] = field(default_factory=list)
 
     async def minutes(self, count: int) -> None:
         log = self.log
@@ -45,6 +48,7 @@ class Day:
             if offset % SEGMENT_RECORDS == 0 and offset:
                 log.roll()
             append(log, self._index())
+            self.timestamps.append(NOW_MS + self._index())
             replicate(log)
             log.delete_old_segments(NOW_MS + self._index())
             # All records of a segment are in one place.
@@ -63,6 +67,26 @@ class Day:
         found = self.broker.metadata.lookup(TIP, 0, offset)
         return found is not None and object_key(found, "log") in self.store.objects
 
+    async def read(self, offset: int) -> int:
+        """Timestamp of the record, which a read of the remote tier begins with. KafkaError."""
+        found = await self.broker.manager.read(self.log, offset, 1, min_one_message=True, read_committed=False)
+        [record] = [one for one in iter_records(memoryview(found.records)) if one.offset == offset]
+        return record.timestamp
+
+    async def check_every_record(self) -> None:
+        """Of a healthy store: what was written is there, wherever it is."""
+        log = self.log
+        for offset in range(log.log_start_offset, log.segments.first_base_offset):
+            assert await self.read(offset) == self.timestamps[offset], offset
+        await self.check_every_local_record()
+
+    async def check_every_local_record(self) -> None:
+        log = self.log
+        for offset in range(max(log.log_start_offset, log.segments.first_base_offset), log.log_end_offset):
+            found = log.read(offset, 1, up_to_offset=log.log_end_offset, min_one_message=True)
+            [local] = [one for one in iter_records(memoryview(found.records)) if one.offset == offset]
+            assert local.timestamp == self.timestamps[offset], offset
+
     @property
     def copied(self) -> int:
         return self.log.highest_remote_offset
@@ -71,6 +95,10 @@ class Day:
     def sealed(self) -> int:
         """The last offset that could be copied."""
         return self.log.active_segment.base_offset - 1
+
+    def segments(self) -> list[bytes]:
+        """Ids of what the metadata know."""
+        return [segment.segment_id for segment in self.broker.metadata.segments(TIP)]
 
     def states(self) -> list[SegmentState]:
         return [segment.state for segment in self.broker.metadata.segments(TIP)]
@@ -88,6 +116,7 @@ def play(folder: Path, work: Callable[[Day], Awaitable[None]]) -> None:
             day = Day(log, broker, store)
             await work(day)
             assert day.lost == []
+            await day.check_every_record()
 
     run_virtual(run)
 
@@ -98,6 +127,13 @@ def told_of_copies(day: Day, caplog: pytest.LogCaptureFixture) -> int:
     lines = [record.getMessage() for record in caplog.records if "will be tried again" in record.getMessage()]
     assert all(any(name in line for name in named) for line in lines), lines
     return len(lines)
+
+
+def copies_told(caplog: pytest.LogCaptureFixture, ending: str) -> set[str]:
+    """Segments of which a log line says that their copy is done."""
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("Copied segment")]
+    assert all(line.endswith(ending) for line in lines), lines
+    return {line.rpartition(" as ")[2].split()[0] for line in lines}
 
 
 def away(call: str, key: str) -> None:
@@ -132,16 +168,19 @@ def test_six_hours_without_the_store_lose_nothing_and_are_caught_up(
         told = [record.getMessage() for record in caplog.records if "will be tried again" in record.getMessage()]
         assert len(told) == tries
         assert all(any(name in line for name in named) for line in told[:20])
+        began_ms = day.broker.tier.ports.clock.monotonic_ms()
         with pytest.raises(KafkaError) as refused:
-            await day.broker.manager.read(day.log, 0, 1000, min_one_message=True, read_committed=False)
+            await day.read(0)
         assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert day.broker.tier.ports.clock.monotonic_ms() == began_ms, "no retry that a reader waits for"
+        assert day.broker.tier.meters.all_topics.remotefetcherrors == 1
+        await day.check_every_local_record()
         day.store.before = nothing
         await day.minutes(5)
         assert day.copied == day.sealed
         assert day.log.segments.first_base_offset == day.sealed + 1
         assert gauges.remotecopylagsegments == 0
-        found = await day.broker.manager.read(day.log, 55, 1000, min_one_message=True, read_committed=False)
-        assert found.records
+        assert await day.read(55) == day.timestamps[55]
         # Dangling entries go with retention, and leave no object.
         day.log.config = replace(day.log.config, retention_ms=MINUTE_MS)
         await day.minutes(3)
@@ -151,14 +190,18 @@ def test_six_hours_without_the_store_lose_nothing_and_are_caught_up(
     play(tmp_path, story)
 
 
-def test_a_store_that_takes_two_seconds_a_call_delays_copies_and_reads_and_no_more(tmp_path: Path) -> None:
+def test_a_store_that_takes_two_seconds_a_call_delays_copies_and_reads_and_no_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(day: Day) -> None:
         workers = cast(InlineWorkers, day.broker.tier.ports.workers)
         workers.slow_s = 2.0
-        await day.minutes(2 * HOUR_MIN + 2)
+        with caplog.at_level(logging.INFO, "backend.engine.remote"):
+            await day.minutes(2 * HOUR_MIN + 2)
         assert day.copied == day.sealed == 119
-        found = await day.broker.manager.read(day.log, 5, 1000, min_one_message=True, read_committed=False)
-        assert found.records
+        # Each line tells how long its segment took.
+        assert copies_told(caplog, "in 2000 ms") == {uuid_text(one) for one in day.segments()}
+        assert await day.read(5) == day.timestamps[5]
         meters = day.broker.tier.meters
         assert meters.retries == {}
         assert (meters.all_topics.remotecopyerrors, meters.all_topics.remotefetcherrors) == (0, 0)
@@ -166,7 +209,7 @@ def test_a_store_that_takes_two_seconds_a_call_delays_copies_and_reads_and_no_mo
         assert min(value for _, value in meters.reads.quantiles()) >= 2000
         workers.slow_s = 0.0
         before_ms = day.broker.tier.ports.clock.monotonic_ms()
-        await day.broker.manager.read(day.log, 15, 1000, min_one_message=True, read_committed=False)
+        assert await day.read(15) == day.timestamps[15]
         assert day.broker.tier.ports.clock.monotonic_ms() == before_ms
 
     play(tmp_path, story)
@@ -223,15 +266,19 @@ def test_a_put_that_times_out_but_lands_leaves_no_object_for_ever(
     play(tmp_path, story)
 
 
-def test_objects_that_a_listing_does_not_show_yet_are_copied_read_and_deleted(tmp_path: Path) -> None:
+def test_objects_that_a_listing_does_not_show_yet_are_copied_read_and_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(day: Day) -> None:
         day.store.after = lambda call, key: day.store.unlisted.add(key)
-        await day.minutes(35)
+        with caplog.at_level(logging.INFO, "backend.engine.remote"):
+            await day.minutes(35)
         assert day.store.list("kafka-tiered-storage") == []
         assert day.copied == day.sealed == 29
-        assert day.broker.tier.meters.retries == {}
-        found = await day.broker.manager.read(day.log, 0, 1000, min_one_message=True, read_committed=False)
-        assert found.records
+        meters = day.broker.tier.meters
+        assert (meters.retries, meters.all_topics.remotecopyrequests, meters.all_topics.remotecopyerrors) == ({}, 3, 0)
+        assert copies_told(caplog, " ms") == {uuid_text(one) for one in day.segments()}
+        await day.check_every_record()
         day.log.config = replace(day.log.config, retention_ms=MINUTE_MS)
         await day.minutes(3)
         assert day.store.objects == {}
@@ -275,16 +322,15 @@ def test_an_object_that_somebody_deleted_fails_its_reads_and_no_others_and_goes_
         gone = day.broker.metadata.lookup(TIP, 0, 12)
         assert gone is not None
         kept = day.store.objects.pop(object_key(gone, "log"))
-        read = day.broker.manager.read
         with pytest.raises(KafkaError) as refused:
-            await read(day.log, 12, 1000, min_one_message=True, read_committed=False)
+            await day.read(12)
         assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
         assert uuid_text(gone.segment_id) in caplog.text
         assert day.broker.tier.meters.all_topics.remotefetcherrors == 1
         for offset in (5, 25):
-            assert (await read(day.log, offset, 1000, min_one_message=True, read_committed=False)).records
+            assert await day.read(offset) == day.timestamps[offset]
         day.store.objects[object_key(gone, "log")] = kept
-        assert (await read(day.log, 12, 1000, min_one_message=True, read_committed=False)).records
+        await day.check_every_record()
         day.store.objects.pop(object_key(gone, "log"))
         day.log.config = replace(day.log.config, retention_ms=MINUTE_MS)
         await day.minutes(3)
