@@ -16,14 +16,16 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from typer.testing import CliRunner
 
+from backend.cli.main import app
 from backend.cli.remote_ledger import Ledger
 from backend.cli.remote_text import LineFormat, TopicRecord, line
 from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.remote_log_metadata import SegmentUpdate, encode
-from backend.tiering.ids import TopicIdPartition, uuid_bytes
+from backend.tiering.ids import TopicIdPartition, uuid_bytes, uuid_text
 from backend.tiering.segment_state import SegmentState
 from tests.conformance.memory_topic import MemoryTopicLog
 from tests.interop.java_tools import JavaTools, libraries
@@ -115,6 +117,23 @@ def test_decode_prints_what_kafkas_own_formatter_prints(kafka: Kafka, tip: Topic
         theirs[int(partition.split(": ")[1]), int(offset.split(": ")[1])] = value.removeprefix("value: ")
     assert len(theirs) == len(ours)
     assert {place: texts[place] for place in theirs} == theirs
+
+
+def test_ls_and_verify_know_kafkas_own_segments(kafka: Kafka, tip: TopicIdPartition) -> None:
+    def told(*words: str) -> Any:
+        place = ("--bootstrap-server", kafka.bootstrap, "--json")
+        return json.loads(CliRunner().invoke(app, ["remote", *words, *place]).stdout)
+
+    logs = {path.stem.split("-", 1)[1]: path.stat().st_size for path in kafka.tree.glob("*.log")}
+    listed = told("ls", TOPIC)["items"]
+    assert {one["segment_id"]: one["segment_size_bytes"] for one in listed} == logs
+    assert {one["topic_id"] for one in listed} == {uuid_text(tip.topic_id)}
+    sound = told("verify", TOPIC, "--remote", str(kafka.folder / "remote"))
+    assert (sound["segments"], sound["items"]) == (len(logs), [])
+    # A folder without any of the objects.
+    verdict = told("verify", TOPIC, "--remote", str(kafka.local))
+    assert {one["problem"] for one in verdict["items"]} == {"missing"}
+    assert len({one["object"] for one in verdict["items"] if one["object"].endswith(".log")}) == len(logs)
 
 
 def test_a_consumer_of_kafka_reads_from_offset_0_what_only_our_tree_holds(

@@ -214,6 +214,9 @@ def test_produce_and_local_reads_go_on_while_every_reader_hangs(tmp_path: Path) 
             answer = await stage.nodes.produce(1, "orders", b"0-%d" % at)
             assert (answer.error_code, answer.base_offset) == (0, at)
         assert await stage.fetch([19]) == [(0, [b"0-19"])]
+        stage.nodes.create("later", [1], remote_storage_enable="true")
+        made = await stage.nodes.produce(1, "later", b"first")
+        assert (made.error_code, made.base_offset) == (0, 0), "new tiered topics need no answer of the store"
         assert stage.waiting == (50, 50)
         stage.store.unblock()
         for at, answers in enumerate(await asyncio.gather(*cold)):
