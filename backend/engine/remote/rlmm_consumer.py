@@ -20,6 +20,7 @@ from backend.engine.common.event_sink import EventSink
 from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata_runs import Plan, Run
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, FetchedPartition, MetadataRecord, MetadataTopic
+from backend.engine.remote.rlmm_applied import AppliedWaits
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
 from backend.engine.remote.rlmm_files import MetadataFiles, Stored
 from backend.engine.remote.rlmm_hosted import Hosted
@@ -69,7 +70,7 @@ class MetadataConsumer:
         self._resume = ResumePoints(ports, files)
         # Whether a partition left since: its store must go.
         self._left = False
-        self._waiting: dict[int, list[tuple[int, tasks.Future[None]]]] = {}
+        self._waits = AppliedWaits()
         self._changed = tasks.Event()
         self._fetching: tasks.Task[Sequence[FetchedPartition]] | None = None
         self._closing = False
@@ -105,7 +106,7 @@ class MetadataConsumer:
                 self._kept.pop(target, None)
                 self._resume.forget(target)
                 gone = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is not hosted here any more")
-                self._fail_waiting(target, gone)
+                self._waits.fail(target, gone)
 
     def _interrupt(self) -> None:
         self._changed.set()
@@ -139,9 +140,7 @@ class MetadataConsumer:
         """Returns once the record at `offset` of a metadata partition has been applied here; Timeout when it is not."""
         if self._positions.get(target, -1) > offset:
             return
-        applied: tasks.Future[None] = tasks.future()
-        self._waiting.setdefault(target, []).append((offset, applied))
-        await tasks.wait_for(applied, timeout_ms)
+        await self._waits.wait(target, offset, timeout_ms)
 
     async def run(self) -> None:
         """Reads until it is cancelled."""
@@ -358,18 +357,7 @@ class MetadataConsumer:
                     metadata_partition=target,
                     next_offset=position,
                 )
-        waiting = self._waiting.get(target)
-        if not waiting:
-            return
-        for offset, applied in waiting:
-            if offset < position and not applied.done():
-                applied.set_result(None)
-        self._waiting[target] = [(offset, applied) for offset, applied in waiting if not applied.done()]
-
-    def _fail_waiting(self, target: int, error: KafkaError) -> None:
-        for _, applied in self._waiting.pop(target, []):
-            if not applied.done():
-                applied.set_exception(error)
+        self._waits.reached(target, position)
 
     async def save(self) -> None:
         """Writes what is known to the files, so that a restart need not read it again. A failure is logged."""
@@ -404,5 +392,4 @@ class MetadataConsumer:
     def close(self) -> None:
         """Lets nothing wait any longer; the owner cancels the task."""
         self._closing = True
-        for target in list(self._waiting):
-            self._fail_waiting(target, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker is shutting down"))
+        self._waits.close()
