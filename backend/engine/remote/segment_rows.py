@@ -187,27 +187,41 @@ class SegmentRows:
         count = len(packed) // ROW_BYTES
         if (self._count + count) * 3 > len(self._table) * 2:
             self._table = with_slots(self._table, self.packed, slots_for(self._count + count))
-        table, rows, free, mask = self._table, self.packed, self._free, len(self._table) - 1
-        fresh, added = len(rows) // ROW_BYTES, []
-        for at, (hash_,) in zip(range(0, len(packed), ROW_BYTES), HASH_OF_ROW.iter_unpack(packed), strict=True):
+        table, rows, mask = self._table, self.packed, len(self._table) - 1
+        numbers = self._place(packed, count)
+        added = 0
+        for row, (hash_,) in zip(numbers, HASH_OF_ROW.iter_unpack(packed), strict=True):
             slot = hash_ & mask
             while held := table[slot]:
-                held_at = (held - 1) * ROW_BYTES
-                if rows[held_at : held_at + 16] == packed[at : at + 16]:
+                at, held_at = row * ROW_BYTES, (held - 1) * ROW_BYTES
+                if rows[held_at : held_at + 16] == rows[at : at + 16]:
                     break
                 slot = (slot + 1) & mask
             if held:
                 break
-            if free:
-                row = free.pop()
-                rows[row * ROW_BYTES : (row + 1) * ROW_BYTES] = packed[at : at + ROW_BYTES]
-            else:
-                row, fresh = fresh, fresh + 1
-                rows += packed[at : at + ROW_BYTES]
             table[slot] = row + 1
-            added.append(row)
-        self._count += len(added)
-        return added
+            added += 1
+        self._count += added
+        for row in numbers[added:]:
+            self._free_row(row)
+        return numbers[:added]
+
+    def _place(self, packed: bytes, count: int) -> list[int]:
+        """Writes packed rows where there is room, without telling the table; their numbers, fresh ones last."""
+        free, rows = self._free, self.packed
+        numbers = [free.pop() for _ in range(min(len(free), count))]
+        for at, row in enumerate(numbers):
+            rows[row * ROW_BYTES : (row + 1) * ROW_BYTES] = packed[at * ROW_BYTES : (at + 1) * ROW_BYTES]
+        fresh = len(rows) // ROW_BYTES
+        rows += packed[len(numbers) * ROW_BYTES :]
+        numbers.extend(range(fresh, len(rows) // ROW_BYTES))
+        return numbers
+
+    def _free_row(self, row: int) -> None:
+        at = row * ROW_BYTES
+        self.packed[at : at + ROW_BYTES] = bytes(ROW_BYTES)
+        self.packed[at + _STATE_AT] = FREE
+        self._free.append(row)
 
     def update(self, row: int, update: SegmentUpdate) -> None:
         """Replaces broker, event timestamp, custom metadata and state; the rest of a segment never changes."""
@@ -224,9 +238,7 @@ class SegmentRows:
         if self.packed[at + _FLAGS_AT] & MORE_EPOCHS and self._epochs is not None:
             del self._epochs[row]
         self._set_custom(row, None)
-        self.packed[at : at + ROW_BYTES] = bytes(ROW_BYTES)
-        self.packed[at + _STATE_AT] = FREE
-        self._free.append(row)
+        self._free_row(row)
         self._count -= 1
 
     def get(self, row: int) -> SegmentMetadata:
