@@ -273,29 +273,6 @@ class Operators:
                 configs = {"remote.storage.enable": "true", "remote.log.copy.disable": "false"}
                 await self._insist(TOPIC_RESOURCE, topic.name, configs)
                 topic.tiered = True
-        await self._cancel_endless_moves()
-
-    async def _cancel_endless_moves(self) -> None:
-        """As in Kafka, asking for the old replicas again while a move runs leaves one that adds and removes the same
-        replica: only cancelling ends it.
-        """
-        for _ in range(100):
-            image = self._world.image
-            endless = [] if image is None else [
-                TopicPartition(topic.name, index)
-                for topic in image.topics.values()
-                for index, partition in topic.partitions.items()
-                if set(partition.adding_replicas) & set(partition.removing_replicas)
-            ]  # fmt: skip
-            if image is not None and not endless:
-                return
-            for at in endless:
-                self._world.trace.note(f"the move of {at} is cancelled")
-                try:
-                    await self._workload.client.reassign(self._workload.some_broker(), at.topic, at.partition, None)
-                except KafkaError:
-                    await asyncio.sleep(0.3)
-        raise AssertionError("moves could not be cancelled")
 
     async def _insist(self, kind: int, name: str, configs: dict[str, str]) -> None:
         for _ in range(100):
