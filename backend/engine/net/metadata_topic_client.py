@@ -34,8 +34,9 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 CONSUMER: Final = -1
 DEFAULTS: Final = MetadataClientSettings()
-# From this size on records are read in columns: setting those up costs as much as reading some ten records.
-COLUMNS_BYTES_MIN: Final = 2048
+# From this size on records are read in columns: setting those up costs more than reading the one or two that a fetch
+# mostly brings, of some 200 bytes each with their batch.
+COLUMNS_BYTES_MIN: Final = 512
 
 _log = logging.getLogger(__name__)
 
