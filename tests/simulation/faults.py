@@ -7,7 +7,8 @@ else is in trouble until the cluster has noticed. A run uses some kinds of fault
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from backend.protocol.errors import KafkaError
@@ -350,15 +351,13 @@ class Faults:
         machine = self._world.machines[node]
         machine.crash(power=False)
         files = machine.disk.files
-        # Recovery makes the newest producer snapshot again. An older one that is lost keeps its segment from being
-        # copied, which the broker says, and only an operator can end.
-        newest = {path.rpartition("/")[0]: path for path in sorted(files) if path.endswith(SNAPSHOT)}
+        kept = self._snapshots_that_others_are_made_from(files)
         chosen = [
             path
             for path in files
             if path.endswith(MADE_AGAIN)
             or any(cache in path for cache in CACHES)
-            or newest.get(path.rpartition("/")[0]) == path
+            or (path.endswith(SNAPSHOT) and path not in kept)
         ]
         damaged = self._random.sample(chosen, min(len(chosen), self._random.randint(1, 12)))
         for path in damaged:
@@ -374,3 +373,15 @@ class Faults:
         self._note(f"broker {node} crashes and comes back with damaged files: {damaged}")
         self._restart_later(node)
         return True
+
+    @staticmethod
+    def _snapshots_that_others_are_made_from(files: Iterable[str]) -> set[str]:
+        """Of each log the first one, which alone tells of producers whose records are not local any more, and the one
+        before the newest, as after a restart the newest is made again from it.
+        """
+        kept: set[str] = set()
+        paths = sorted(path for path in files if path.endswith(SNAPSHOT))
+        for _, group in groupby(paths, lambda path: path.rpartition("/")[0]):
+            snapshots = list(group)
+            kept |= {snapshots[0], *snapshots[-2:-1]}
+        return kept

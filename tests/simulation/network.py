@@ -110,7 +110,7 @@ class VirtualConnection:
     def arrive(self, data: bytes) -> None:
         """Bytes of the far end."""
         if not self._closed and self.process.alive:
-            self._fabric.trace.message(b"%d" % self.process.node_id, data)
+            self._fabric.trace.message(self.process.node_id, data)
             self._input += data
             self.deliver()
 

@@ -48,6 +48,7 @@ class Objects:
     stored: dict[str, bytes] = field(default_factory=dict)
     stored_at_ms: dict[str, float] = field(default_factory=dict)
     calls: int = 0
+    changes: int = 0
     refused: int = 0
 
     def call_ms(self) -> float:
@@ -81,6 +82,7 @@ class VirtualObjectStore:
         self._disk.check_alive()
 
         def store(size: int) -> None:
+            self._objects.changes += 1
             self._objects.stored[key] = bytes(data[:size])
             self._objects.stored_at_ms[key] = self._objects.now_ms()
 
@@ -124,5 +126,6 @@ class VirtualObjectStore:
 
 
 def _forget(objects: Objects, key: str) -> None:
+    objects.changes += 1
     objects.stored.pop(key, None)
     objects.stored_at_ms.pop(key, None)

@@ -56,6 +56,9 @@ class Operators:
         self._random = random
         self._in_the_dark = in_the_dark
         self._next_topic = 0
+        # Whether anybody asked for what would keep a run from its end: slow brokers, and topics that are not copied.
+        self._throttled: set[str] = set()
+        self._copy_switched: set[str] = set()
         # Kind → (weight, action).
         self.kinds: dict[str, tuple[int, Callable[[], Awaitable[bool]]]] = {
             "reassignment": (5, self._reassign),
@@ -139,6 +142,8 @@ class Operators:
             configs = {key: value for key, value in configs.items() if key.startswith("retention")}
         if not configs:
             return False
+        if "remote.log.copy.disable" in configs:
+            self._copy_switched.add(topic.name)
         self._world.trace.note(f"topic {topic.name} gets {configs}")
         await self._workload.client.configure(self._workload.some_broker(), TOPIC_RESOURCE, topic.name, configs)
         return True
@@ -219,8 +224,10 @@ class Operators:
             replicas = self._random.choice(("*", ",".join(f"{chosen[1]}:{node}" for node in BROKERS)))
             await self._set(TOPIC_RESOURCE, chosen[0].name, dict.fromkeys(THROTTLED, replicas))
             for node in BROKERS:
+                self._throttled.add(str(node))
                 await self._set(BROKER_RESOURCE, str(node), dict.fromkeys(REPLICATION_RATES, rate))
         else:
+            self._throttled.add("")
             await self._set(BROKER_RESOURCE, "", {COPY_RATE: rate, FETCH_RATE: rate})
         return True
 
@@ -254,39 +261,18 @@ class Operators:
 
     async def restore_settings(self) -> None:
         """What would keep a run from its end is as at the beginning."""
-        await self._insist(BROKER_RESOURCE, "", {COPY_RATE: NO_BOUND, FETCH_RATE: NO_BOUND})
-        for node in BROKERS:
-            await self._insist(BROKER_RESOURCE, str(node), dict.fromkeys(REPLICATION_RATES, NO_BOUND))
+        for name in sorted(self._throttled):
+            rates = REPLICATION_RATES if name else (COPY_RATE, FETCH_RATE)
+            await self._insist(BROKER_RESOURCE, name, dict.fromkeys(rates, NO_BOUND))
         for topic in self._world.history.living:
+            if topic.tiered and topic.name not in self._copy_switched:
+                continue
             if topic.tiered:
                 await self._insist(TOPIC_RESOURCE, topic.name, {"remote.log.copy.disable": "false"})
             elif topic.may_tier:
                 configs = {"remote.storage.enable": "true", "remote.log.copy.disable": "false"}
                 await self._insist(TOPIC_RESOURCE, topic.name, configs)
                 topic.tiered = True
-        await self._cancel_endless_moves()
-
-    async def _cancel_endless_moves(self) -> None:
-        """As in Kafka, asking for the old replicas again while a move runs leaves one that adds and removes the same
-        replica: only cancelling ends it.
-        """
-        for _ in range(100):
-            image = self._world.image
-            endless = [] if image is None else [
-                TopicPartition(topic.name, index)
-                for topic in image.topics.values()
-                for index, partition in topic.partitions.items()
-                if set(partition.adding_replicas) & set(partition.removing_replicas)
-            ]  # fmt: skip
-            if image is not None and not endless:
-                return
-            for at in endless:
-                self._world.trace.note(f"the move of {at} is cancelled")
-                try:
-                    await self._workload.client.reassign(self._workload.some_broker(), at.topic, at.partition, None)
-                except KafkaError:
-                    await asyncio.sleep(0.3)
-        raise AssertionError("moves could not be cancelled")
 
     async def _insist(self, kind: int, name: str, configs: dict[str, str]) -> None:
         for _ in range(100):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -14,10 +15,11 @@ from backend.engine.log.config import LogConfig
 from backend.engine.log.leader_epochs import LeaderEpochCache
 from backend.engine.log.retention import RetentionDecision, RetentionState, decide
 from backend.engine.log.unified_log import AppendInfo, UnifiedLog
-from backend.engine.remote import rlm, rlm_tasks
+from backend.engine.remote import rlm, rlm_remove, rlm_tasks
 from backend.engine.remote.rlm_copy import CopyTask
-from backend.engine.remote.rsm import RetriableRemoteStorageError
+from backend.engine.remote.rsm import RemoteStorageManager, RetriableRemoteStorageError
 from backend.engine.remote.rsm_object_store import LOG_SUFFIX, ObjectStoreRemoteStorageManager, object_key
+from backend.engine.remote.tier import Tier
 from backend.engine.replica.partition import Partition
 from backend.protocol.batch import iter_batches, patch_offset_and_epoch
 from backend.protocol.errors import ErrorCode
@@ -65,11 +67,11 @@ def epochs_begin_unnoticed(patch: pytest.MonkeyPatch) -> None:
 
 def failed_copies_count_as_finished(patch: pytest.MonkeyPatch) -> None:
     """The storage's error is lost, so metadata says that objects are there that are not."""
-    copy = ObjectStoreRemoteStorageManager.copy_log_segment_data
+    copy_data = ObjectStoreRemoteStorageManager.copy_log_segment_data
 
     def careless(self: ObjectStoreRemoteStorageManager, metadata: SegmentMetadata, data: Any) -> bytes | None:
         try:
-            return copy(self, metadata, data)
+            return copy_data(self, metadata, data)
         except RetriableRemoteStorageError:
             return None
 
@@ -89,6 +91,23 @@ def deletion_forgets_the_log(patch: pytest.MonkeyPatch) -> None:
             stored[key] = kept
 
     patch.setattr(ObjectStoreRemoteStorageManager, "delete_log_segment_data", careless)
+
+
+class _DeletesNothing:
+    def delete_log_segment_data(self, metadata: SegmentMetadata) -> None:
+        """Says that it did."""
+
+
+def removed_topics_leave_their_objects(patch: pytest.MonkeyPatch) -> None:
+    """The segments of a deleted topic are told to be gone, and nobody asks the storage."""
+    delete_all = rlm_remove.delete_all
+
+    async def careless(tier: Tier, segments: Any, publish: Any) -> None:
+        other = copy(tier)
+        other.storage = cast(RemoteStorageManager, _DeletesNothing())
+        await delete_all(other, segments, publish)
+
+    patch.setattr(rlm_remove, "delete_all", careless)
 
 
 def followers_forget_their_high_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -143,6 +162,7 @@ PLANTED: Final = (
     Planted(epochs_begin_unnoticed, "ReadsFollowLineage", 1, ("election", "clean restart")),
     Planted(failed_copies_count_as_finished, "ObjectsAndMetadata", 1, ("store trouble",)),
     Planted(deletion_forgets_the_log, "ObjectsAndMetadata", 1, ("delete records", "retention")),
+    Planted(removed_topics_leave_their_objects, "ObjectsAndMetadata", 1, ("topic deletion", "new topic", "look")),
     Planted(followers_forget_their_high_watermark, "NeverBack", 1, ("crash",)),
     Planted(copies_what_is_not_stable, "OffsetsInOrder", 2, ("hole", "bad line", "throttle")),
     Planted(failed_tasks_are_not_tried_again, "EverythingRecovers", 1, ("store trouble",)),

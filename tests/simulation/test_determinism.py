@@ -16,9 +16,9 @@ def test_another_event_or_another_time_is_another_trace() -> None:
     now_ms = 1.0
     traces = [Trace(lambda: now_ms) for _ in range(4)]
     traces[1].note("a broker crashes")
-    traces[2].message(b"1", b"a frame")
+    traces[2].message(1, b"a frame")
     now_ms = 2.0
-    traces[3].message(b"1", b"a frame")
+    traces[3].message(1, b"a frame")
     assert len({trace.hash for trace in traces}) == 4
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable
+from struct import Struct
 from typing import Final
 
 # The end of a run is what explains a violation; a whole run has some ten thousand lines.
 LINES_MAX: Final = 400
+# Node, time and size of a message.
+_MESSAGE: Final = Struct(">BdI")
 
 
 class Trace:
@@ -21,10 +24,10 @@ class Trace:
         self.lines: deque[str] = deque(maxlen=LINES_MAX)
         self.messages = 0
 
-    def message(self, what: bytes, data: bytes | bytearray) -> None:
+    def message(self, node: int, data: bytes | bytearray) -> None:
         """Bytes that arrived somewhere: part of the hash only."""
         self.messages += 1
-        self._hash.update(b"%s %f %d " % (what, self._now_ms(), len(data)))
+        self._hash.update(_MESSAGE.pack(node, self._now_ms(), len(data)))
         self._hash.update(data)
 
     def note(self, text: str) -> None:

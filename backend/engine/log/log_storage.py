@@ -11,6 +11,7 @@ from backend.engine.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE,
 from backend.engine.log.recovery import rebuild_producer_state
 from backend.engine.log.retention import RetentionState, SegmentView, decide
 from backend.engine.log.segment import LogSegment
+from backend.engine.log.segments import LogSegments
 
 
 class LogStorage(LogState):
@@ -96,6 +97,21 @@ class LogStorage(LogState):
     def take_deleted_paths(self) -> list[str]:
         """Files renamed to `.deleted` since the last call; the caller removes them after `file.delete.delay.ms`."""
         return self._local.take_deleted_paths()
+
+    def restore_snapshot(self, offset: int) -> bool:
+        """Makes the producer snapshot at a sealed segment's end again where its file is lost or makes no sense; whether
+        it did. Reads the segments behind the snapshot before it, so it is for a worker thread; the caller registers it
+        with `producer_state.find_stored`. Raises OSError.
+
+        Without any snapshot before it, the state is what the local segments tell (UnifiedLog.rebuildProducerState).
+        """
+        if self.producer_state.is_intact(offset):
+            return False
+        producers = self.producer_state.stored_before(offset)
+        segments = LogSegments([segment for segment in list(self.segments) if segment.base_offset < offset])
+        if segments:
+            rebuild_producer_state(producers, segments, offset, segments.first_base_offset)
+        return True
 
     # --- truncation
 

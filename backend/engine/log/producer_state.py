@@ -298,6 +298,26 @@ class ProducerStateManager:
                 self._producers[item.producer_id] = entry
         self.map_end_offset = offset
 
+    def is_intact(self, offset: int) -> bool:
+        """Whether the snapshot of an offset is there and makes sense."""
+        if offset not in self._snapshots:
+            return False
+        try:
+            decode_snapshot(self._disk.read(self.path(offset)))
+        except (CorruptSnapshot, FileNotFoundError):
+            return False
+        return True
+
+    def stored_before(self, offset: int) -> ProducerStateManager:
+        """An empty state beside the stored snapshots below an offset."""
+        other = ProducerStateManager(self._disk, self._dir, expiration_ms=self.expiration_ms)
+        other.load_stored([file_name(one, SNAPSHOT_SUFFIX) for one in self._snapshots if one < offset])
+        return other
+
+    def find_stored(self) -> None:
+        """Registers the snapshot files that lie in the folder."""
+        self.load_stored(self._disk.list_dir(self._dir))
+
     def load_stored(self, names: list[str]) -> None:
         """Registers the snapshot files among the names of the partition's folder."""
         found = (base_offset_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))

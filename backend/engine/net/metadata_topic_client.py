@@ -34,6 +34,9 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 CONSUMER: Final = -1
 DEFAULTS: Final = MetadataClientSettings()
+# From this size on records are read in columns: setting those up costs more than reading the one or two that a fetch
+# mostly brings, of some 200 bytes each with their batch.
+COLUMNS_BYTES_MIN: Final = 512
 
 _log = logging.getLogger(__name__)
 
@@ -221,7 +224,7 @@ def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) ->
             if not told.records:
                 continue
             buffer = cast(memoryview, told.records)
-            usual = read_usual(bytes(buffer), position)
+            usual = read_usual(bytes(buffer), position) if len(buffer) >= COLUMNS_BYTES_MIN else None
             next_offset, records, plan = (*records_of(buffer, position), None) if usual is None else usual
             if next_offset > position:
                 found.append(FetchedPartition(told.partition_index, next_offset, records, plan=plan))

@@ -94,6 +94,8 @@ class PeerClient:
             self._pending.pop(correlation_id, None)
 
     async def _connected(self) -> Connection:
+        if self._connection is not None and self._reauth_at_ms is None and not self._connecting.locked():
+            return self._connection
         async with self._connecting:
             if self._closed:
                 raise self._unreachable("this client is closed")

@@ -78,8 +78,28 @@ async def wait_for(awaitable: Awaitable[T], timeout_ms: float) -> T:
 
     Not asyncio.wait_for: before Python 3.12 that one swallows a cancellation that comes together with the result.
     """
-    async with asyncio.timeout(max(0.0, timeout_ms) / 1000.0):
+    # As asyncio.timeout does it, in half of its steps: every request to another node goes through here.
+    task, expired = asyncio.current_task(), False
+    assert task is not None
+    cancelled_before = task.cancelling()
+
+    def expire() -> None:
+        nonlocal expired
+        expired = True
+        task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(max(0.0, timeout_ms) / 1000.0, expire)
+    try:
         return await awaitable
+    except asyncio.CancelledError as error:
+        # Somebody else's cancellation that came meanwhile counts more.
+        if expired and task.cancelling() == cancelled_before + 1:
+            raise TimeoutError from error
+        raise
+    finally:
+        timer.cancel()
+        if expired:
+            task.uncancel()
 
 
 def shield(awaitable: Awaitable[T]) -> asyncio.Future[T]:

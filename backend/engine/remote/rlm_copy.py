@@ -129,12 +129,7 @@ class CopyTask:
 
     async def _copy(self, log: UnifiedLog, segment: LogSegment, next_base: int) -> None:
         tier, partition = self._tier, self.partition
-        # A segment without it cannot be restored by a follower; KIP-405 does not copy such segments.
-        if next_base not in log.producer_state.snapshots:
-            raise RemoteStorageError(
-                f"Segment {segment.base_offset} of {partition} has no producer snapshot at {next_base}, so it and all"
-                " behind it stay local; delete its records (DeleteRecords) to go on"
-            )
+        await self._ensure_snapshot(log, segment, next_base)
         started = SegmentMetadata(
             topic_id_partition=partition,
             segment_id=tier.ports.random.uuid(),
@@ -166,6 +161,22 @@ class CopyTask:
         if not self.cancelled:
             # A leader that was deposed meanwhile learns as a follower how much of it is in its new leader's history.
             log.update_highest_remote_offset(started.end_offset)
+
+    async def _ensure_snapshot(self, log: UnifiedLog, segment: LogSegment, next_base: int) -> None:
+        """The producer snapshot at the segment's end: no follower could go on from the segment without it.
+
+        Kafka's copies fail for ever where the file was lost.
+        """
+        try:
+            if await self._tier.workers.run(lambda: log.restore_snapshot(next_base)):
+                log.producer_state.find_stored()
+                _log.warning("%s had lost its producer snapshot at %d, which was made again from its records", log,
+                             next_base)  # fmt: skip
+        except OSError as error:
+            raise RetriableRemoteStorageError(
+                f"Segment {segment.base_offset} of {self.partition} cannot be copied: its producer snapshot at"
+                f" {next_base} is lost and could not be made again, which is tried again: {error}"
+            ) from error
 
     async def _publish_and_copy(self, started: SegmentMetadata, data: LogSegmentData) -> None:
         tier, topic = self._tier, self.partition.topic

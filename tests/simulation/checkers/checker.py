@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from backend.engine.remote.rlm import RemoteLogManager
+from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
 from backend.engine.replica.partition import Partition
-from backend.tiering.ids import TopicPartition
+from backend.tiering.ids import TopicIdPartition, TopicPartition
 from tests.simulation.client import Read
 from tests.simulation.history import PartitionHistory, TopicHistory
 
@@ -23,6 +25,15 @@ class Violation(AssertionError):
     def __init__(self, checker: str, text: str) -> None:
         super().__init__(f"{checker}: {text}")
         self.checker = checker
+
+
+def metadata_version(remote: RemoteLogManager, partition: TopicIdPartition) -> tuple[object, int]:
+    """Changes whenever a broker learns something about a partition's remote segments."""
+    metadata = remote._tier.metadata
+    assert isinstance(metadata, TopicBasedRemoteLogMetadataManager)
+    assert metadata._consumer is not None
+    hosted = metadata._consumer.hosted[partition]
+    return hosted.cache, hosted.changes
 
 
 class Checker:
@@ -50,26 +61,23 @@ class Checker:
 
     def replicas(self) -> Iterator[Seen]:
         """(node, topic, its history, replica) of every usable replica of every living topic on a running broker."""
-        wanted = [
-            (topic, history, (topic.name, index))
-            for topic in self.world.history.living
-            for index, history in topic.partitions.items()
-        ]
+        topics = self.world.history.living
         for node, broker in self.world.brokers().items():
             manager = broker._services.replica_manager if broker._services is not None else None
             if manager is None:
                 continue
             partitions, broken = manager._partitions, self.world.machines[node].disk.broken
-            for topic, history, at in wanted:
-                found = partitions.get(at)
-                if (
-                    found is not None
-                    and found.topic_id_partition.topic_id == topic.topic_id
-                    and found.log.offline_reason is None
-                    # Its broker has not noticed yet, and must do so by itself.
-                    and not (broken is not None and found.log.dir.startswith(broken))
-                ):
-                    yield node, topic, history, found
+            for topic in topics:
+                for index, history in topic.partitions.items():
+                    found = partitions.get((topic.name, index))
+                    if (
+                        found is not None
+                        and found.topic_id_partition.topic_id == topic.topic_id
+                        and found.log.offline_reason is None
+                        # Its broker has not noticed yet, and must do so by itself.
+                        and not (broken is not None and found.log.dir.startswith(broken))
+                    ):
+                        yield node, topic, history, found
 
     def leaders(self) -> Iterator[Seen]:
         """Of these, the ones that lead as the controller has it, under the present epoch."""

@@ -4,15 +4,17 @@ of a deleted topic to a segment that the metadata topic has, whose deletion has 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from backend.engine.remote.metadata_topic import METADATA_TOPIC
+from backend.engine.remote.rlm import RemoteLogManager
 from backend.engine.remote.rsm_object_store import SUFFIXES, object_key, partition_folder
 from backend.protocol.batch import iter_batches, iter_records
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, decode
-from backend.tiering.ids import TopicPartition
+from backend.tiering.ids import TopicIdPartition, TopicPartition
 from backend.tiering.segment_state import SegmentState
-from tests.simulation.checkers.checker import Checker
+from tests.simulation.checkers.checker import Checker, metadata_version
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -26,24 +28,33 @@ class ObjectsAndMetadata(Checker):
         super().__init__(world)
         # Keys of a segment's objects, the log first.
         self._keys: dict[bytes, list[str]] = {}
+        # What the last look at a partition depended on, where everything was there.
+        self._seen: dict[TopicIdPartition, tuple[Any, ...]] = {}
 
     def look(self) -> None:
-        for node, segments in self._known():
-            for segment in segments:
-                if segment.state is SegmentState.COPY_SEGMENT_FINISHED:
-                    self._check_objects(node, segment)
+        changes = self.world.objects.changes
+        for node, remote, tip in self._tiered():
+            depends_on = (node, changes, metadata_version(remote, tip))
+            if self._seen.get(tip) != depends_on and self._check_partition(node, remote, tip):
+                self._seen[tip] = depends_on
 
-    def _known(self) -> list[tuple[int, list[SegmentMetadata]]]:
-        """Segments as the leader of each partition knows them."""
-        known = []
+    def _tiered(self) -> Iterator[tuple[int, RemoteLogManager, TopicIdPartition]]:
+        """The leader of each tiered partition that knows its segments."""
         for node, topic, _, replica in self.leaders():
             remote = self.world.brokers()[node].services.remote_log_manager
             tip = replica.topic_id_partition
             if topic.tiered and remote is not None and remote.is_ready(tip):
-                known.append((node, list(remote._tier.metadata.segments(tip))))
-        return known
+                yield node, remote, tip
 
-    def _check_objects(self, node: int, segment: SegmentMetadata) -> None:
+    def _check_partition(self, node: int, remote: RemoteLogManager, tip: TopicIdPartition) -> bool:
+        """Whether everything is there, and not on its way out only."""
+        complete = True
+        for segment in remote._tier.metadata.segments(tip):
+            if segment.state is SegmentState.COPY_SEGMENT_FINISHED:
+                complete &= self._check_objects(node, segment)
+        return complete
+
+    def _check_objects(self, node: int, segment: SegmentMetadata) -> bool:
         stored = self.world.objects.stored
         keys = self._keys.get(segment.segment_id)
         if keys is None:
@@ -54,6 +65,7 @@ class ObjectsAndMetadata(Checker):
             raise self.violated(f"broker {node} knows {segment} as finished, but {missing} are not there")
         if keys[0] in stored and len(stored[keys[0]]) != segment.segment_size_bytes:
             raise self.violated(f"the log object of {segment} has {len(stored[keys[0]])} bytes")
+        return not missing
 
     def _deletion_began(self, segment: SegmentMetadata) -> bool:
         """Some broker has it as being deleted already; the news travels."""
@@ -69,7 +81,11 @@ class ObjectsAndMetadata(Checker):
 
     async def finish(self) -> None:
         self.look()
-        known = {segment.segment_id: segment for _, segments in self._known() for segment in segments}
+        known = {
+            segment.segment_id: segment
+            for _, remote, tip in self._tiered()
+            for segment in remote._tier.metadata.segments(tip)
+        }
         prefixes = {object_key(segment, "") for segment in known.values()}
         led = [replica.topic_id_partition for _, topic, _, replica in self.leaders() if topic.tiered]
         folders = tuple(partition_folder(tip) + "/" for tip in led)

@@ -37,6 +37,43 @@ def test_a_cancellation_that_comes_with_the_result_is_not_lost() -> None:
     run(play)
 
 
+def test_what_takes_too_long_is_cancelled_and_whoever_waited_is_not() -> None:
+    async def play() -> None:
+        answer: tasks.Future[int] = tasks.future()
+        with pytest.raises(tasks.Timeout):
+            await tasks.wait_for(answer, 0)
+        assert answer.cancelled()
+        task = tasks.current()
+        assert task is not None
+        assert not task.cancelling()
+        assert await tasks.wait_for(_in_time(), 10_000) == 1
+
+    async def _in_time() -> int:
+        # The inner wait ends by its own time, the outer one is not over.
+        with pytest.raises(tasks.Timeout):
+            await tasks.wait_for(tasks.future(), 1)
+        return 1
+
+    run(play)
+
+
+def test_a_cancellation_that_comes_with_the_timeout_is_not_lost() -> None:
+    async def play() -> None:
+        outer = tasks.spawn(_cancelled_in_time(), name="outer")
+        await asyncio.wait([outer], timeout=5)
+        assert outer.cancelled()
+
+    async def _cancelled_in_time() -> None:
+        task = tasks.current()
+        assert task is not None
+        late = tasks.future()
+        # Both before the task runs again.
+        late.add_done_callback(lambda _: task.cancel())
+        await tasks.wait_for(late, 0)
+
+    run(play)
+
+
 def test_a_task_that_swallows_its_cancellation_is_asked_again() -> None:
     async def play() -> None:
         swallowed = 0

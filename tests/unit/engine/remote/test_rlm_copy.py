@@ -10,7 +10,7 @@ import pytest
 from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.discovery import NOTHING_COPIED, find_highest_remote, find_log_start
 from backend.engine.remote.rlm_copy import CopyTask
-from backend.engine.remote.rsm import LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
+from backend.engine.remote.rsm import IndexType, LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager
 from backend.protocol.control_records import end_txn_marker
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
@@ -225,12 +225,40 @@ def test_custom_metadata_travels_with_finished_and_with_deletion(tmp_path: Path)
     asyncio.run(play())
 
 
-def test_nothing_is_copied_while_copying_is_off_or_the_segment_lacks_its_snapshot(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["lost", "forgotten", "empty", "cut"])
+def test_a_lost_producer_snapshot_is_made_again_and_the_copy_goes_on(tmp_path: Path, damage: str) -> None:
     async def play() -> None:
         log = golden_tiered_log(tmp_path)
-        log.producer_state.remove_snapshot(3)
+        producers = log.producer_state
+        before, path = producers.snapshots, Path(producers.path(3))
+        whole = path.read_bytes()
+        match damage:
+            case "lost":
+                path.unlink()
+            case "forgotten":
+                producers.remove_snapshot(3)
+            case "empty":
+                path.write_bytes(b"")
+            case _:
+                path.write_bytes(whole[:-1])
         async with tier_broker(tmp_path) as broker:
-            with pytest.raises(RemoteStorageError, match="no producer snapshot at 3"):
+            await CopyTask(View(log), broker.tier).run()
+            assert states(broker)[:2] == [STARTED, FINISHED]
+            first = broker.published()[0]
+            assert broker.storage.fetch_index(first, IndexType.PRODUCER_SNAPSHOT) == whole
+        assert path.read_bytes() == whole
+        assert set(before) <= set(producers.snapshots)
+
+    asyncio.run(play())
+
+
+def test_a_producer_snapshot_that_cannot_be_made_again_is_tried_again(tmp_path: Path) -> None:
+    async def play() -> None:
+        log = golden_tiered_log(tmp_path)
+        Path(log.producer_state.path(3)).unlink()
+        Path(log.producer_state.path(3) + ".tmp").mkdir()
+        async with tier_broker(tmp_path) as broker:
+            with pytest.raises(RetriableRemoteStorageError, match="producer snapshot at 3"):
                 await CopyTask(View(log), broker.tier).run()
             assert broker.published() == []
 
