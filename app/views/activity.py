@@ -11,7 +11,9 @@ import streamlit as st
 from app import links, state
 from app.components import activity_timeline, audit_table, health_words, markup, plan, plan_dialog
 from app.components import format as fmt
-from app.components.page import Page, body_key, card_head, live, open_page, say_unknown
+from app.components.cards import card_head
+from app.components.page import Page, body_key, live, open_page
+from app.components.selection import say_unknown
 from app.person import READ_ONLY
 from app.state import View
 from app.theme import CONFIG

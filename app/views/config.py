@@ -8,7 +8,8 @@ import streamlit as st
 
 from app import state
 from app.components import audit_table, bootstrap_picture, markup, plan_dialog
-from app.components.page import Page, card_head, live, open_page
+from app.components.cards import card_head
+from app.components.page import Page, live, open_page
 from app.state import DatabaseAway
 from app.views import config_bootstrap, config_settings
 from backend.store.queries import audit

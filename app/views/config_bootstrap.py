@@ -11,8 +11,9 @@ import streamlit as st
 from app import state
 from app.components import bootstrap_picture, flag_matrix, health_words, markup, plan, plan_dialog
 from app.components import format as fmt
+from app.components.cards import card_head
 from app.components.markup import Cell
-from app.components.page import Page, body_key, card_head, live
+from app.components.page import Page, body_key, live
 from app.person import READ_ONLY
 from app.state import View
 from backend.store.queries import audit, config, operations, overview, partitions

@@ -7,7 +7,8 @@ import streamlit as st
 from app import state
 from app.components import config_table, markup
 from app.components import format as fmt
-from app.components.page import Page, body_key, card_head, live
+from app.components.cards import card_head
+from app.components.page import Page, body_key, live
 from backend.store.queries import config
 
 

@@ -11,18 +11,10 @@ import streamlit as st
 from app import links, state
 from app.components import flag_matrix, follower_table, health_words, markup, phase_timeline
 from app.components import format as fmt
+from app.components.cards import card_head, title_line
 from app.components.follower_rules import why_stuck
-from app.components.page import (
-    Page,
-    body_key,
-    card_head,
-    live,
-    open_page,
-    say_unknown,
-    standing_order,
-    take_row,
-    title_line,
-)
+from app.components.page import Page, body_key, live, open_page
+from app.components.selection import say_unknown, standing_order, take_row
 from app.state import View
 from app.theme import CONFIG
 from backend.store.queries import audit, config, overview

@@ -17,8 +17,9 @@ from app.client import ApiError, Json
 from app.components import bootstrap_race as pictures
 from app.components import export, health_words, markup, race_replay
 from app.components import format as fmt
+from app.components.cards import card_head, download
 from app.components.export import Section
-from app.components.page import Page, card_head, download, live, open_page
+from app.components.page import Page, live, open_page
 from app.person import READ_ONLY, Person
 from app.theme import CONFIG, LIGHT
 from app.views import lab_faults

@@ -11,7 +11,8 @@ from app.acting import control_api
 from app.client import ApiError
 from app.components import health_words, markup
 from app.components import lab_faults as pictures
-from app.components.page import Page, card_head, live
+from app.components.cards import card_head
+from app.components.page import Page, live
 from app.person import READ_ONLY, Person
 
 SCENARIO: Final = "scenario"

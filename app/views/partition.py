@@ -19,7 +19,8 @@ from app.components import (
     replica_ranges,
 )
 from app.components import format as fmt
-from app.components.page import Page, body_key, card_head, live, open_page, source, table_twin
+from app.components.cards import card_head, source, table_twin
+from app.components.page import Page, body_key, live, open_page
 from app.components.partition_filter import gap, parse_name, remote_bytes
 from app.state import DatabaseAway, View
 from app.theme import CONFIG

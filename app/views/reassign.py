@@ -8,7 +8,8 @@ import streamlit as st
 
 from app import state
 from app.components import health_words, markup, move_pictures, plan, plan_dialog
-from app.components.page import Page, live, open_page, title_line
+from app.components.cards import title_line
+from app.components.page import Page, live, open_page
 from app.person import READ_ONLY
 from app.state import DatabaseAway, View
 from app.views.reassign_choose import KIND, REVIEW, Review, choose
