@@ -43,12 +43,7 @@ def render() -> None:
     if page is None:
         return
     st.html(f"<style>{plan_dialog.CSS}{CSS}</style>")
-    plan_dialog.show(page)
-    place = st.empty()
-    if plan_dialog.outcome_shown():
-        with place.container(horizontal=True, key="outcome"):
-            live(page, "outcome", plan_dialog.outcome, page)
-            st.button("Dismiss", on_click=plan_dialog.dismiss, key="dismiss", type="tertiary")
+    plan_dialog.host(page)
     runbook.draw()
     with st.container(key="card-timeline"):
         live(page, "timeline", _timeline, page)

@@ -41,11 +41,7 @@ def _page(page: Page) -> None:
     view = page.view()
     block = health_words.write_block(view, page.person.may_write, READ_ONLY)
     running = running_plan(page, view)
-    plan_dialog.show(page)
-    if plan_dialog.outcome_shown():
-        with st.container(horizontal=True, key="outcome"):
-            live(page, "outcome", plan_dialog.outcome, page)
-            st.button("Dismiss", on_click=plan_dialog.dismiss, key="dismiss", type="tertiary")
+    plan_dialog.host(page)
     if running is not None:
         with st.container(key="card-running"):
             live(page, "running", progress, page)
