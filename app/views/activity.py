@@ -17,7 +17,7 @@ from app.components.selection import say_unknown
 from app.person import READ_ONLY
 from app.state import View
 from app.theme import CONFIG
-from app.views import runbook
+from app.views import activity_rules, runbook
 from backend.store.queries import activity as queries
 from backend.store.queries import audit
 from backend.store.queries.audit import ROWS_MAX, AuditRow, OperationRow
@@ -54,6 +54,7 @@ def render() -> None:
         with st.container(key="right-activity"):
             with st.container(key="card-plans"):
                 _plans_part(page)
+            activity_rules.draw(page)
             with st.container(key="card-broker-events"):
                 live(page, "broker-events", _broker_events, page)
 

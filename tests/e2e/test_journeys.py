@@ -68,8 +68,9 @@ def test_a_replica_is_added_to_completion_and_taken_back(dashboard: Dashboard, r
     expect(page.get_by_text("What has to be copied")).to_be_visible()
     expect(page.get_by_text("Nothing has been changed")).to_be_visible()
     assert replicas(dashboard.up) == [[1], [2]]
-    journey.click(page.locator(".st-key-move button"))
-    journey.confirm((page.locator(".st-key-move button").inner_text()).removesuffix("…"), "more copies")
+    # By their role: Streamlit draws a button with a hint twice, once hidden.
+    journey.click(page.get_by_role("button", name="Move 2 replicas…", exact=True))
+    journey.confirm("Move 2 replicas", "more copies")
     row = page.locator("[class*='st-key-plan-row-']").first
     expect(row).to_contain_text("verified", timeout=LONG_MS)
     assert replicas(dashboard.up) == [[1, 3], [2, 3]]
@@ -116,9 +117,9 @@ def test_the_race_is_run_stepped_through_and_taken_away(dashboard: Dashboard, re
     assert "<script" not in text
 
     replay = dashboard.journey("Step through the race", "/lab")
-    replay.click(page.locator(".st-key-race-reset button"))
+    replay.click(page.get_by_role("button", name=re.compile(r"\bReset$")))
     expect(page.get_by_text(re.compile(r"step 0 of \d+"))).to_be_visible()
-    replay.click(page.locator(".st-key-race-step button"))
+    replay.click(page.get_by_role("button", name=re.compile(r"\bStep$")))
     expect(page.get_by_text(re.compile(r"step 1 of \d+"))).to_be_visible()
     assert "step=1" in page.url
     replay.answered(record_property)
