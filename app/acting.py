@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import streamlit as st
+
 from app import state
 from app.client import ApiAway, ControlApi
 from app.person import Person, current_person
@@ -15,3 +21,24 @@ def control_api(person: Person) -> ControlApi:
     known = state.environment()
     # With the role of this moment: it may have been taken away since.
     return ControlApi(known.api_url, known.api_token_file, now)
+
+
+# Systems take two presses within half a second for a double click.
+DOUBLE_CLICK_MS: Final = 1_000
+_PRESSED: Final = "pressed"
+
+
+@contextmanager
+def one_press(what: str) -> Iterator[bool]:
+    """True: act. False: this is the second press of a double click, whose first one has acted.
+
+    ``what`` names the control and what it acts on. The time runs from the end of the first one's work: the second
+    press waited for that.
+    """
+    last: tuple[str, int] | None = st.session_state.get(_PRESSED)
+    first = last is None or last[0] != what or not 0 <= state.now_ms() - last[1] < DOUBLE_CLICK_MS
+    try:
+        yield first
+    finally:
+        if first:
+            st.session_state[_PRESSED] = (what, state.now_ms())

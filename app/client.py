@@ -116,6 +116,13 @@ class ControlApi:
         """Mends what the lab has broken; as :meth:`faults` then. Raises ApiError."""
         return _faults(self._post(f"{LAB_FAULTS}/heal", {}, PLAN_TIMEOUT_S))
 
+    def alert_rules(self) -> bytes:
+        """The rules file for Prometheus. Raises ApiError."""
+        answer = self._request("GET", "/v1/alert-rules", None, PLAN_TIMEOUT_S)
+        if not answer.is_success:
+            _checked(answer)
+        return answer.content
+
     def steer(self, plan_id: int, verb: str, body: Json) -> OperationRow:
         """Pauses, resumes, stops or limits a plan that is being carried out; the plan then. Raises ApiError."""
         return _plan(self._post(f"/v1/plans/{plan_id}/{verb}", dict(body), PLAN_TIMEOUT_S))
@@ -126,6 +133,11 @@ class ControlApi:
     def _call(
         self, method: str, path: str, body: Json | None, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Json:
+        return _checked(self._request(method, path, body, timeout_s, headers))
+
+    def _request(
+        self, method: str, path: str, body: Json | None, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
         if not self._url:
             raise ApiAway("No control API is known here: start the dashboard with `ebbline up`.", sent=False)
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
@@ -133,7 +145,7 @@ class ControlApi:
             # No proxy may stand between two processes of one machine.
             with httpx.Client(base_url=self._url, timeout=timeout, trust_env=False) as client:
                 all_headers = _encoded({**self._identity(), **(headers or {})})
-                answer = client.request(method, path, json=body, headers=all_headers)
+                return client.request(method, path, json=body, headers=all_headers)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             raise ApiAway(
                 "The control API does not answer; nothing was changed. Try again when it runs.", sent=False
@@ -141,7 +153,6 @@ class ControlApi:
         except httpx.HTTPError as error:
             text = "The control API broke off; what it did is not known yet. Try again: a plan is executed once."
             raise ApiAway(text, sent=True) from error
-        return _checked(answer)
 
     def _identity(self) -> dict[str, str]:
         try:

@@ -64,7 +64,7 @@ def photograph(started: Browser, up: UpProcess, folder: Path, theme: Literal["li
     for name, path in PAGES.items():
         page.goto(f"{up.app_url}{path}{'&' if '?' in path else '?'}range=15m")
         files.append(_shot(page, folder / f"{name}{suffix}.png"))
-    page.locator(".st-key-change button").click()
+    page.get_by_role("button", name="Change cluster default…").click()
     page.get_by_role("dialog").wait_for()
     page.get_by_label("Reason").fill("Faster move onto broker 3")
     files.append(_shot(page, folder / f"config-toggle{suffix}.png"))

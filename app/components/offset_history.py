@@ -43,7 +43,7 @@ def figure(
     axis = Axis(max(0, low - room), high + room)
     at_ms = [p.sampled_ms for p in points]
     missing = gaps(at_ms, interval_ms, HISTORY_INTERVAL_MS)
-    times = [_time(moment, zone) for moment in broken_times(at_ms, missing)]
+    times = [time_of(moment, zone) for moment in broken_times(at_ms, missing)]
     fig = go.Figure()
     for name, values, colour in lines:
         fig.add_scatter(
@@ -61,9 +61,9 @@ def figure(
             height=HEIGHT_PX,
             margin={"l": 70, "r": 76, "t": 8, "b": 24},
             uirevision="offset-history",
-            annotations=_labels(lines, axis),
+            annotations=labels(lines, axis),
             xaxis={
-                "range": [_time(first_ms, zone), _time(last_ms, zone)],
+                "range": [time_of(first_ms, zone), time_of(last_ms, zone)],
                 "showgrid": False,
                 "linecolor": colours.line,
                 "showline": True,
@@ -96,7 +96,7 @@ def rows(points: Sequence[PartitionPoint], zone: tzinfo | None) -> pd.DataFrame:
     newest = list(reversed(points))
     return pd.DataFrame(
         {
-            "time": [_time(p.sampled_ms, zone) for p in newest],
+            "time": [time_of(p.sampled_ms, zone) for p in newest],
             "leader": [p.leader for p in newest],
             "epoch": [p.leader_epoch for p in newest],
             "log start": pd.array([p.log_start_offset for p in newest], dtype="Int64"),
@@ -113,11 +113,11 @@ def _tiered_end(point: PartitionPoint) -> int | None:
     return None if tiered is None or tiered < 0 else tiered + 1
 
 
-def _time(at_ms: int, zone: tzinfo | None) -> datetime:
+def time_of(at_ms: int, zone: tzinfo | None) -> datetime:
     return datetime.fromtimestamp(at_ms / 1000, zone or UTC).replace(tzinfo=None)
 
 
-def _labels(lines: Sequence[tuple[str, list[int | None], str]], axis: Axis) -> list[dict[str, Any]]:
+def labels(lines: Sequence[tuple[str, list[int | None], str]], axis: Axis) -> list[dict[str, Any]]:
     """Names at the height of the newest value, from the top down, moved apart where they would touch."""
     ends = [(next((v for v in reversed(values) if v is not None), None), name) for name, values, _ in lines]
     placed: list[dict[str, Any]] = []

@@ -14,10 +14,10 @@ from uuid import uuid4
 import streamlit as st
 
 from app import state
-from app.acting import control_api
+from app.acting import control_api, one_press
 from app.client import ApiAway, ApiError, ApiRefused
 from app.components import markup, plan
-from app.components.page import PENDING, Page
+from app.components.page import PENDING, Page, live
 from app.person import Person
 from backend.store.queries import audit
 
@@ -71,17 +71,17 @@ class Outcome:
 
 def propose(person: Person, cluster_name: str, kind: str, inputs: Mapping[str, Any]) -> None:
     """Makes a plan and opens the dialog with it."""
-    _open(cluster_name, lambda: plan.of_plan(control_api(person).plan(kind, inputs)))
+    _open(cluster_name, f"plan {kind} {inputs}", lambda: plan.of_plan(control_api(person).plan(kind, inputs)))
 
 
 def dry_run(person: Person, cluster_name: str, kind: str, inputs: Mapping[str, Any]) -> None:
     """Opens the dialog with what the plan would be; a viewer may."""
-    _open(cluster_name, lambda: plan.of_dry_run(control_api(person).dry_run(kind, inputs)))
+    _open(cluster_name, f"try {kind} {inputs}", lambda: plan.of_dry_run(control_api(person).dry_run(kind, inputs)))
 
 
 def confirm(cluster_name: str, row: audit.OperationRow) -> None:
     """Opens the dialog with a plan that is stored already."""
-    _open(cluster_name, lambda: plan.of_plan(row))
+    _open(cluster_name, f"confirm {row.id}", lambda: plan.of_plan(row))
 
 
 def ask(question: Question) -> None:
@@ -92,7 +92,7 @@ def ask(question: Question) -> None:
 
 def revert(person: Person, cluster_name: str, plan_id: int) -> None:
     """Plans the way back and opens the dialog with it."""
-    _open(cluster_name, lambda: plan.of_plan(control_api(person).revert(plan_id)))
+    _open(cluster_name, f"revert {plan_id}", lambda: plan.of_plan(control_api(person).revert(plan_id)))
 
 
 def dismiss() -> None:
@@ -100,14 +100,17 @@ def dismiss() -> None:
     st.session_state.pop(_OUTCOME, None)
 
 
-def _open(cluster_name: str, ask: Callable[[], plan.PlanView]) -> None:
-    st.session_state.pop(_OUTCOME, None)
-    try:
-        view = ask()
-    except ApiError as error:
-        st.session_state[_OUTCOME] = Outcome(None, str(error))
-        return
-    st.session_state[PENDING] = Pending(view, uuid4().hex, cluster_name)
+def _open(cluster_name: str, what: str, ask: Callable[[], plan.PlanView]) -> None:
+    with one_press(what) as first:
+        if not first:
+            return
+        st.session_state.pop(_OUTCOME, None)
+        try:
+            view = ask()
+        except ApiError as error:
+            st.session_state[_OUTCOME] = Outcome(None, str(error))
+            return
+        st.session_state[PENDING] = Pending(view, uuid4().hex, cluster_name)
 
 
 def _cancel() -> None:
@@ -133,6 +136,19 @@ def _execute(person: Person, pending: Pending) -> None:
 
 
 # --- the dialog ---
+
+
+def host(page: Page) -> None:
+    """The dialog of a page with changes, and above the rest a place for what the last one came to.
+
+    A place of its own, taken or not: the cards below keep theirs, and are not drawn twice for a moment.
+    """
+    show(page)
+    place = st.empty()
+    if outcome_shown():
+        with place.container(horizontal=True, key="outcome"):
+            live(page, "outcome", outcome, page)
+            st.button("Dismiss", on_click=dismiss, key="dismiss", type="tertiary")
 
 
 def show(page: Page) -> None:
@@ -166,10 +182,14 @@ def _steer(person: Person, question: Question) -> None:
 
 def steer(person: Person, plan_id: int, verb: str, body: Mapping[str, int]) -> None:
     """Asks it once; a refusal is told on the page."""
-    try:
-        control_api(person).steer(plan_id, verb, body)
-    except ApiError as error:
-        st.session_state[_OUTCOME] = Outcome(None, str(error))
+    # Not by the verb: the second press may find Resume where Pause was.
+    with one_press(f"steer {plan_id}") as first:
+        if not first:
+            return
+        try:
+            control_api(person).steer(plan_id, verb, body)
+        except ApiError as error:
+            st.session_state[_OUTCOME] = Outcome(None, str(error))
 
 
 def _body(person: Person, pending: Pending) -> None:

@@ -79,6 +79,8 @@ BY_CARD: Final[dict[str, tuple[Source, ...]]] = {
     "total": (RECORDS,),
     "running": (RECORDS,),
     "plans": (RECORDS,),
+    "rules": (RECORDS,),
+    "catch-up": (OFFSETS,),
     "matrix": (CONFIGS,),
     "changes": (RECORDS,),
     "matter": (OFFSETS, SIZES, LEDGER),

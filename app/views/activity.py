@@ -11,11 +11,13 @@ import streamlit as st
 from app import links, state
 from app.components import activity_timeline, audit_table, health_words, markup, plan, plan_dialog
 from app.components import format as fmt
-from app.components.page import Page, body_key, card_head, live, open_page, say_unknown
+from app.components.cards import card_head
+from app.components.page import Page, body_key, live, open_page
+from app.components.selection import say_unknown
 from app.person import READ_ONLY
 from app.state import View
 from app.theme import CONFIG
-from app.views import runbook
+from app.views import activity_rules, runbook
 from backend.store.queries import activity as queries
 from backend.store.queries import audit
 from backend.store.queries.audit import ROWS_MAX, AuditRow, OperationRow
@@ -41,12 +43,7 @@ def render() -> None:
     if page is None:
         return
     st.html(f"<style>{plan_dialog.CSS}{CSS}</style>")
-    plan_dialog.show(page)
-    place = st.empty()
-    if plan_dialog.outcome_shown():
-        with place.container(horizontal=True, key="outcome"):
-            live(page, "outcome", plan_dialog.outcome, page)
-            st.button("Dismiss", on_click=plan_dialog.dismiss, key="dismiss", type="tertiary")
+    plan_dialog.host(page)
     runbook.draw()
     with st.container(key="card-timeline"):
         live(page, "timeline", _timeline, page)
@@ -57,6 +54,7 @@ def render() -> None:
         with st.container(key="right-activity"):
             with st.container(key="card-plans"):
                 _plans_part(page)
+            activity_rules.draw(page)
             with st.container(key="card-broker-events"):
                 live(page, "broker-events", _broker_events, page)
 

@@ -8,9 +8,10 @@ import streamlit as st
 
 from app import state
 from app.components import audit_table, bootstrap_picture, markup, plan_dialog
-from app.components.page import Page, card_head, live, open_page
+from app.components.cards import card_head
+from app.components.page import Page, live, open_page
 from app.state import DatabaseAway
-from app.views import config_bootstrap, config_settings
+from app.views import config_bootstrap, config_settings, config_topic
 from backend.store.queries import audit
 
 SECTIONS: Final = {
@@ -29,7 +30,7 @@ def render() -> None:
     page = open_page("Config", SECTIONS[section].lower())
     if page is None:
         return
-    st.html(f"<style>{bootstrap_picture.CSS}{plan_dialog.CSS}{CSS}</style>")
+    st.html(f"<style>{bootstrap_picture.CSS}{plan_dialog.CSS}{config_topic.CSS}{CSS}</style>")
     st.segmented_control(
         "Section",
         list(SECTIONS),

@@ -11,8 +11,9 @@ import streamlit as st
 from app import state
 from app.components import bootstrap_picture, flag_matrix, health_words, markup, plan, plan_dialog
 from app.components import format as fmt
+from app.components.cards import card_head
 from app.components.markup import Cell
-from app.components.page import Page, body_key, card_head, live
+from app.components.page import Page, body_key, live
 from app.person import READ_ONLY
 from app.state import View
 from backend.store.queries import audit, config, operations, overview, partitions
@@ -67,13 +68,7 @@ def read(page: Page) -> Reading:
 
 def draw(page: Page) -> None:
     reading = read(page)
-    plan_dialog.show(page)
-    # A place of its own, taken or not: the cards below keep theirs, and are not drawn twice for a moment.
-    place = st.empty()
-    if plan_dialog.outcome_shown():
-        with place.container(horizontal=True, key="outcome"):
-            live(page, "outcome", plan_dialog.outcome, page)
-            st.button("Dismiss", on_click=plan_dialog.dismiss, key="dismiss", type="tertiary")
+    plan_dialog.host(page)
     with st.container(key="grid-config"):
         with st.container(key="left-config"):
             with st.container(key="card-matrix"):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from app import state
-from app.components import config_table, markup
+from app.components import config_table, markup, plan_dialog
 from app.components import format as fmt
-from app.components.page import Page, body_key, card_head, live
+from app.components.cards import card_head
+from app.components.page import Page, body_key, live
+from app.views import config_topic
 from backend.store.queries import config
 
 
@@ -57,8 +59,11 @@ def _broker_settings(page: Page, wanted: str, tiering_only: bool) -> None:
 
 
 def topics(page: Page) -> None:
+    """The settings of all topics, and the form for one. Raises DatabaseAway."""
+    plan_dialog.host(page)
     with st.container(key="card-topics"):
         live(page, "topics", _topic_table, page)
+    config_topic.draw(page)
 
 
 def _topic_table(page: Page) -> None:

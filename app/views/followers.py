@@ -8,32 +8,22 @@ from typing import Final
 
 import streamlit as st
 
-from app import links, state
+from app import state
 from app.components import flag_matrix, follower_table, health_words, markup, phase_timeline
 from app.components import format as fmt
+from app.components.cards import card_head, title_line
 from app.components.follower_rules import why_stuck
-from app.components.page import (
-    Page,
-    body_key,
-    card_head,
-    live,
-    open_page,
-    say_unknown,
-    standing_order,
-    take_row,
-    title_line,
-)
+from app.components.page import Page, body_key, live, open_page
+from app.components.selection import say_unknown, standing_order, take_row
 from app.state import View
 from app.theme import CONFIG
+from app.views import followers_why
+from app.views.followers_why import SELECTED, STEP_MS, TIMELINE_MS
 from backend.store.queries import audit, config, overview
 from backend.store.queries import followers as queries
 from backend.store.queries.followers import FOLLOWERS_MAX, Follower
 from backend.tiering.phases import FollowerPhase
 
-SELECTED: Final = "replica"
-TIMELINE_MS: Final = 20 * 60_000
-# Times asked for move in steps, so that two parts share one read.
-STEP_MS: Final = 15_000
 PLANS_MAX: Final = 5
 TABLE_ROWS: Final = 9
 OUT_OF_SYNC: Final = (*(phase.value for phase in FollowerPhase if phase is not FollowerPhase.IN_SYNC), None)
@@ -248,8 +238,12 @@ def _replicas(page: Page, question: Question) -> None:
                         placeholder="",
                         alt=f"{len(ordered)} followers with phase, since when, target and evidence",
                     )
-        with st.container(key="card-why"):
-            _why(page, view, by_name, order, now_ms)
+        with st.container(key="right-followers"):
+            with st.container(key="card-why"):
+                follower = followers_why.why(page, view, by_name, order, now_ms)
+            if follower is not None:
+                with st.container(key="card-catch-up"):
+                    followers_why.catch_up(page, view, follower, now_ms)
 
 
 def _clause(question: Question, found: Sequence[Follower]) -> str:
@@ -258,42 +252,9 @@ def _clause(question: Question, found: Sequence[Follower]) -> str:
     return f"{many} · {what}"
 
 
-def _why(page: Page, view: View, by_name: dict[str, Follower], order: Sequence[str], now_ms: int) -> None:
-    """The follower of the link or the table; else the first, which is the one without progress if there is one."""
-    wanted = st.session_state.get(SELECTED) or st.query_params.get(SELECTED)
-    follower = by_name.get(str(wanted)) if wanted else None
-    if follower is None and order:
-        stuck = [name for name in order if why_stuck(by_name[name].replica, now_ms)]
-        follower = by_name[(stuck or list(order))[0]]
-    if follower is None:
-        st.html(markup.card_title("Why") + markup.empty("Nobody waits."))
-        return
-    replica = follower.replica
-    name = f"{replica.topic}-{replica.partition}"
-    since_ms = (now_ms - TIMELINE_MS) // STEP_MS * STEP_MS
-    events = state.read_cached(
-        queries.phase_events,
-        page.cluster_id,
-        replica.topic,
-        replica.partition,
-        replica.broker_id,
-        since_ms,
-        version=view.version,
-    )
-    title = "Why “stuck”" if why_stuck(replica, now_ms) else "Why"
-    title_line("why", title, f"{name} on broker {replica.broker_id}")
-    if wanted and follower_table.name_of(follower) != wanted:
-        st.html(f'<div class="eb-note">{markup.text(str(wanted)[:120])} is not in this list; this is another.</div>')
-    with st.container(key=body_key(view, "why")):
-        st.html(follower_table.why_html(follower, events, lambda at_ms: page.clock(at_ms, view.now_ms), now_ms))
-    with st.container(horizontal=True, key="why-links"):
-        st.page_link(links.page("partition"), label="Open partition →", query_params={"tp": name})
-        if follower.tiered:
-            st.page_link(links.page("remote"), label="Its remote segments →", query_params={"q": name})
-
-
 CSS: Final = """
 .st-key-grid-followers { grid-template-columns: minmax(0, 870fr) minmax(0, 474fr); align-items: start; }
+.st-key-right-followers { gap: 12px; }
 .st-key-cardhead-phase-legend .eb-card-title { row-gap: 2px; }
 .st-key-cardhead-phase-legend .eb-legend { gap: 6px 13px; margin-left: 6px; }
 .eb-phase-truncating { background: var(--eb-notice); }

@@ -12,13 +12,14 @@ from typing import Final
 import streamlit as st
 
 from app import state
-from app.acting import control_api
+from app.acting import control_api, one_press
 from app.client import ApiError, Json
 from app.components import bootstrap_race as pictures
 from app.components import export, health_words, markup, race_replay
 from app.components import format as fmt
+from app.components.cards import card_head, download
 from app.components.export import Section
-from app.components.page import Page, card_head, download, live, open_page
+from app.components.page import Page, live, open_page
 from app.person import READ_ONLY, Person
 from app.theme import CONFIG, LIGHT
 from app.views import lab_faults
@@ -86,19 +87,22 @@ def _controls(page: Page) -> None:
 
 
 def _start(person: Person, size_bytes: int, tiered_percent: int) -> None:
-    _try(lambda: control_api(person).start_bootstrap_race(size_bytes, tiered_percent))
+    _try("start", lambda: control_api(person).start_bootstrap_race(size_bytes, tiered_percent))
 
 
 def _cancel(person: Person) -> None:
-    _try(lambda: control_api(person).cancel_bootstrap_race())
+    _try("cancel", lambda: control_api(person).cancel_bootstrap_race())
 
 
-def _try(call: Callable[[], object]) -> None:
-    st.session_state.pop(_REFUSAL, None)
-    try:
-        call()
-    except ApiError as error:
-        st.session_state[_REFUSAL] = str(error)
+def _try(what: str, call: Callable[[], object]) -> None:
+    with one_press(f"race {what}") as first:
+        if not first:
+            return
+        st.session_state.pop(_REFUSAL, None)
+        try:
+            call()
+        except ApiError as error:
+            st.session_state[_REFUSAL] = str(error)
 
 
 # --- the race ---

@@ -7,11 +7,12 @@ from typing import Any, Final
 import streamlit as st
 
 from app import links, state
-from app.acting import control_api
+from app.acting import control_api, one_press
 from app.client import ApiError
 from app.components import health_words, markup
 from app.components import lab_faults as pictures
-from app.components.page import Page, card_head, live
+from app.components.cards import card_head
+from app.components.page import Page, live
 from app.person import READ_ONLY, Person
 
 SCENARIO: Final = "scenario"
@@ -99,19 +100,25 @@ def _chosen(known: list[str]) -> str:
 
 
 def _break(person: Person, scenario: str, broker: int | None) -> None:
-    st.session_state.pop(_REFUSAL, None)
-    try:
-        control_api(person).break_it(scenario, broker)
-    except ApiError as error:
-        st.session_state[_REFUSAL] = str(error)
+    with one_press("break") as first:
+        if not first:
+            return
+        st.session_state.pop(_REFUSAL, None)
+        try:
+            control_api(person).break_it(scenario, broker)
+        except ApiError as error:
+            st.session_state[_REFUSAL] = str(error)
 
 
 def _heal(person: Person) -> None:
-    st.session_state.pop(_REFUSAL, None)
-    try:
-        control_api(person).heal()
-    except ApiError as error:
-        st.session_state[_REFUSAL] = str(error)
+    with one_press("heal") as first:
+        if not first:
+            return
+        st.session_state.pop(_REFUSAL, None)
+        try:
+            control_api(person).heal()
+        except ApiError as error:
+            st.session_state[_REFUSAL] = str(error)
 
 
 # --- what is broken ---

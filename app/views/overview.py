@@ -20,7 +20,8 @@ from app.components import (
     totals,
 )
 from app.components import format as fmt
-from app.components.page import Page, body_key, card_head, live, open_page, source
+from app.components.cards import card_head, source
+from app.components.page import Page, body_key, live, open_page
 from app.components.sparkline import sparkline
 from app.state import View
 from app.theme import CONFIG, status_colour

@@ -14,16 +14,18 @@ from app.components import (
     markup,
     offset_history,
     partition_summary,
+    plan_dialog,
     range_style,
     replica_phases,
     replica_ranges,
 )
 from app.components import format as fmt
-from app.components.page import Page, body_key, card_head, live, open_page, source, table_twin
+from app.components.cards import card_head, source, table_twin
+from app.components.page import Page, body_key, live, open_page
 from app.components.partition_filter import gap, parse_name, remote_bytes
 from app.state import DatabaseAway, View
 from app.theme import CONFIG
-from app.views import partition_absent, partition_report, then_and_now
+from app.views import partition_absent, partition_actions, partition_report, then_and_now
 from app.views.partition_log import events_card, segments_card
 from app.views.partition_reading import Reading, read, row_of
 from backend.store.queries.partitions import PartitionRow
@@ -76,6 +78,8 @@ def _exists(page: Page, topic: str, number: int) -> bool:
 
 
 def _present(page: Page, topic: str, number: int) -> None:
+    st.html(f"<style>{plan_dialog.CSS}{partition_actions.CSS}</style>")
+    plan_dialog.host(page)
     with st.container(key="card-hero"):
         live(page, "hero", _hero, page, topic, number)
     with st.container(key="grid-partition"):
@@ -83,6 +87,7 @@ def _present(page: Page, topic: str, number: int) -> None:
             live(page, "epochs", _epochs, page, topic, number)
         with st.container(key="card-replicas"):
             live(page, "replicas", _replicas, page, topic, number)
+    partition_actions.draw(page, topic, number)
     with st.container(key="grid-partition-more"):
         with st.container(key="card-offsets"):
             live(page, "offsets", _offsets, page, topic, number)

@@ -9,8 +9,9 @@ import streamlit as st
 from app import state
 from app.components import format as fmt
 from app.components import markup, partition_ledger
+from app.components.cards import card_head
 from app.components.lineage_verdicts import Judged
-from app.components.page import Page, body_key, card_head
+from app.components.page import Page, body_key
 from app.state import View
 from backend.store.queries import partition_detail as detail_queries
 from backend.store.queries import partitions as queries

@@ -18,8 +18,9 @@ from app.components import (
     replica_ranges,
 )
 from app.components import format as fmt
+from app.components.cards import download
 from app.components.export import Section
-from app.components.page import Page, download
+from app.components.page import Page
 from app.state import DatabaseAway
 from app.theme import LIGHT
 from app.views.partition_reading import Reading, read

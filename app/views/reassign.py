@@ -8,7 +8,8 @@ import streamlit as st
 
 from app import state
 from app.components import health_words, markup, move_pictures, plan, plan_dialog
-from app.components.page import Page, live, open_page, title_line
+from app.components.cards import title_line
+from app.components.page import Page, live, open_page
 from app.person import READ_ONLY
 from app.state import DatabaseAway, View
 from app.views.reassign_choose import KIND, REVIEW, Review, choose
@@ -40,11 +41,7 @@ def _page(page: Page) -> None:
     view = page.view()
     block = health_words.write_block(view, page.person.may_write, READ_ONLY)
     running = running_plan(page, view)
-    plan_dialog.show(page)
-    if plan_dialog.outcome_shown():
-        with st.container(horizontal=True, key="outcome"):
-            live(page, "outcome", plan_dialog.outcome, page)
-            st.button("Dismiss", on_click=plan_dialog.dismiss, key="dismiss", type="tertiary")
+    plan_dialog.host(page)
     if running is not None:
         with st.container(key="card-running"):
             live(page, "running", progress, page)

@@ -11,7 +11,8 @@ from app.acting import control_api
 from app.client import ApiError
 from app.components import format as fmt
 from app.components import markup, move_pictures, plan, plan_dialog
-from app.components.page import Page, body_key, card_head, source, title_line
+from app.components.cards import card_head, source, title_line
+from app.components.page import Page, body_key
 from app.person import Person
 from app.state import View
 from app.views.reassign_choose import KIND, REVIEW, Review

@@ -9,7 +9,8 @@ import streamlit as st
 from app import state
 from app.components import format as fmt
 from app.components import markup, move_pictures, plan, plan_dialog
-from app.components.page import Page, source
+from app.components.cards import source
+from app.components.page import Page
 from app.state import View
 from app.views.reassign_choose import KIND
 from backend.store.queries import audit, findings

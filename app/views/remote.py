@@ -7,8 +7,10 @@ import streamlit as st
 from app import state
 from app.components import format as fmt
 from app.components import health_words, ledger_past, markup, open_copies, remote_style, segment_cycle, segment_ledger
-from app.components.page import Page, card_head, ledger_key, live, open_page, say_unknown
+from app.components.cards import card_head
+from app.components.page import Page, ledger_key, live, open_page
 from app.components.partition_filter import parse_name
+from app.components.selection import say_unknown
 from app.state import View
 from app.theme import CONFIG
 from app.views import instant, remote_ledger, remote_topic, then_and_now

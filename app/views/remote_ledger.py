@@ -10,9 +10,11 @@ import streamlit as st
 from app import links, state
 from app.components import format as fmt
 from app.components import markup, segment_ledger
+from app.components.cards import card_head, title_line
 from app.components.lineage_verdicts import Judged
-from app.components.page import Page, card_head, ledger_key, standing_order, take_row, title_line
+from app.components.page import Page, ledger_key
 from app.components.partition_filter import near_topics
+from app.components.selection import standing_order, take_row
 from app.state import View
 from app.views.remote_reading import Question, Reading, read
 from backend.store.queries import config as config_queries

@@ -9,7 +9,8 @@ import streamlit as st
 from app import state
 from app.components import attention, markup, segment_ledger
 from app.components import format as fmt
-from app.components.page import Page, card_head, ledger_key
+from app.components.cards import card_head
+from app.components.page import Page, ledger_key
 from app.views.remote_reading import Question
 from backend.store.queries import config as config_queries
 from backend.store.queries import overview as overview_queries

@@ -9,7 +9,8 @@ import streamlit as st
 from app import state
 from app.components import ledger_past, markup
 from app.components import then_and_now as pictures
-from app.components.page import Page, ledger_key, live, table_twin, title_line
+from app.components.cards import table_twin, title_line
+from app.components.page import Page, ledger_key, live
 from app.components.then_and_now import Instant
 from app.state import View
 from app.views import instant

@@ -54,8 +54,11 @@ class Journey:
         expect(self.page.locator(".eb-title h1").get_by_text(title, exact=True)).to_be_visible()
         browser.wait_until_drawn(self.page)
 
-    def confirm(self, verb: str, reason: str) -> None:
-        """The dialog of a change: reason, typed name, and the button that acts, which is off before both are there."""
+    def confirm(self, verb: str, reason: str, *, double: bool = False) -> None:
+        """The dialog of a change: reason, typed name, and the button that acts, which is off before both are there.
+
+        ``double``: it is pressed twice, which counts as one click.
+        """
         dialog = self.page.get_by_role("dialog")
         act = dialog.get_by_role("button", name=verb, exact=True)
         expect(act).to_be_disabled()
@@ -64,7 +67,11 @@ class Journey:
         cluster = (name.get_attribute("aria-label") or "").removeprefix("Type ").removesuffix(" to confirm")
         self.fill(name, cluster)
         expect(act).to_be_enabled()
-        self.click(act)
+        if double:
+            self.clicks += 1
+            act.dblclick(timeout=ENABLED_MS)
+        else:
+            self.click(act)
         expect(dialog).to_be_hidden()
 
     def answered(self, record: Record) -> None:

@@ -161,3 +161,26 @@ def test_a_link_shows_its_runbook_and_one_that_is_not_there_says_so(healthy: Dat
     missing = open_page("activity", runbook="../../README")
     assert missing.toast[0].value == "There is no runbook '../../README'."
     assert not any("ebbline" in one.value for one in missing.markdown)
+
+
+def test_every_rule_is_listed_with_those_that_fire_first_and_the_file_for_prometheus(trouble: Database) -> None:
+    table, opened_ms = t.finding, now_ms() - 25 * MINUTE_MS
+    found = {
+        "cluster_id": CLUSTER_ID,
+        "slug": "local-debt",
+        "object": "orders-7",
+        "severity": "warning",
+        "sentence": "Its local log is past its retention.",
+        "action": "Look at the segments.",
+        "opened_ms": opened_ms,
+        "seen_ms": opened_ms,
+    }
+    trouble.change(table.delete(), table.insert().values(found))
+    page = open_page("activity")
+    shown = _shown(page)
+    assert "21 rules · 1 firing" in shown
+    assert "Local debt ◆ firing 25 m" in shown
+    assert "Broker away ● quiet" in shown
+    listed = next(frame.value for frame in page.dataframe if "firing" in frame.value.columns)
+    assert next(iter(listed["rule"])) == "local-debt"
+    assert "Download Prometheus rules" in {str(one.proto.label) for one in page.get("download_button")}

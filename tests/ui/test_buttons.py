@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from app import links
+from app import acting, links, state
 from backend.store import tables as t
 from tests.ui import seed
 from tests.ui.api_stub import REFUSAL, refusing_api
@@ -19,14 +19,14 @@ from tests.ui.conftest import Database, now_ms, open_page, text_of
 CALLS = {
     r"change|change-other|dry-run": "POST /v1/plans",
     r"clear-throttle": "POST /v1/plans",
-    r"review": "POST /v1/plans",
+    r"review|elect|remove-records|topic-change": "POST /v1/plans",
     r"revert-(\d+)": r"POST /v1/plans/\1/revert",
     r"race-start": "POST /v1/lab/bootstrap",
     r"race-cancel": "POST /v1/lab/bootstrap/cancel",
     r"pause": "POST /v1/plans/3/pause",
 }
 VIEW_ONLY = re.compile(
-    r"race-(step|pause|reset)|shortcut-\w+|window-\w+|now|open-\d+|back|clear|dismiss|resume|retry"
+    r"race-(step|pause|reset)|to-reassign|shortcut-\w+|window-\w+|now|open-\d+|back|clear|dismiss|resume|retry"
     # These open a dialog that asks; the call is made by its own button.
     r"|raise|stop"
 )
@@ -76,6 +76,49 @@ def test_a_review_and_a_left_limit_s_removal_are_one_call_each(trouble: Database
             assert REFUSAL in text_of(page)
 
 
+def test_a_partition_s_actions_and_a_topic_s_settings_are_one_call_each(trouble: Database, tmp_path: Path) -> None:
+    current = t.partition_current
+    trouble.change(current.update().where(current.c.topic == "orders").values(leader=2, replicas=[4, 2, 5], isr=[2, 4]))
+    with refusing_api(tmp_path) as api:
+        page = open_page("partition", tp="orders-7")
+        assert page.button(key="remove-records").disabled, "without an offset there is nothing to remove"
+        page.text_input(key="remove-below").input("8 500 000").run()
+        for key in ("elect", "remove-records"):
+            api.calls.clear()
+            page.button(key=key).click().run()
+            assert not page.exception
+            assert api.calls == [_expected(key)]
+            assert REFUSAL in text_of(page)
+        page = open_page("config", section="topics")
+        page.selectbox(key="topic").select("orders").run()
+        assert page.button(key="topic-change").disabled, "nothing differs yet"
+        page.text_input(key="local.retention.ms-orders").input("99999999999999").run()
+        assert "Kafka would refuse it: local retention by time is above the total." in text_of(page)
+        assert page.button(key="topic-change").disabled
+        page.text_input(key="local.retention.ms-orders").input("7200000").run()
+        assert "local.retention.ms = 7200000 (2 h)" in text_of(page)
+        api.calls.clear()
+        page.button(key="topic-change").click().run()
+        assert api.calls == [_expected("topic-change")]
+        assert REFUSAL in text_of(page)
+
+
+def test_a_double_click_acts_once(running: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = now_ms()
+    monkeypatch.setattr(state, "now_ms", lambda: moment)
+    with refusing_api(tmp_path) as api:
+        for name, key in (("config", "change"), ("reassign", "pause")):
+            page = open_page(name)
+            for after_ms, calls in ((0, 1), (acting.DOUBLE_CLICK_MS - 1, 1), (acting.DOUBLE_CLICK_MS, 2)):
+                if after_ms == 0:
+                    api.calls.clear()
+                monkeypatch.setattr(state, "now_ms", lambda at_ms=moment + after_ms: at_ms)
+                page.button(key=key).click().run()
+                assert not page.exception, name
+                assert len(api.calls) == calls, f"{name}: {key} {after_ms} ms after the first press"
+            moment += 2 * acting.DOUBLE_CLICK_MS
+
+
 def test_every_button_makes_exactly_one_call_or_only_changes_the_view(running: Database, tmp_path: Path) -> None:
     pressed: dict[str, str] = {}
     with refusing_api(tmp_path) as api:
@@ -98,7 +141,7 @@ def test_every_button_makes_exactly_one_call_or_only_changes_the_view(running: D
                     assert api.calls == [expected], f"{where}: to draw the page again asks nothing"
                 pressed[key] = name
     missing = [pattern for pattern in CALLS if not any(re.fullmatch(pattern, key) for key in pressed)]
-    assert missing == ["clear-throttle", "review"], "they need more than a press, and have a test of their own"
+    assert missing == ["clear-throttle", "review|elect|remove-records|topic-change"], "these need more than a press"
 
 
 def _expected(key: str) -> str | None:

@@ -163,3 +163,25 @@ def test_names_from_outside_cannot_become_markup(trouble: Database) -> None:
     evil = "<img src=x onerror=alert(1)>"
     trouble.change(REPLICA.update().where(REPLICA.c.phase == "DELAYED").values(topic=evil, error=evil))
     assert evil not in html_of(open_page("followers", replica=evil))
+
+
+def test_a_follower_s_log_end_is_drawn_beside_its_leader_s(trouble: Database) -> None:
+    moment = now_ms()
+    same = ("cluster_id", "topic", "partition", "broker_id", "role", "in_isr", "local_log_start_offset")
+    with trouble.engine.connect() as connection:
+        mine = REPLICA.c.topic == "orders", REPLICA.c.partition == 7, REPLICA.c.broker_id == 5
+        row = connection.execute(REPLICA.select().where(*mine)).one()._mapping
+    samples = [
+        {name: row[name] for name in same}
+        | {"sampled_ms": moment - age * MINUTE_MS, "log_end_offset": row["log_end_offset"] - age * 1_000}
+        for age in (3, 2, 1)
+    ]
+    trouble.change(t.replica_sample.insert().values(samples))
+    page = open_page("followers", tp="orders-7")
+    assert "Catch-up orders-7 on broker 5, last 20 min" in _shown(page)
+    chart = next(one for one in page.get("plotly_chart") if "catch-up-chart" in one.proto.id)
+    lines = {line["name"]: line for line in json.loads(chart.proto.spec)["data"]}
+    assert set(lines) == {"leader end", "follower", "pending from", "local start"}
+    assert len(lines["follower"]["x"]) == 3
+    table = next(frame.value for frame in page.dataframe if "offset" in frame.value.columns)
+    assert list(table[table["line"] == "follower"]["offset"]) == [row["log_end_offset"] - n * 1_000 for n in (1, 2, 3)]

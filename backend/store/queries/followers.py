@@ -137,6 +137,22 @@ def phase_events(
     return [PhaseEvent(row.at_ms, row.body) for row in reversed([*found, *before])]
 
 
+def log_ends(
+    connection: Connection, cluster_id: str, topic: str, partition: int, broker_id: int, since_ms: int
+) -> list[tuple[int, int | None]]:
+    """(moment, log end) of a replica's samples since ``since_ms``, oldest first, the newest SAMPLES_MAX."""
+    table = t.replica_sample
+    query = select(table.c.sampled_ms, table.c.log_end_offset).where(
+        table.c.cluster_id == cluster_id,
+        table.c.topic == topic,
+        table.c.partition == partition,
+        table.c.broker_id == broker_id,
+        table.c.sampled_ms >= since_ms,
+    )
+    rows = connection.execute(query.order_by(table.c.sampled_ms.desc()).limit(SAMPLES_MAX))
+    return [(row.sampled_ms, row.log_end_offset) for row in rows][::-1]
+
+
 def phase_changes(
     connection: Connection, cluster_id: str, topic: str, partition: int, broker_id: int, since_ms: int
 ) -> list[PhaseChange]:

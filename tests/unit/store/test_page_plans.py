@@ -50,6 +50,7 @@ QUERIES: dict[str, Query] = {
     "followers by phase": lambda c: followers.phase_counts(c, CLUSTER),
     "followers": lambda c: followers.followers(c, CLUSTER, phases=("DELAYED", None), changed_since_ms=1, name="o"),
     "phase events": lambda c: followers.phase_events(c, CLUSTER, "orders", 7, 5, 1),
+    "log ends of a replica": lambda c: followers.log_ends(c, CLUSTER, "orders", 7, 5, 1),
     "phase changes": lambda c: followers.phase_changes(c, CLUSTER, "orders", 7, 5, 1),
     "findings": lambda c: activity.findings(c, CLUSTER, 1),
     "broker events": lambda c: activity.broker_events(c, CLUSTER, 1),

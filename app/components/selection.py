@@ -1,0 +1,39 @@
+"""What is chosen on a page: rows that stand still while it refreshes, and values of the link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+
+def standing_order(slot: str, names: Sequence[str], question: object) -> list[str]:
+    """The order in which this question was first answered, without what is gone, new ones at the end.
+
+    The selection of a table is a row number: rows must not move under it while the page refreshes.
+    """
+    asked, before = st.session_state.get(slot, (None, []))
+    present = set(names)
+    order = [name for name in before if name in present] if asked == question else []
+    known = set(order)
+    order += [name for name in names if name not in known]
+    st.session_state[slot] = (question, order)
+    return order
+
+
+def take_row(table: str, slot: str, names: Sequence[str]) -> None:
+    """Puts the name of the row that is selected in ``table`` into the session and the link, as ``slot``."""
+    rows = st.session_state[table].selection.rows
+    if rows and rows[0] < len(names):
+        st.session_state[slot] = names[rows[0]]
+        st.query_params[slot] = names[rows[0]]
+    else:
+        st.session_state.pop(slot, None)
+        st.query_params.pop(slot, None)
+
+
+def say_unknown(name: str, known: Sequence[str]) -> None:
+    """A notice when the link holds a value that this page does not know; the default is used."""
+    wanted = st.query_params.get(name)
+    if wanted is not None and wanted not in known:
+        st.toast(f"There is no {name} {wanted!r:.40}; this is the default.")
