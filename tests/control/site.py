@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from backend.control.plane import ControlPlane
 from backend.control.settings import ControlSettings
 from backend.engine.metrics.collector import BrokerCollector
-from backend.store import migrate
+from tests.databases import new_sqlite
 from tests.engine_cluster import CLUSTER_ID, EngineCluster
 from tests.waiting import wait_until
 
@@ -55,13 +55,14 @@ class ControlSite:
         self.cluster = EngineCluster(
             folder / "cluster", brokers=brokers, voters=voters, tiering=True, settings=settings
         )
-        self.database_url = f"sqlite:///{folder / 'ebbline.db'}"
+        self._database = folder / "ebbline.db"
+        self.database_url = f"sqlite:///{self._database}"
         self._keys = itertools.count(1)
         self._produced_ms = 0
         self._clients: list[httpx.Client] = []
 
     def __enter__(self) -> Self:
-        migrate.upgrade(self.database_url)
+        new_sqlite(self._database)
         self.cluster.__enter__()
         try:
             self.start_plane()

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from backend.store import migrate
 from spark import job
 from spark.decode import RawRecord
 from spark.direct import DirectReader
 from spark.lock import only_one
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
+from tests.databases import new_sqlite
 from tests.effort import SOAK, effort
 from tests.spark.kafka_peer import produce
 from tests.spark.records import mixed
@@ -167,7 +167,7 @@ def test_what_hinders_the_start_is_one_line_and_an_exit_code(tmp_path: Path, ref
     assert (code, len(lines)) == (job.EXIT_DATABASE, 1)
     assert "secret" not in lines[0]
     assert list(tmp_path.iterdir()) == []
-    migrate.upgrade(url)
+    new_sqlite(tmp_path / "ebbline.db")
     with only_one(settings.spark_dir):
         code, lines = refused(settings)
     assert (code, len(lines)) == (job.EXIT_BUSY, 1)

@@ -10,8 +10,8 @@ from sqlalchemy import Table, select
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
-from backend.store.migrate import upgrade
 from backend.store.retention import DAY_MS, HOUR_MS, MINUTE_MS, Retention
+from tests.databases import new_sqlite
 
 NOW_MS = 1_800_000_000_000 // DAY_MS * DAY_MS
 
@@ -27,8 +27,7 @@ def row(table: Table, **given: Any) -> dict[str, Any]:
 def test_samples_are_thinned_with_age_and_removed_after_the_days_that_are_set(
     tmp_path: Path, keep_days: int, oldest_days: int | None
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "ebbline.db")
     engine = create_engine(url)
     times = [NOW_MS - 2_000 * n for n in range(1, 11)]  # young: all stay
     times += [NOW_MS - 3 * HOUR_MS + 2_000 * n for n in range(10)]  # one of five minutes
