@@ -109,7 +109,7 @@ def _read_all(bootstrap: str) -> list[int]:
 
 def _ready(up: UpProcess) -> bool:
     try:
-        return httpx.get(f"{up.api_url}/readyz", timeout=2.0).status_code == 200
+        return httpx.get(f"{up.api_url}/readyz", timeout=2.0, verify=False).status_code == 200
     except httpx.HTTPError:
         return False
 
