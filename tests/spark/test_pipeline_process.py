@@ -91,13 +91,13 @@ def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(
     settings = replace(settings, records_per_batch=effort(BATCH, 2_000))
     for number, part in enumerate(parts_of(records, KILLS)):
         in_the_middle += killed_on_the_way(settings, engine, part)
-        if number % 2 == 0:
+        if number % 2 == 0 and (SOAK or database_url.startswith("sqlite")):  # one goes on with what a killed one left
             shutil.rmtree(settings.spark_dir / "checkpoint", ignore_errors=True)
         settings = replace(settings, records_per_batch=chance.choice(effort([300, 700], [300, 2_000, 7_000])))
-    if SOAK or database_url.startswith("sqlite"):
+    if SOAK:
         ended_by_the_pipeline(settings, engine, records)
         assert beat(engine).state == "stopped"
-    else:  # another reader continues where the killed driver was
+    else:  # another reader continues where the killed driver was; a pipeline that ends in order is in tests/e2e
         reader = DirectReader(settings, "continues", threading.Event())
         sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic)
         reader.copy(sink, reader.high())
