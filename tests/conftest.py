@@ -34,7 +34,7 @@ MAY_BE_MISSING = {
 TOGETHER = {"tests/e2e/test_kill_backend.py": "tests/e2e/test_flights.py"}
 
 
-class FileByFile(LoadFileScheduling):
+class FileByFile(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     """As `--dist loadfile`, but for files that belong together."""
 
     def _split_scope(self, nodeid: str) -> str:

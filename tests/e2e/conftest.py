@@ -24,6 +24,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
         assert running.stop() == 0
     engine = create_engine(running.database_url)
     with reading(engine) as connection:
-        states = dict(connection.execute(select(t.process_status.c.process, t.process_status.c.state)).tuples())
+        rows = connection.execute(select(t.process_status.c.process, t.process_status.c.state))
+        states = {row.process: row.state for row in rows}
     engine.dispose()
     assert states["pipeline"] == "stopped"
