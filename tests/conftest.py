@@ -8,6 +8,7 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler.loadfile import LoadFileScheduling
 
 from tests.effort import SOAK
 
@@ -27,6 +28,23 @@ MAY_BE_MISSING = {
     "apache kafka is unavailable": "EBBLINE_CI_WITHOUT_APACHE_KAFKA",
     "spark's kafka connector is unavailable": "EBBLINE_CI_WITHOUT_SPARK_CONNECTOR",
 }
+
+
+# Files that go to one worker, beside the file they are named with: they share what is slow to start.
+TOGETHER = {"tests/e2e/test_kill_backend.py": "tests/e2e/test_flights.py"}
+
+
+class FileByFile(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """As `--dist loadfile`, but for files that belong together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return TOGETHER.get(file, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> FileByFile | None:
+    return FileByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def _allowed(reason: str) -> bool:

@@ -151,7 +151,8 @@ def _answers(url: str) -> bool:
     import httpx  # only here: it is imported while the first child starts
 
     try:
-        return httpx.get(url, timeout=2.0).status_code == 200
+        # Plain HTTP: without `verify` each question would load all certificates, 40 ms.
+        return httpx.get(url, timeout=2.0, verify=False).status_code == 200
     except httpx.HTTPError:
         return False
 

@@ -97,7 +97,7 @@ def verdicts(database: str, found: Figures) -> list[str]:
 @contextmanager
 def _server() -> Iterator[str | None]:
     try:
-        with running_server() as server:
+        with running_server(fsync=True) as server:
             yield server.url
     except NoPostgreSQL as reason:
         print(f"PostgreSQL was not measured: {reason}", file=sys.stderr)

@@ -6,27 +6,26 @@ So a kill can be placed in the middle of a write. Everything else is the product
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
-from unittest.mock import patch
 
 from backend.cli.main import main
 from backend.engine.controller import snapshotter
 from backend.engine.controller.snapshot_images import snapshot_batches
+from tests.waiting import wait_until
 
 HOLD: Final = "EBBLINE_TEST_HOLD_SNAPSHOT"
+HELD_MAX_S: Final = 600
 
 
 def held(*args: Any, **more: Any) -> Iterator[bytearray]:
     """The batches; after the first, which is the header, the worker thread waits."""
     for batch in snapshot_batches(*args, **more):
         yield batch
-        while Path(os.environ[HOLD]).exists():
-            time.sleep(0.02)
+        wait_until("the snapshot may be finished", lambda: not Path(os.environ[HOLD]).exists(), HELD_MAX_S)
 
 
 if __name__ == "__main__":
-    with patch.object(snapshotter, "snapshot_batches", held):
-        main()
+    snapshotter.snapshot_batches = held  # type: ignore[attr-defined]  # what it calls is replaced
+    main()

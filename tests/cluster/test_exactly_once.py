@@ -7,14 +7,13 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from backend.engine.coordinator.group_records import coordinator_partition
@@ -169,14 +168,36 @@ def feed(nodes: BrokerProcesses, topic: str) -> Counter[str]:
     return Counter(f"{topic}-{number}" for number in range(RECORDS))
 
 
+def written(nodes: BrokerProcesses, topic: str) -> int:
+    """Records of the topic, whatever becomes of them; 0 when a leader does not tell now."""
+    isolation = {"isolation.level": "read_uncommitted"}
+    consumer = Consumer({"bootstrap.servers": nodes.bootstrap, "group.id": "watchers", "log_level": 0} | isolation)
+    try:
+        return sum(consumer.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in range(PARTITIONS))
+    except KafkaException:
+        return 0
+    finally:
+        consumer.close()
+
+
+def until_written(nodes: BrokerProcesses, workers: Workers, topic: str, more: int) -> None:
+    """The workers are in the middle of their work: they have written that many more."""
+    wanted = written(nodes, topic) + more
+
+    def under_way() -> bool:
+        workers.keep_running()
+        return written(nodes, topic) >= wanted
+
+    wait_until(f"{more} more records are written", under_way, WAIT_S)
+
+
 def play_round(nodes: BrokerProcesses, folder: Path, number: int, chance: random.Random) -> int:
     """How many records the kills have had aborted."""
     source, target = create(nodes, f"source-{number}"), create(nodes, f"target-{number}")
     expected = feed(nodes, source)
     with Workers(nodes, folder, source, target) as workers:
         for kill in range(KILLS):
-            # Wherever the work is by then; nothing is checked by this time.
-            time.sleep(chance.uniform(0.3, 2.5))
+            until_written(nodes, workers, target, chance.randrange(20, 150))
             if kill % 2:
                 node_id = chance.choice(list(nodes.layout.ports))
                 nodes.kill(node_id)

@@ -47,14 +47,14 @@ def fill(site: ControlSite) -> None:
         wanted = NewTopic(name, partitions, replica_assignment=[[1], [2], [1]][:partitions], config=config)
         site.admin.create_topics([wanted])[name].result(30)
         site.produce(name, RECORDS, value_bytes=200)
-    for name in LAYOUTS:
-        site.wait_until_quiet(name)
-    for name in ("bounded", "cut", "uneven"):
+    site.wait_until_quiet(*LAYOUTS)
+    deleted = ("bounded", "cut", "uneven")
+    for name in deleted:
         site.wait_until(
             f"local retention of {name}",
             lambda name=name: all(row["local_log_start_offset"] or 0 for row in site.partitions(name)),  # type: ignore[misc]  # bound now
         )
-        site.wait_until_quiet(name)
+    site.wait_until_quiet(*deleted)
     cut = TopicPartition("cut", 0, RECORDS // 4)
     site.admin.delete_records([cut])[TopicPartition("cut", 0)].result(30)
     site.wait_until("it is cut", lambda: site.partitions("cut")[0]["log_start_offset"] == RECORDS // 4)

@@ -51,7 +51,7 @@ def _records(site: ControlSite) -> list[RawRecord]:
         wanted = sum(ends.values())
         until_s = time.monotonic() + 30
         while len(found) < wanted and time.monotonic() < until_s:
-            for message in consumer.consume(500, timeout=1):
+            for message in consumer.consume(min(500, wanted - len(found)), timeout=1):
                 assert message.error() is None, message.error()
                 partition, offset = message.partition(), message.offset()
                 assert partition is not None

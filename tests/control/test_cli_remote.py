@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner, Result
 
+from backend.cli import remote_topic
 from backend.cli.api import Exit
 from backend.cli.main import app
 from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
@@ -123,9 +124,13 @@ def test_follow_goes_on_with_what_comes(site: EngineCluster) -> None:
     assert (found.partition, found.offset) not in {(one.partition, one.offset) for one in read}
 
 
-def test_what_cannot_be_asked_is_one_line_and_an_exit_code(site: EngineCluster, tmp_path: Path) -> None:
+def test_what_cannot_be_asked_is_one_line_and_an_exit_code(
+    site: EngineCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (silent,) = free_ports(1)
-    nowhere = run(site, "ls", bootstrap=f"127.0.0.1:{silent}")
+    with monkeypatch.context() as patch:
+        patch.setattr(remote_topic, "REQUEST_TIMEOUT_S", 0.2)  # nobody answers, however long it waits
+        nowhere = run(site, "ls", bootstrap=f"127.0.0.1:{silent}")
     assert (nowhere.exit_code, nowhere.output.count("\n")) == (Exit.AWAY, 1)
     lost = run(site, "verify", "--remote", str(tmp_path / "nothing"))
     assert (lost.exit_code, "no folder" in lost.output) == (Exit.NOT_FOUND, True)

@@ -26,8 +26,7 @@ def filled(site: ControlSite) -> None:
     site.create_topic(PLAIN, partitions=1)
     site.produce(TOPIC, 2_000)
     site.produce(PLAIN, 50)
-    site.wait_until_quiet(TOPIC)
-    site.wait_until_quiet(PLAIN)
+    site.wait_until_quiet(TOPIC, PLAIN)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,12 +31,6 @@ CONFIG = {
     "local.retention.bytes": str(1 << 20),
     "min.insync.replicas": "2",
 }
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
-    with UpProcess(tmp_path_factory.mktemp("flights") / "data", options=("--no-demo", "--no-ui")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

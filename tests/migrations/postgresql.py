@@ -32,6 +32,7 @@ class Server:
     folder: Path
     user: str | None
     port: int
+    fsync: bool
 
     @property
     def url(self) -> str:
@@ -43,6 +44,8 @@ class Server:
 
     def start(self) -> None:
         options = f"-p {self.port} -h 127.0.0.1 -k '{self.folder}' -c max_connections=40"
+        if not self.fsync:
+            options += " -c fsync=off -c full_page_writes=off"
         log = str(self.folder / "server.log")
         self._control("-l", log, "-o", options, "-w", "-t", str(START_TIMEOUT_S), "start")
 
@@ -51,9 +54,10 @@ class Server:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
+def running_server(*, fsync: bool = False) -> Iterator[Server]:
     """An empty server, stopped and removed at the end.
 
+    Without fsync it loses nothing when it is killed, only when the machine is; starts after a kill sync no files.
     PostgreSQL refuses to run as root: root starts it as the first other user that can.
     """
     reasons = []
@@ -61,7 +65,7 @@ def running_server() -> Iterator[Server]:
         for user in _users():
             folder = Path(tempfile.mkdtemp(prefix="ebbline-pg-"))
             try:
-                server = _new(bin_dir, folder, user)
+                server = _new(bin_dir, folder, user, fsync=fsync)
                 server.start()
             except (OSError, subprocess.SubprocessError) as error:
                 reasons.append(f"{bin_dir} as {user or 'this user'}: {_output(error)}")
@@ -76,10 +80,10 @@ def running_server() -> Iterator[Server]:
     raise NoPostgreSQL("no PostgreSQL server can be started: " + ("; ".join(reasons) or "no initdb on this machine"))
 
 
-def new_database(server_url: str, name: str) -> str:
-    """The URL of a new empty database on the server."""
+def new_database(server_url: str, name: str, *, template: str = "template1") -> str:
+    """The URL of a new database on the server, a copy of ``template``: an empty one without."""
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'.encode())
     return server_url.rsplit("/", 1)[0] + "/" + name
 
 
@@ -103,14 +107,14 @@ def _users() -> Iterator[str | None]:
     yield from (name for name in ("postgres", "nobody") if name in known)
 
 
-def _new(bin_dir: Path, folder: Path, user: str | None) -> Server:
+def _new(bin_dir: Path, folder: Path, user: str | None, *, fsync: bool) -> Server:
     if user:
         shutil.chown(folder, user)
     data = str(folder / "data")
     _run(bin_dir, user, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return Server(bin_dir, folder, user, int(probe.getsockname()[1]))
+        return Server(bin_dir, folder, user, int(probe.getsockname()[1]), fsync)
 
 
 def _run(bin_dir: Path, user: str | None, program: str, *arguments: str) -> None:

@@ -13,15 +13,15 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from backend.store import engine as store_engine
-from backend.store import migrate
 from backend.store.engine import create_engine
 from spark import source
 from spark.connector import jars_in
 from spark.java import NoUsableJava, find_java
 from spark.session import prepare_environment, start_session
 from spark.settings import PipelineSettings
+from tests.databases import new_postgresql, new_sqlite
 from tests.effort import effort
-from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, running_server
+from tests.migrations.postgresql import NoPostgreSQL, Server, running_server
 from tests.oracle.apache_kafka import Unavailable, resolve_spark_jars
 from tests.spark.kafka_peer import NoKafka, create_topic, running_broker
 from tests.spark.outage import locked, stopped
@@ -44,11 +44,8 @@ def postgresql_server() -> Iterator[Server]:
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a migrated, empty database, once for each dialect."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'ebbline.db'}"
-    else:
-        url = new_database(request.getfixturevalue("postgresql_server").url, f"t{uuid4().hex}")
-    migrate.upgrade(url)
-    return url
+        return new_sqlite(tmp_path / "ebbline.db")
+    return new_postgresql(request.getfixturevalue("postgresql_server"))
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from pyspark.testing.utils import assertDataFrameEqual
 from sqlalchemy import Engine, select
 
 from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata
-from backend.store import migrate
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
 from backend.tiering.segment_state import SegmentState
@@ -33,6 +32,7 @@ from spark.rebuild import forget_ledger, rebuild
 from spark.schemas import RECORD_SCHEMA
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
+from tests.databases import new_sqlite
 from tests.effort import effort
 from tests.ports import free_ports
 from tests.spark.kafka_peer import admin, create_topic, produce, running_broker
@@ -135,9 +135,7 @@ def test_sparks_own_kafka_connector_stores_the_same_rows(
     with Running(spark_session, theirs, engine):  # from the offsets of the database, with several batches
         wait_until("everything is stored", read_to(engine, records), WAIT_S)
     assert content(engine) == expected(records)
-    url = f"sqlite:///{tmp_path / 'ours.db'}"
-    migrate.upgrade(url)
-    other = create_engine(url)
+    other = create_engine(new_sqlite(tmp_path / "ours.db"))
     # By the reading that our source's tasks do; the whole stream of it is the first test of this file.
     reader = DirectReader(theirs, "ours", threading.Event())
     reader.copy(LedgerSink(other, cluster_id=CLUSTER, job=JOB, source_topic="both-connectors"), reader.high())
@@ -253,9 +251,7 @@ def test_events_and_what_cannot_be_read_are_parted(frame: Any) -> None:
 def test_states_and_flags_equal_the_ledger_of_the_same_records(frame: Any, tmp_path: Path) -> None:
     records = [*mixed(900, seed=4), *raw(captured("metadata-records.jsonl"))]
     records = sorted({record[:2]: record for record in records}.values(), key=lambda record: record[:2])
-    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
-    migrate.upgrade(url)
-    engine = create_engine(url)
+    engine = create_engine(new_sqlite(tmp_path / "ebbline.db"))
     sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
     sink.write(0, pa.Table.from_batches([to_batch(records)]))
     followed = transforms.followed(transforms.events(frame(records))).cache()

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from backend.store import migrate
 from spark import job
 from spark.decode import RawRecord
 from spark.direct import DirectReader
 from spark.lock import only_one
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
+from tests.databases import new_sqlite
 from tests.effort import SOAK, effort
 from tests.spark.kafka_peer import produce
 from tests.spark.records import mixed
@@ -91,13 +91,13 @@ def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(
     settings = replace(settings, records_per_batch=effort(BATCH, 2_000))
     for number, part in enumerate(parts_of(records, KILLS)):
         in_the_middle += killed_on_the_way(settings, engine, part)
-        if number % 2 == 0:
+        if number % 2 == 0 and (SOAK or database_url.startswith("sqlite")):  # one goes on with what a killed one left
             shutil.rmtree(settings.spark_dir / "checkpoint", ignore_errors=True)
         settings = replace(settings, records_per_batch=chance.choice(effort([300, 700], [300, 2_000, 7_000])))
-    if SOAK or database_url.startswith("sqlite"):
+    if SOAK:
         ended_by_the_pipeline(settings, engine, records)
         assert beat(engine).state == "stopped"
-    else:  # another reader continues where the killed driver was
+    else:  # another reader continues where the killed driver was; a pipeline that ends in order is in tests/e2e
         reader = DirectReader(settings, "continues", threading.Event())
         sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic)
         reader.copy(sink, reader.high())
@@ -167,7 +167,7 @@ def test_what_hinders_the_start_is_one_line_and_an_exit_code(tmp_path: Path, ref
     assert (code, len(lines)) == (job.EXIT_DATABASE, 1)
     assert "secret" not in lines[0]
     assert list(tmp_path.iterdir()) == []
-    migrate.upgrade(url)
+    new_sqlite(tmp_path / "ebbline.db")
     with only_one(settings.spark_dir):
         code, lines = refused(settings)
     assert (code, len(lines)) == (job.EXIT_BUSY, 1)

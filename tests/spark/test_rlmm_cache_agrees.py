@@ -13,13 +13,13 @@ from sqlalchemy import Engine, func, not_, select
 
 from backend.engine.remote.rlmm_cache import Outcome, RemoteLogMetadataCache
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, Unreadable, decode
-from backend.store import migrate
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RawRecord, to_batch
 from spark.sinks.ledger_sink import LedgerSink
+from tests.databases import new_sqlite
 from tests.spark.records import CAPTURED, captured, mixed, raw
 
 Segments = dict[str, dict[str, Any]]
@@ -64,9 +64,7 @@ def by_cache(records: Sequence[RawRecord]) -> tuple[Segments, int]:
 
 def by_ledger(records: Sequence[RawRecord], folder: Path) -> tuple[Segments, set[str], int]:
     """What the ledger has of segments that are not deleted, which are, and how many events it did not follow."""
-    url = f"sqlite:///{folder / 'ebbline.db'}"
-    migrate.upgrade(url)
-    engine = create_engine(url)
+    engine = create_engine(new_sqlite(folder / "ebbline.db"))
     sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
     sink.write(0, pa.Table.from_batches([to_batch(records)]))
     found = segments_of(engine)

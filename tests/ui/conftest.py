@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from streamlit.util import calc_hash
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, writing
-from backend.store.migrate import upgrade
+from tests.databases import new_sqlite
 from tests.ui import seed
 from tests.waiting import wait_until
 
@@ -72,18 +71,10 @@ def no_search_for_components() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated, empty database; tests work on copies."""
-    path = tmp_path_factory.mktemp("migrated") / "ebbline.db"
-    upgrade(f"sqlite:///{path}")
-    return path
-
-
 @pytest.fixture
-def database(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
     """A migrated, empty database; the dashboard reads it."""
-    url = f"sqlite:///{shutil.copy(migrated, tmp_path / 'ebbline.db')}"
+    url = new_sqlite(tmp_path / "ebbline.db")
     monkeypatch.setenv("EBBLINE_DATABASE_URL", url)
     monkeypatch.setenv("EBBLINE_CLUSTER_ID", seed.CLUSTER_ID)
     monkeypatch.delenv("EBBLINE_API_URL", raising=False)

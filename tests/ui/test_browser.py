@@ -14,8 +14,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from app import links
-from backend.store.migrate import upgrade
 from tests import browser
+from tests.databases import new_sqlite
 from tests.effort import effort
 from tests.ui import seed
 from tests.ui.served import dashboard
@@ -32,8 +32,7 @@ pytestmark = pytest.mark.skipif(browser.executable() is None, reason=browser.NO_
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("served")
-    url = f"sqlite:///{folder / 'ebbline.db'}"
-    upgrade(url)
+    url = new_sqlite(folder / "ebbline.db")
     seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
     with dashboard(url, folder) as found:
         yield found

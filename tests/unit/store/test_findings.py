@@ -11,15 +11,14 @@ from sqlalchemy import Connection
 
 from backend.store import writes_findings as writes
 from backend.store.engine import create_engine, writing
-from backend.store.migrate import upgrade
 from backend.store.queries import findings as queries
 from backend.store.queries.overview import open_findings
+from tests.databases import new_sqlite
 
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[Connection]:
-    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "ebbline.db")
     engine = create_engine(url)
     with writing(engine) as connection:
         yield connection

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, select
 from backend.store import history
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
-from backend.store.migrate import upgrade
 from backend.tiering.segment_state import SegmentState
 from spark.decode import to_batch
 from spark.sinks.ledger_sink import LedgerSink
+from tests.databases import new_sqlite
 from tests.spark.records import life, log
 
 CLUSTER = "c"
@@ -31,8 +31,7 @@ def left(connection: Connection) -> tuple[set[int], int, int]:
 def test_old_events_and_deleted_segments_go_and_what_is_remote_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "ebbline.db")
     engine = create_engine(url)
     # Times: segment n starts at 10,000 + n and takes a second for each step.
     deleted = [event for number in (1, 2, 3) for event in life(number)]

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Engine, event
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
-from backend.store.migrate import upgrade
 from backend.store.queries.operations import local_segments
+from tests.databases import new_sqlite
 
 CLUSTER = "0J8z8jVtQb2nLrv6y1Yb4g"
 FINISHED, DELETED = 1, 3
@@ -18,8 +18,7 @@ FINISHED, DELETED = 1, 3
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    url = f"sqlite:///{tmp_path_factory.mktemp('segments') / 'ebbline.db'}"
-    upgrade(url)
+    url = new_sqlite(tmp_path_factory.mktemp("segments") / "ebbline.db")
     return create_engine(url)
 
 

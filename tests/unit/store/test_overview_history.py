@@ -11,14 +11,13 @@ from sqlalchemy import Connection, insert
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, writing
-from backend.store.migrate import upgrade
 from backend.store.queries import observer, overview
+from tests.databases import new_sqlite
 
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[Connection]:
-    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "ebbline.db")
     engine = create_engine(url)
     with writing(engine) as connection:
         yield connection

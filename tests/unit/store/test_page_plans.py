@@ -10,7 +10,6 @@ from sqlalchemy import Connection, Engine, event
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
-from backend.store.migrate import upgrade
 from backend.store.queries import (
     activity,
     audit,
@@ -26,6 +25,7 @@ from backend.store.queries import (
     time_travel,
 )
 from backend.store.queries.remote_log import Scope
+from tests.databases import new_sqlite
 
 CLUSTER = "0J8z8jVtQb2nLrv6y1Yb4g"
 TABLES = frozenset(t.metadata.tables)
@@ -84,8 +84,7 @@ QUERIES: dict[str, Query] = {
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """A migrated database in which a partition has a remote part, so that look-ups by partition are made."""
-    url = f"sqlite:///{tmp_path_factory.mktemp('plans') / 'ebbline.db'}"
-    upgrade(url)
+    url = new_sqlite(tmp_path_factory.mktemp("plans") / "ebbline.db")
     made = create_engine(url)
     numbers = {column.name: 1 for column in t.remote_partition.columns if column.name.endswith(("segments", "bytes"))}
     row = {"cluster_id": CLUSTER, "topic_id": "t", "partition": 7, "topic": "orders", "illegal_events": 0}

@@ -10,8 +10,8 @@ from sqlalchemy import Table, select
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
-from backend.store.migrate import upgrade
 from backend.store.retention import DAY_MS, HOUR_MS, MINUTE_MS, Retention
+from tests.databases import new_sqlite
 
 NOW_MS = 1_800_000_000_000 // DAY_MS * DAY_MS
 
@@ -23,16 +23,15 @@ def row(table: Table, **given: Any) -> dict[str, Any]:
     return given | {column.name: some.get(getattr(column.type, "python_type", dict), []) for column in wanted}
 
 
-@pytest.mark.parametrize(("keep_days", "oldest_days"), [(7, 6), (30, 29), (1, None)])
+@pytest.mark.parametrize(("keep_days", "oldest_days"), [(4, 3), (8, 7), (1, None)])
 def test_samples_are_thinned_with_age_and_removed_after_the_days_that_are_set(
     tmp_path: Path, keep_days: int, oldest_days: int | None
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "ebbline.db")
     engine = create_engine(url)
     times = [NOW_MS - 2_000 * n for n in range(1, 11)]  # young: all stay
     times += [NOW_MS - 3 * HOUR_MS + 2_000 * n for n in range(10)]  # one of five minutes
-    times += [NOW_MS - day * DAY_MS + 10 * MINUTE_MS * n for day in (6, 29) for n in range(1, 5)]  # one of an hour
+    times += [NOW_MS - day * DAY_MS + 10 * MINUTE_MS * n for day in (3, 7) for n in range(1, 5)]  # one of an hour
     table = t.cluster_sample
     with writing(engine) as connection:
         connection.execute(table.insert(), [row(table, cluster_id="c", sampled_ms=at_ms) for at_ms in times])
@@ -43,6 +42,6 @@ def test_samples_are_thinned_with_age_and_removed_after_the_days_that_are_set(
     middle = {at_ms for at_ms in left if NOW_MS - DAY_MS < at_ms <= NOW_MS - HOUR_MS}
     old = left - young - middle
     assert (len(young), middle) == (10, {NOW_MS - 3 * HOUR_MS + 18_000})
-    wanted = {6: {6}, 29: {6, 29}, None: set()}[oldest_days]
+    wanted = {3: {3}, 7: {3, 7}, None: set()}[oldest_days]
     assert old == {NOW_MS - day * DAY_MS + 40 * MINUTE_MS for day in wanted}
     engine.dispose()

@@ -11,8 +11,8 @@ from backend.control.http.pipeline_metrics import PipelineNumbers
 from backend.store import tables as t
 from backend.store.engine import create_engine as open_database
 from backend.store.engine import writing
-from backend.store.migrate import upgrade
 from backend.store.writes import heartbeat
+from tests.databases import new_sqlite
 
 NOW_MS = 1_700_000_000_000
 
@@ -23,8 +23,7 @@ def scrape(engine: Engine) -> list[str]:
 
 
 def test_a_scrape_tells_lag_batches_and_what_could_not_be_read(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
-    upgrade(url)
+    url = new_sqlite(tmp_path / "ebbline.db")
     engine = open_database(url)
     assert "ebbline_pipeline_up 0.0" in scrape(engine)
     assert not any(line.startswith("ebbline_pipeline_lag_records ") for line in scrape(engine))
