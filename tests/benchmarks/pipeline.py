@@ -63,8 +63,7 @@ STEADY = {
 }
 TO_PYTHON = "Spark to plain Python, ratio (target: at least 0.4)"
 P50, P99 = "event to row at 1,000/s, p50 ms", "event to row at 1,000/s, p99 ms (target: 1500)"
-# The driver's JVM has 768 MB; driver, daemon and two workers have some 150 MB each.
-PEAK = "peak memory of driver, JVM and workers, MB (target: 1600)"
+PEAK = "peak memory of driver, JVM and workers, MB"
 SLOWEST = "slowest query, ms (target: 100)"
 FIRST_ROWS = "first rows visible after `ebbline up`, s (target: 12)"
 UPS, UPS_QUICK = 3, 2  # the first one warms the machine
