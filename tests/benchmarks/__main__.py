@@ -45,8 +45,8 @@ ALONE: dict[str, Callable[..., dict[str, float]]] = {
     "quorum": measure_quorum,
 }
 Figures = dict[str, list[float]]
-# An upper limit in the name of a figure that is measured on ebbline alone.
-_TARGET = re.compile(r"\(target: ([\d.]+)\)")
+# A limit in the name of a figure that is measured on ebbline alone: an upper one unless it says otherwise.
+_TARGET = re.compile(r"\(target: (at least )?([\d.]+)\)")
 
 
 def measure(open_peer: Callable[[], AbstractContextManager[Peer]], works: list[Work], *, quick: bool) -> Figures:
@@ -82,11 +82,12 @@ def verdict(work: Work, ours: float, theirs: float) -> str:
 
 
 def verdict_alone(name: str, value: float) -> str:
-    """Whether a figure is below the target that its name tells."""
+    """Whether a figure is within the target that its name tells."""
     told = _TARGET.search(name)
     if told is None:
         return ""
-    return ": met" if value <= float(told[1]) else ": missed"
+    limit = float(told[2])
+    return ": met" if (value >= limit if told[1] else value <= limit) else ": missed"
 
 
 def table_of(works: list[Work], ours: Figures, theirs: Figures | None) -> Table:

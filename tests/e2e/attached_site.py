@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 import httpx
@@ -127,9 +128,9 @@ def set_on(bootstrap: str, kind: str, name: str) -> dict[str, str]:
     return {one.name: one.value for one in found.values() if one.source in {source.value for source in own}}
 
 
-def limits(bootstrap: str, *topics: str) -> list[str]:
+def limits(bootstrap: str, *topics: str, brokers: Sequence[int] = (1, 2, 3)) -> list[str]:
     """Every replication limit that is set on a broker or on these topics."""
-    places = [("broker", str(n)) for n in (1, 2, 3)] + [("topic", topic) for topic in topics]
+    places = [("broker", str(n)) for n in brokers] + [("topic", topic) for topic in topics]
     return [
         f"{name} {key}"
         for kind, name in places

@@ -34,6 +34,7 @@ TESTS = (
     "tests/control/test_kill_in_a_move.py",
     "tests/control/test_large_cluster.py",
     "tests/e2e/test_attach.py",
+    "tests/migrations/test_wheel_before.py",
     "tests/spark/test_pipeline.py",
     "tests/spark/test_pipeline_process.py",
     "tests/spark/test_time_travel.py",

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, writing
+from backend.store.queries.partitions import OFFSETS_AND_SIZES
 
 CLUSTER_ID: Final = "0J8z8jVtQb2nLrv6y1Yb4g"
 CLUSTER_NAME: Final = "prod-eu"
@@ -322,23 +323,7 @@ def _segment(part: Row, name: str, first: int, following: int, epochs: Any, star
 
 
 def _history(part: Row, now_ms: int) -> list[Row]:
-    names = (
-        "topic",
-        "partition",
-        "topic_id",
-        "leader",
-        "leader_epoch",
-        "replicas",
-        "isr",
-        "log_start_offset",
-        "local_log_start_offset",
-        "latest_tiered_offset",
-        "earliest_pending_upload_offset",
-        "high_watermark",
-        "log_end_offset",
-        "local_log_bytes",
-        "remote_log_bytes",
-    )
+    names = ("topic", "partition", "topic_id", "leader", "leader_epoch", "replicas", "isr", *OFFSETS_AND_SIZES)
     span = part["log_end_offset"] - part["local_log_start_offset"]
     rows = []
     for minute in range(61):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,9 +12,9 @@ from backend.store import tables as t
 from backend.tiering.segment_state import SegmentState
 
 ROWS_MAX: Final = 20_000  # twice the largest cluster the pages are built for
-SEGMENTS_MAX: Final = 5_000
+SEGMENTS_MAX: Final = 2_000  # 100 ms of a table of millions, whose rows lie apart
 NO_SAMPLE: Final = "No sample of that time is kept."
-_OFFSETS_AND_SIZES: Final = (
+OFFSETS_AND_SIZES: Final = (
     "log_start_offset",
     "local_log_start_offset",
     "latest_tiered_offset",
@@ -85,9 +85,9 @@ class ReplicaRow:
     sampled_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SegmentRow:
-    """A remote segment of the ledger. Offsets half-open: ``[start_offset, next_offset)``."""
+    """A remote segment of the ledger. Offsets half-open: ``[start_offset, next_offset)``. Not frozen, for the speed."""
 
     topic: str
     partition: int
@@ -174,7 +174,7 @@ def partitions_then(connection: Connection, cluster_id: str, at_ms: int, since_m
     columns: dict[str, ColumnElement[Any]] = dict.fromkeys(PartitionRow.__slots__, null())
     columns |= {name: current.c[name] for name in ("topic", "partition", "topic_id", "tiered")}
     columns |= {name: func.coalesce(sample.c[name], current.c[name]) for name in then}
-    columns |= {name: sample.c[name] for name in _OFFSETS_AND_SIZES}
+    columns |= {name: sample.c[name] for name in OFFSETS_AND_SIZES}
     # One moment for both: when that was sampled. Of a partition without a sample the moment that was asked for.
     columns |= {name: func.coalesce(sample.c.sampled_ms, at_ms) for name in ("changed_ms", "sampled_ms")}
     columns["error"] = case((sample.c.sampled_ms.is_(None), NO_SAMPLE), else_=null())
@@ -230,14 +230,14 @@ def segments(
     if topic_id is not None:
         query = query.where(table.c.topic_id == topic_id)
     query = query.order_by(table.c.start_offset.desc(), table.c.copy_started_ms.desc()).limit(limit)
-    return [segment_row(row._mapping) for row in connection.execute(query)][::-1]
+    return [segment_row(row) for row in connection.execute(query)][::-1]
 
 
 def open_segments(connection: Connection, cluster_id: str, limit: int = 500) -> list[SegmentRow]:
     """Copies and deletions that have begun and not ended, the one that waits longest first."""
     table = t.segment
     query = select_segments(cluster_id).where(t.OPEN_SEGMENT).order_by(table.c.last_event_ms).limit(limit)
-    return [segment_row(row._mapping) for row in connection.execute(query)]
+    return [segment_row(row) for row in connection.execute(query)]
 
 
 def offset_history(
@@ -294,6 +294,8 @@ def select_segments(cluster_id: str) -> Select[Any]:
     return select(*columns).where(table.c.cluster_id == cluster_id)
 
 
-def segment_row(mapping: Any) -> SegmentRow:
-    """The row of :func:`select_segments`."""
-    return SegmentRow(**{**mapping, "state": SegmentState(mapping["state"])})
+def segment_row(row: Sequence[Any]) -> SegmentRow:
+    """The row of :func:`select_segments`, whose columns are in the order of the fields."""
+    made = SegmentRow(*row)
+    made.state = SegmentState(made.state)
+    return made

@@ -1,4 +1,7 @@
-"""A real Apache Kafka reads what only this engine wrote: remote segments, their indexes and their metadata records."""
+"""One real Apache Kafka for what `make test` asks of one: it reads remote segments, their indexes and their metadata
+records that only this engine wrote, and an attached `ebbline up` shows and changes it; the long form is
+`tests/e2e/test_attach.py`.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,9 @@ from backend.protocol.remote_log_metadata import SegmentUpdate, encode
 from backend.tiering.ids import TopicIdPartition, uuid_bytes, uuid_text
 from backend.tiering.segment_state import SegmentState
 from tests.conformance.memory_topic import MemoryTopicLog
+from tests.e2e import attached_site
+from tests.e2e.attached_site import CLUSTER_NAME, FLAG, Site
+from tests.e2e.up_process import UpProcess
 from tests.interop.java_tools import JavaTools, libraries
 from tests.oracle import apache_kafka
 from tests.ports import free_ports
@@ -45,7 +51,7 @@ FORMATTER: Final = f"{SERDE}$RemoteLogMetadataFormatter"
 
 @dataclass
 class Kafka:
-    """One broker of Apache Kafka with LocalTieredStorage."""
+    """Two brokers of Apache Kafka with LocalTieredStorage."""
 
     folder: Path
     bootstrap: str
@@ -64,17 +70,17 @@ class Kafka:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     libs, folder = libraries(), tmp_path_factory.mktemp("apache-kafka") / "cluster"
-    (port,) = free_ports(1)
+    port = free_ports(40)[0]
     script = [sys.executable, apache_kafka.__file__]
     settings = ["remote.log.manager.task.interval.ms=200", "log.retention.check.interval.ms=200"]
     chosen = [word for one in settings for word in ("--set", one)]
-    up = [*script, "up", "--dir", str(folder), "--brokers", "1", "--tiered", "--port-base", str(port), *chosen]
+    up = [*script, "up", "--dir", str(folder), "--brokers", "2", "--tiered", "--port-base", str(port), *chosen]
     started = subprocess.run(up, capture_output=True, text=True, check=False)
     if started.returncode == apache_kafka.EXIT_UNAVAILABLE:
         pytest.skip(f"Apache Kafka is unavailable: {started.stderr.strip()}")
     try:
         assert started.returncode == 0, started.stderr
-        yield Kafka(folder, f"127.0.0.1:{port}", libs)
+        yield Kafka(folder, started.stdout.strip().splitlines()[-1], libs)
     finally:
         subprocess.run([*script, "down", "--dir", str(folder)], capture_output=True, check=False)
 
@@ -90,7 +96,7 @@ def tip(kafka: Kafka) -> TopicIdPartition:
         "file.delete.delay.ms": "1",
     }
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1]], config=config)])[TOPIC].result(30)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all", "linger.ms": 0})
     for number in range(RECORDS):
         producer.produce(TOPIC, f"kafka-{number}".encode())
@@ -206,3 +212,42 @@ def read_values(kafka: Kafka, timeout_s: float) -> list[bytes | None]:
             consumer.assign([TopicPartition(TOPIC, 0, len(found))])
     consumer.close()
     return found
+
+
+@pytest.fixture(scope="module")
+def attached(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """An ebbline that may change the cluster."""
+    options = ("--attach", kafka.bootstrap, "--allow-changes", "--cluster-name", CLUSTER_NAME)
+    with UpProcess(tmp_path_factory.mktemp("up") / "data", options=(*options, "--no-ui", "--no-pipeline")) as up:
+        yield Site(up)
+
+
+def test_an_attached_ebbline_shows_kafkas_own_numbers_and_takes_back_what_it_changed(
+    kafka: Kafka, attached: Site
+) -> None:
+    tools, topic = JavaTools(kafka.libs, kafka.bootstrap), "attached"
+    attached_site.create(kafka.bootstrap, topic, [[1]], attached_site.TIERED)
+    attached_site.produce(kafka.bootstrap, topic, partitions=1)
+    attached_site.wait_until_quiet(attached, topic)
+    row = attached.row(topic) or {}
+    for name in ("local_log_start_offset", "latest_tiered_offset", "earliest_pending_upload_offset"):
+        assert attached_site.offsets(tools, topic, attached_site.OFFSETS[name]) == {(topic, 0): row[name]}, name
+
+    toggled = attached.done(attached.plan("toggle_bootstrap", {"enable": True}))
+    assert attached_site.set_on(kafka.bootstrap, "broker", "2")[FLAG] == "true"
+    attached.revert(toggled)
+    assert FLAG not in attached_site.set_on(kafka.bootstrap, "broker", "2")
+
+    inputs = {"action": "add", "topics": [topic], "brokers": [2], "throttle_bytes_per_s": 50_000_000}
+    moved = attached.done(attached.plan("reassign", inputs))
+    assert attached_site.replicas(kafka.bootstrap, topic) == {0: [1, 2]}
+    foreseen = moved["estimate"]["in_effect_bytes"]
+    assert abs(moved["progress"]["copied_bytes"] - foreseen) <= 0.15 * foreseen
+    attached.revert(moved)
+    assert attached_site.replicas(kafka.bootstrap, topic) == {0: [1]}
+    wait_until("no limit is left", lambda: not attached_site.limits(kafka.bootstrap, topic, brokers=(1, 2)))
+
+    attached.done(attached.plan("delete_records", {"partitions": [{"topic": topic, "partition": 0, "offset": 1000}]}))
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "looks"})
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[0] == 1000
+    consumer.close()

@@ -1,0 +1,52 @@
+"""Reads of the Remote log page that no plan of a statement shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from backend.store import tables as t
+from backend.store.engine import create_engine, reading, writing
+from backend.store.migrate import upgrade
+from backend.store.queries.remote_log import past_events
+
+CLUSTER = "0J8z8jVtQb2nLrv6y1Yb4g"
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    """Three events of orders-7, and one of its neighbour."""
+    url = f"sqlite:///{tmp_path / 'ebbline.db'}"
+    upgrade(url)
+    made = create_engine(url)
+    event = {"cluster_id": CLUSTER, "kind": 1, "topic": "orders", "topic_id": "t", "state": 1, "broker_id": 1}
+    told = [(7, 30), (7, 10), (7, 20), (8, 40)]
+    with writing(made) as connection:
+        connection.execute(
+            t.segment_event.insert(),
+            [
+                event
+                | {
+                    "metadata_partition": partition,
+                    "metadata_offset": offset,
+                    "partition": partition,
+                    "segment_id": f"s{offset}",
+                    "event_timestamp_ms": offset,
+                    "record_timestamp_ms": offset,
+                    "legal": True,
+                }
+                for partition, offset in told
+            ],
+        )
+    return made
+
+
+def test_the_past_of_a_partition_is_told_in_order_or_not_at_all(engine: Engine) -> None:
+    with reading(engine) as connection:
+        found = past_events(connection, CLUSTER, "t", 7, limit=3)
+        assert found is not None
+        assert [one.metadata_offset for one in found] == [10, 20, 30]
+        assert past_events(connection, CLUSTER, "t", 7, limit=2) is None
+        assert past_events(connection, CLUSTER, "t", 9, limit=2) == []
