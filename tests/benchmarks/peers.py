@@ -126,7 +126,7 @@ def up(data: Path, *options: str) -> Iterator[Path]:
     }
     # A user's Python keeps compiled modules.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    command = [sys.executable, "-m", "backend.cli.main", "up", "--data", str(data)]
+    command = [sys.executable, "-m", "backend.cli.entry", "up", "--data", str(data)]
     process = subprocess.Popen(
         [*command, "--no-demo", "--no-ui", "--no-pipeline", *options],
         env=environment,
