@@ -1,0 +1,66 @@
+"""What a row of the benchmark is held against, and whether it is met. Pure: figures in, words out."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+MET, MISSED, NOT_MEASURED, NONE = "met", "missed", "not measured", ""
+# An upper limit in the name of a figure that is measured on ebbline alone.
+_TARGET: Final = re.compile(r"\(target: ([\d.]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is wanted: a ratio to Apache Kafka, a figure of ebbline's own, or both; at least so much where higher is
+    better, at most so much elsewhere.
+    """
+
+    ratio: float | None = None
+    own: float | None = None
+    higher_is_better: bool = True
+
+    def __str__(self) -> str:
+        bound = ">=" if self.higher_is_better else "<="
+        parts = [f"{bound} {self.ratio:g}x"] if self.ratio is not None else []
+        parts += [f"{bound} {self.own:,g}"] if self.own is not None else []
+        return " and ".join(parts)
+
+    def verdict(self, ours: Sequence[float], theirs: Sequence[float]) -> str:
+        """Of the medians. A missed half is a miss, whatever the other is; a half without figures is not measured."""
+        if self.ratio is None and self.own is None:
+            return NONE
+        if not ours:
+            return NOT_MEASURED
+        mine = statistics.median(ours)
+        halves = []
+        if self.own is not None:
+            halves.append(self._reached(mine, self.own))
+        if self.ratio is not None:
+            halves.append(self._reached(mine / statistics.median(theirs), self.ratio) if theirs else None)
+        if False in halves:
+            return MISSED
+        return NOT_MEASURED if None in halves else MET
+
+    def _reached(self, value: float, bound: float) -> bool:
+        return value >= bound if self.higher_is_better else value <= bound
+
+
+NO_TARGET: Final = Target()
+
+
+def target_alone(name: str) -> float | None:
+    """The upper limit that a figure's name tells."""
+    told = _TARGET.search(name)
+    return None if told is None else float(told[1])
+
+
+def verdict_alone(name: str, value: float) -> str:
+    """Whether a figure is within the limit that its name tells."""
+    limit = target_alone(name)
+    if limit is None:
+        return NONE
+    return MET if value <= limit else MISSED
