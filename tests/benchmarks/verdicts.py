@@ -36,7 +36,7 @@ class Target:
         if not ours:
             return NOT_MEASURED
         mine = statistics.median(ours)
-        halves = []
+        halves: list[bool | None] = []
         if self.own is not None:
             halves.append(self._reached(mine, self.own))
         if self.ratio is not None:
