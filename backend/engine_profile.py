@@ -16,9 +16,6 @@ EMBEDDED_SETTINGS: Final = {
     "remote.log.manager.task.retry.backoff.max.ms": "5000",
     "remote.partition.remover.task.interval.ms": "5000",
     "log.retention.check.interval.ms": "1000",
-    # Data wakes a waiting Fetch at once. At the end of each wait the leader looks at all partitions of the session
-    # again: every 500 ms that is most of what idle brokers do. Far below replica.lag.time.max.ms, which is 30 s.
-    "replica.fetch.wait.max.ms": "5000",
     "log.initial.task.delay.ms": "500",
     "group.initial.rebalance.delay.ms": "500",
     # Its metadata topic is its own: what it does not know was deleted, and came from nowhere else.
