@@ -27,7 +27,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 	nice $(BIN)/mypy
 
-bench: $(STAMP) ## Side by side with Apache Kafka; ONLY=produce, QUICK=1
+bench: $(STAMP) ## Side by side with Apache Kafka; ONLY="produce idle", QUICK=1
 	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 soak: $(STAMP) ## The long evidence; results go to tests/soak/results

@@ -20,6 +20,8 @@ EMBEDDED_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "500",
     # Its metadata topic is its own: what it does not know was deleted, and came from nowhere else.
     "ebbline.delete.vanished.topics": "true",
+    # Its 150 replicas take 0.4 s of CPU on one loop, which the first clients have unless a topic is tiered at once.
+    "rlmm.config.ebbline.remote.log.metadata.topic.creation.delay.ms": "500",
 }
 
 

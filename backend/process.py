@@ -12,25 +12,25 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from backend.breakable_cluster import BreakableCluster
+from backend.child_settings import ChildSettings, ChildSettingsError
 from backend.data_folder import DataFolder
 from backend.engine.broker.node import StartRefused
-from backend.engine.cluster import Cluster, ClusterLayout
+from backend.engine.cluster import LOOPBACK, Cluster, ClusterLayout
 from backend.engine.common.log_context import configure_logging
 from backend.engine.controller.image import MetadataImage
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine.remote.metadata_topic import METADATA_TOPIC
 from backend.engine_profile import embedded_settings
-from backend.settings import LOOPBACK, Settings
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from backend.control.lab.demo import DemoWorkload
     from backend.control.plane import ControlPlane
+    from backend.settings import Settings
 
 EXIT_OK, EXIT_FAILED = 0, 1
 # The supervisor kills after 30 s. The brokers, which have data to write down, get what the others leave of the time.
@@ -42,7 +42,7 @@ SETTLE_TIMEOUT_MS: Final = 3_000
 _log = logging.getLogger(__name__)
 
 
-def cluster_layout(settings: Settings, environment: Mapping[str, str]) -> ClusterLayout:
+def cluster_layout(settings: Settings | ChildSettings, environment: Mapping[str, str]) -> ClusterLayout:
     """Where the embedded brokers live, from settings and the identity that the supervisor hands down."""
     folder = DataFolder(settings.data_dir)
     nodes = range(1, settings.brokers + 1)
@@ -65,7 +65,7 @@ class ControlPlaneFailed(Exception):
     """The control plane did not start; the message is its own."""
 
 
-async def run(settings: Settings, environment: Mapping[str, str]) -> int:
+async def run(settings: ChildSettings, environment: Mapping[str, str]) -> int:
     """Serves until SIGTERM or SIGINT; the exit code. What went wrong is the last line of the log."""
     try:
         await _serve(settings, environment)
@@ -75,7 +75,7 @@ async def run(settings: Settings, environment: Mapping[str, str]) -> int:
     return EXIT_OK
 
 
-async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
+async def _serve(settings: ChildSettings, environment: Mapping[str, str]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -144,7 +144,7 @@ async def _control_plane(
     return plane
 
 
-def _demo(settings: Settings) -> DemoWorkload:
+def _demo(settings: ChildSettings) -> DemoWorkload:
     from backend.control.lab.demo import DemoWorkload
 
     demo = DemoWorkload(settings.bootstrap_servers, replication_factor=min(3, settings.brokers))
@@ -211,7 +211,7 @@ class BrokerScrape:
 
 
 def _broker_metrics(
-    settings: Settings, layout: ClusterLayout, cluster: Cluster
+    settings: ChildSettings, layout: ClusterLayout, cluster: Cluster
 ) -> Iterable[BrokerScrape | BrokerCollector]:
     if settings.attach is not None:
         return []
@@ -235,8 +235,12 @@ def main() -> int:
     """Entry point of ``python -m backend.process``."""
     configure_logging(logging.StreamHandler(sys.stdout), os.environ.get("EBBLINE_LOG_LEVEL", "INFO"))
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    settings = Settings()
-    Path(settings.data_dir).mkdir(parents=True, exist_ok=True)
+    try:
+        settings = ChildSettings.from_environment(os.environ)
+    except ChildSettingsError as error:
+        _log.error("%s", error)
+        return EXIT_FAILED
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
     try:
         return asyncio.run(run(settings, os.environ))
     except Exception as error:

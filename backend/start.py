@@ -1,7 +1,8 @@
-"""Entry point of the backend process: imports it without pauses of the garbage collector, then runs it.
+"""Entry point of the processes that run brokers: imports them without pauses of the garbage collector, then runs them.
 
-With ``--when-told`` it waits, imported, for one line on its standard input: JSON of what to add to its environment. So
-`ebbline up` has it imported while it still checks what may refuse a start. The end of the input means that it was.
+Without an argument the backend of `ebbline up`. With ``--when-told`` it waits, imported, for one line on its standard
+input: JSON of what to add to its environment. So `ebbline up` has it imported while it still checks what may refuse a
+start. The end of the input means that it was. With ``--broker FILE`` one broker with the properties of a file.
 """
 
 from __future__ import annotations
@@ -10,24 +11,40 @@ import gc
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 WHEN_TOLD: Final = "--when-told"
+ONE_BROKER: Final = "--broker"
 # The brokers' loop lets go of the interpreter's lock at each call of the system and then waits this long for any thread
 # that computes. Python's 5 ms a call make seconds of a start, while the control plane is imported on another thread.
 SWITCH_INTERVAL_S: Final = 0.0005
 
 
-def main() -> int:
-    """The exit code of the backend; 0 when it was never told to begin."""
+@contextmanager
+def quick_import() -> Iterator[None]:
+    """For the imports of a process that runs brokers."""
     # What imports make stays: looking through it again and again finds nothing, now or later.
     gc.disable()
-    from backend.process import main as run
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
 
-    gc.freeze()
-    gc.enable()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    if WHEN_TOLD in sys.argv[1:]:
+
+def main() -> int:
+    """The exit code of the backend, or of the broker; 0 when it was never told to begin."""
+    words = sys.argv[1:]
+    if words[:1] == [ONE_BROKER]:
+        with quick_import():
+            from backend.engine.cluster import run_broker
+        return run_broker(words[1])
+    with quick_import():
+        from backend.process import main as run
+    if WHEN_TOLD in words:
         told = sys.stdin.readline()
         if not told:
             return 0

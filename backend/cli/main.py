@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -71,6 +72,7 @@ def ebbline(
 
 @app.command()
 def up(
+    context: typer.Context,
     data: Annotated[Path | None, typer.Option(help="Data folder (default .ebbline).")] = None,
     database_url: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://…")] = None,
     brokers: Annotated[int | None, typer.Option(help="Number of embedded brokers, 1 to 9 (default 3).")] = None,
@@ -102,10 +104,10 @@ def up(
         )
         raise typer.Exit(2)
 
-    # Imports the engine on the other core while this process imports, checks and writes.
     from backend.supervisor.warm import warm_backend
 
-    with warm_backend() as warm:
+    # `backend.cli.entry` has it at work already.
+    with nullcontext(context.obj) if context.obj is not None else warm_backend() as warm:
         from backend.supervisor.up import run
 
         settings = local_settings(
@@ -132,13 +134,16 @@ def broker(
     config: Annotated[Path, typer.Option(help="A file of Kafka broker properties.")],
 ) -> None:
     """Run one broker with Kafka property names."""
-    from backend.engine.cluster import run_broker
+    from backend.start import quick_import
+
+    with quick_import():
+        from backend.engine.cluster import run_broker
 
     raise typer.Exit(run_broker(str(config)))
 
 
 def main() -> None:
-    """Entry point of the `ebbline` command."""
+    """Runs the command that the process was started with; `backend.cli.entry` does so sooner."""
     app()
 
 

@@ -1,6 +1,6 @@
 """The brokers as child processes of their own (`--process-per-broker`): the same nodes, settings, ports and folders.
 
-Each is an `ebbline broker` with a file of Kafka properties, so that one can be killed and come back alone.
+Each is what `ebbline broker` runs, with a file of Kafka properties, so that one can be killed and come back alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from backend.data_folder import DataFolder
 from backend.engine.config import format_properties
 from backend.process import cluster_layout
 from backend.settings import LOOPBACK, Settings
+from backend.start import ONE_BROKER
 from backend.supervisor.child import ChildSpec
 
 # As the backend's: leadership is handed over, logs are closed.
@@ -28,7 +29,7 @@ def broker_specs(settings: Settings, folder: DataFolder, environment: Mapping[st
         specs.append(
             ChildSpec(
                 name=f"broker-{node_id}",
-                command=[sys.executable, "-m", "backend.cli.main", "broker", "--config", str(path)],
+                command=[sys.executable, "-m", "backend.start", ONE_BROKER, str(path)],
                 environment=environment,
                 where=f"{LOOPBACK}:{port}",
                 stop_timeout_s=STOP_TIMEOUT_S,

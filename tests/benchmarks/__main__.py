@@ -1,6 +1,8 @@
 """Runs the works on every peer that this machine has and writes a table and JSON.
 
-python -m tests.benchmarks [--only GROUP] [--quick] [--output DIR]
+python -m tests.benchmarks [--only GROUP …] [--quick] [--output DIR]
+
+All of it takes at most 45 minutes: `rounds.BUDGETS_S` and `alone.BUDGETS_S` have the arithmetic.
 """
 
 from __future__ import annotations
@@ -9,104 +11,64 @@ import argparse
 import json
 import os
 import platform
-import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from tests.benchmarks import alone
 from tests.benchmarks.bootstrap import bootstrap_verdicts
-from tests.benchmarks.dashboard import measure_dashboard
-from tests.benchmarks.many_topics import measure_many_topics
-from tests.benchmarks.peers import Peer, PeerUnavailable, apache_kafka, ebbline
-from tests.benchmarks.pipeline import measure_pipeline
-from tests.benchmarks.quorum import measure_quorum
-from tests.benchmarks.remote_metadata import measure_remote_metadata
-from tests.benchmarks.slow_store import measure_slow_store
+from tests.benchmarks.rounds import Figures, measure
+from tests.benchmarks.verdicts import NOT_MEASURED, target_alone, verdict_alone
 from tests.benchmarks.works import WORKS, Work
 
-REPEATS, REPEATS_QUICK = 5, 1
-# A work that has taken so long on one peer is not repeated once more. With it `tiering`, `times`, `slow-store` and
-# `remote-metadata` together stay within 12 minutes on two quiet cores, about 4, 4, 2 and 2 of them.
-REPEAT_BUDGET_S = 15.0
-# Measured on ebbline alone: figures by name.
-ALONE: dict[str, Callable[..., dict[str, float]]] = {
-    "many-topics": measure_many_topics,
-    "slow-store": measure_slow_store,
-    "remote-metadata": measure_remote_metadata,
-    "pipeline": measure_pipeline,
-    "dashboard": measure_dashboard,
-    "quorum": measure_quorum,
-}
-Figures = dict[str, list[float]]
-# A limit in the name of a figure that is measured on ebbline alone: an upper one unless it says otherwise.
-_TARGET = re.compile(r"\(target: (at least )?([\d.]+)\)")
+
+def row(work: Work, figures: Figures) -> dict[str, Any]:
+    """One work's medians, ranges, ratio and verdict, as they stand in the JSON."""
+    ours, theirs = figures.ours.get(work.name, []), figures.theirs.get(work.name, [])
+    failure = figures.failures.get(work.name)
+    return {
+        "group": work.group,
+        "work": work.name,
+        "unit": work.unit,
+        "ebbline": statistics.median(ours) if ours else None,
+        "apache_kafka": statistics.median(theirs) if theirs else None,
+        "ratio": statistics.median(ours) / statistics.median(theirs) if ours and theirs else None,
+        "rounds": len(ours),
+        "target": str(work.target),
+        "verdict": NOT_MEASURED if failure else work.target.verdict(ours, theirs),
+        "failure": failure,
+    }
 
 
-def measure(open_peer: Callable[[], AbstractContextManager[Peer]], works: list[Work], *, quick: bool) -> Figures:
-    """Every figure of one peer, by the work's name."""
-    figures: Figures = {}
-    with open_peer() as peer:
-        for number, work in enumerate(works):
-            started_s = time.monotonic()
-            for repeat in range(REPEATS_QUICK if quick or not work.repeat else REPEATS):
-                if repeat and time.monotonic() - started_s > REPEAT_BUDGET_S:
-                    break
-                topic = f"bench-{number}-{repeat}"
-                value = work.measure(peer, topic, quick)
-                peer.delete_topic(topic)
-                figures.setdefault(work.name, []).append(value)
-                print(f"  {peer.name}: {work.name}: {value:.2f} {work.unit}", file=sys.stderr, flush=True)
-    return figures
-
-
-def ratio(work: Work, ours: float, theirs: float) -> str:
-    """Ours over theirs, and which way is better."""
-    return f"{ours / theirs:.2f}x ({'more' if work.higher_is_better else 'less'} is better)"
-
-
-def verdict(work: Work, ours: float, theirs: float) -> str:
-    """The wanted ratio and whether it is met; nothing where none is named."""
-    if work.target is None:
-        return ""
-    reached = ours / theirs
-    is_met = reached >= work.target if work.higher_is_better else reached <= work.target
-    bound = "at least" if work.higher_is_better else "at most"
-    return f"{bound} {work.target}x: {'met' if is_met else 'missed'}"
-
-
-def verdict_alone(name: str, value: float) -> str:
-    """Whether a figure is within the target that its name tells."""
-    told = _TARGET.search(name)
-    if told is None:
-        return ""
-    limit = float(told[2])
-    return ": met" if (value >= limit if told[1] else value <= limit) else ": missed"
-
-
-def table_of(works: list[Work], ours: Figures, theirs: Figures | None) -> Table:
-    """One row a work: medians, range, ratio."""
+def table_of(works: Sequence[Work], figures: Figures) -> Table:
+    """One row a work: medians with ranges, ratio, verdict."""
     table = Table(title="ebbline beside Apache Kafka 4.3.1, same machine, same run, clients included")
-    for heading in ("work", "unit", "ebbline", "Apache Kafka", "ratio", "target"):
+    for heading in ("work", "unit", "ebbline", "Apache Kafka", "ratio", "rounds", "target"):
         table.add_column(heading)
     for work in works:
-        mine = ours[work.name]
-        row = [work.name, work.unit, f"{statistics.median(mine):.2f} [{min(mine):.2f}..{max(mine):.2f}]"]
-        if theirs is None:
-            row += ["-", "-", ""]
-        else:
-            other = theirs[work.name]
-            row.append(f"{statistics.median(other):.2f} [{min(other):.2f}..{max(other):.2f}]")
-            row.append(ratio(work, statistics.median(mine), statistics.median(other)))
-            row.append(verdict(work, statistics.median(mine), statistics.median(other)))
-        table.add_row(*row)
+        told = row(work, figures)
+        target = f"{told['target']}: {told['verdict']}" if told["target"] else ""
+        table.add_row(
+            work.name,
+            work.unit,
+            _range(figures.ours.get(work.name, [])),
+            _range(figures.theirs.get(work.name, [])),
+            "-" if told["ratio"] is None else f"{told['ratio']:.2f}x",
+            str(told["rounds"]),
+            target if told["failure"] is None else f"{target} ({told['failure']})",
+        )
     return table
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.2f} [{min(values):.2f}..{max(values):.2f}]" if values else "-"
 
 
 def commit_id() -> str:
@@ -117,35 +79,39 @@ def commit_id() -> str:
 def main() -> int:
     """The whole run; exit code 0 when every work of ebbline gave a figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=sorted({work.group for work in WORKS} | ALONE.keys()))
+    parser.add_argument(
+        "--only", nargs="+", default=[], choices=sorted({work.group for work in WORKS} | alone.BUDGETS_S.keys())
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--output", type=Path, default=Path("bench-results"))
     options = parser.parse_args()
-    works = [work for work in WORKS if options.only in (None, work.group)]
+    began_s = time.monotonic()
+    works = [work for work in WORKS if not options.only or work.group in options.only]
 
-    ours: Figures = {}
-    theirs: Figures | None = None
-    reason = None
-    started_s = time.monotonic()
-    console = Console(width=150)
+    figures = Figures()
+    console = Console(width=170)
     if works:
-        ours = measure(ebbline, works, quick=options.quick)
-        try:
-            theirs = measure(apache_kafka, works, quick=options.quick)
-        except PeerUnavailable as error:
-            reason = str(error)
-            print(f"Apache Kafka was not measured: {reason}", file=sys.stderr)
-        console.print(table_of(works, ours, theirs))
+        measure(works, figures, quick=options.quick)
+        console.print(table_of(works, figures))
         for verdict in bootstrap_verdicts():
             console.print(str(verdict), highlight=False)
-    alone: dict[str, dict[str, float]] = {}
-    for group, measure_alone in ALONE.items():
-        if options.only in (None, group):
-            group_started_s = time.monotonic()
-            alone[group] = measure_alone(quick=options.quick)
-            print(f"  {group}: {time.monotonic() - group_started_s:.0f} s", file=sys.stderr, flush=True)
-            for name, value in alone[group].items():
-                console.print(f"{name}: {value:.2f}{verdict_alone(name, value)}", highlight=False)
+    rows_alone: list[dict[str, Any]] = []
+    overdue: dict[str, str] = {}
+    for group in alone.BUDGETS_S:
+        if options.only and group not in options.only:
+            continue
+        try:
+            measured = alone.measure_alone(group, quick=options.quick)
+        except alone.Overdue as error:
+            overdue[group] = str(error)
+            console.print(str(error), highlight=False)
+            continue
+        for name, value in measured.items():
+            verdict_of = verdict_alone(name, value)
+            rows_alone.append(
+                {"group": group, "work": name, "ebbline": value, "target": target_alone(name), "verdict": verdict_of}
+            )
+            console.print(f"{name}: {value:.2f}{f': {verdict_of}' if verdict_of else ''}", highlight=False)
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / f"{time.strftime('%Y%m%dT%H%M%S')}.json"
     path.write_text(
@@ -155,20 +121,22 @@ def main() -> int:
                 "machine": f"{platform.machine()}, {os.cpu_count()} cores",
                 "python": platform.python_version(),
                 "quick": options.quick,
-                "seconds": round(time.monotonic() - started_s),
+                "seconds": round(time.monotonic() - began_s),
                 "load_average": os.getloadavg(),
-                "ebbline": ours,
-                "ebbline_alone": alone,
-                "apache_kafka": theirs,
-                "apache_kafka_skipped": reason,
+                "rows": [row(work, figures) for work in works],
+                "rows_alone": rows_alone,
+                "ebbline": figures.ours,
+                "apache_kafka": figures.theirs,
+                "apache_kafka_skipped": figures.kafka_skipped,
+                "failures": figures.failures | overdue,
                 "bootstrap_verdicts": [str(verdict) for verdict in bootstrap_verdicts()],
             },
             indent=2,
         )
     )
-    took_s, load = time.monotonic() - started_s, os.getloadavg()[0]
-    console.print(f"Figures in {path}; {took_s:.0f} s, load average {load:.1f} at the end", highlight=False)
-    return 0
+    took_s, load = time.monotonic() - began_s, os.getloadavg()[0]
+    console.print(f"{took_s:.0f} s, load average {load:.1f} at the end; figures in {path}", highlight=False)
+    return 1 if figures.failures or overdue else 0
 
 
 if __name__ == "__main__":

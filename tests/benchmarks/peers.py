@@ -22,6 +22,15 @@ ORACLE = Path(__file__).parents[1] / "oracle" / "apache_kafka.py"
 EBBLINE_PORT_BASE, KAFKA_PORT_BASE = 21092, 22092
 EBBLINE_BOOTSTRAP = ",".join(f"127.0.0.1:{EBBLINE_PORT_BASE + n}" for n in range(3))
 START_TIMEOUT_S = 180.0
+# The longest, 2 GB at 20 MB/s.
+CLIENT_TIMEOUT_S = 100.0
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s_of(pid: int) -> float:
+    """CPU seconds of a process so far."""
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / TICKS_PER_S
 
 
 class PeerUnavailable(Exception):
@@ -49,6 +58,10 @@ class Peer:
                     total_kb += int(line.split()[1])
         return total_kb / 1e3
 
+    def cpu_s(self) -> float:
+        """CPU seconds of all broker processes so far."""
+        return sum(cpu_s_of(pid) for pid in self.pids)
+
     def create_topic(self, name: str, *, partitions: int, replicas: int, config: dict[str, str] | None = None) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config or {})
@@ -62,13 +75,16 @@ class Peer:
 
     def client(self, *words: str, module: str = "client") -> dict[str, float]:
         """Runs one piece of client work; its JSON."""
-        done = subprocess.run(
-            [sys.executable, "-m", f"tests.benchmarks.{module}", words[0], self.bootstrap, *words[1:]],
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", f"tests.benchmarks.{module}", words[0], self.bootstrap, *words[1:]],
+                capture_output=True,
+                text=True,
+                timeout=CLIENT_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{' '.join(words)} did not end within {CLIENT_TIMEOUT_S:.0f} s") from None
         if done.returncode != 0:
             raise RuntimeError(f"{self.name}: {' '.join(words)} failed: {done.stderr.strip()[-400:]}")
         result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -126,7 +142,7 @@ def up(data: Path, *options: str) -> Iterator[Path]:
     }
     # A user's Python keeps compiled modules.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    command = [sys.executable, "-m", "backend.cli.main", "up", "--data", str(data)]
+    command = [sys.executable, "-m", "backend.cli.entry", "up", "--data", str(data)]
     process = subprocess.Popen(
         [*command, "--no-demo", "--no-ui", "--no-pipeline", *options],
         env=environment,

@@ -61,6 +61,9 @@ class LogState:
         # Whether `partition.metadata` has yet to reach the device; the next flush sees to it, before any records.
         self.topic_id_dirty = False
         self.offline_reason: str | None = None
+        # What retention saw when it found nothing to do, and until when that stays so while nothing else changes.
+        self._kept: tuple[object, ...] = ()
+        self._kept_until_ms = 0
         self._disk_full = False
         self.on_offline: Callable[[str], None] | None = None
         self._log_start_offset = log_start_offset

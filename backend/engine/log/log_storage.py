@@ -9,7 +9,7 @@ from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.log_state import LogState
 from backend.engine.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, dir_name_for_delete
 from backend.engine.log.recovery import rebuild_producer_state
-from backend.engine.log.retention import RetentionState, SegmentView, decide
+from backend.engine.log.retention import RetentionState, SegmentView, decide, quiet_until_ms
 from backend.engine.log.segment import LogSegment
 from backend.engine.log.segments import LogSegments
 
@@ -48,8 +48,18 @@ class LogStorage(LogState):
     def delete_old_segments(self, now_ms: int) -> int:
         """Deletes local segments by log start, size and time; how many. On a tiered topic only local start moves."""
         self._check_online()
+        segments = self.segments
+        # No rule wants an empty active segment gone.
+        if len(segments) == 1 and not segments.active.size_bytes:
+            return 0
+        facts = self._retention_facts()
+        if now_ms <= self._kept_until_ms and facts == self._kept:
+            return 0
         with self._disk_errors("apply retention to"):
-            decision = decide(self._segment_views(), self._retention_state(), self.config, now_ms=now_ms)
+            views, state = self._segment_views(), self._retention_state()
+            decision = decide(views, state, self.config, now_ms=now_ms)
+            if not decision.delete_count and not decision.roll:
+                self._kept, self._kept_until_ms = facts, quiet_until_ms(views[0], state, self.config, now_ms=now_ms)
             doomed = list(self.segments)[: decision.delete_count]
             if decision.roll or len(doomed) == len(self.segments):
                 self.roll()
@@ -62,6 +72,20 @@ class LogStorage(LogState):
                 else:
                     self.maybe_increment_log_start_offset(start)
         return len(doomed)
+
+    def _retention_facts(self) -> tuple[object, ...]:
+        """What a decision depends on, beside the time: a pass looks at thousands of logs that have not changed."""
+        segments = self.segments
+        return (
+            self.log_end_offset,
+            segments.size_bytes,
+            segments.first_base_offset,
+            self._log_start_offset,
+            self._local_log_start_offset,
+            self._high_watermark,
+            self._highest_remote_offset,
+            self.config,
+        )
 
     def _retention_state(self) -> RetentionState:
         return RetentionState(

@@ -232,6 +232,8 @@ class ProducerStateManager:
 
     def remove_expired(self, now_ms: int) -> int:
         """Forgets producers that have been silent too long and have no open transaction; how many."""
+        if not self._producers and not self.verifications:
+            return 0
         expired = [p for p, entry in self._producers.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.engine.log.config import LogConfig
+from backend.engine.log.config import INT64_MAX, LogConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,17 @@ def decide(
                 break
             count += 1
     return RetentionDecision(count, roll)
+
+
+def quiet_until_ms(first: SegmentView, state: RetentionState, config: LogConfig, *, now_ms: int) -> int:
+    """How long `decide` finds nothing to do, as it did at `now_ms`, while only the time changes."""
+    copying = state.remote_enabled and not config.remote_log_copy_disable
+    limit_ms = _limits(config, copying=copying)[1]
+    if limit_ms < 0 or not (config.deletes or copying):
+        return INT64_MAX
+    due_ms = first.largest_timestamp_ms + limit_ms
+    # What is due already waits for something else than the time.
+    return due_ms if due_ms >= now_ms else INT64_MAX
 
 
 def _limits(config: LogConfig, *, copying: bool) -> tuple[int, int]:

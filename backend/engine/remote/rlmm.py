@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -33,6 +34,7 @@ from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 
 PUBLISH_RETRY_MS: Final = 100
+CREATION_DELAY: Final = "ebbline.remote.log.metadata.topic.creation.delay.ms"
 PUBLISH_RETRY_MAX_MS: Final = 2000
 
 _log = logging.getLogger(__name__)
@@ -132,6 +134,9 @@ class RlmmSettings:
     # Where the local files lie; None: a restart reads the topic from its beginning.
     log_dir: str | None = None
     files_flush_interval_ms: int = 60_000
+    # How long the topic of a new cluster may wait for the first tiered partition; 0: it is made at the start, as Kafka
+    # does.
+    creation_delay_ms: int = 0
 
     @classmethod
     def parse(cls, config: Mapping[str, str], overlap: str = Overlap.KIP.value) -> RlmmSettings:
@@ -156,6 +161,7 @@ class RlmmSettings:
             overlap=Overlap(overlap),
             log_dir=config.get("log.dir"),
             files_flush_interval_ms=_number(config, "remote.log.metadata.files.flush.interval.ms", 60_000, least=1),
+            creation_delay_ms=_number(config, CREATION_DELAY, 0, least=0),
         )
 
 
@@ -194,6 +200,8 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         self._consumer: MetadataConsumer | None = None
         self._partitions_count = 0
         self._initialized = tasks.Event()
+        # A tiered partition is here, or something is to be published.
+        self._wanted = tasks.Event()
         self._running: list[tasks.Task[None]] = []
 
     def start(self) -> None:
@@ -203,6 +211,9 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
     async def _initialize(self) -> None:
         """Creates the topic if need be and checks its partition count, retrying for a while."""
         settings = self._settings
+        if settings.creation_delay_ms:
+            with suppress(tasks.Timeout):
+                await tasks.wait_for(self._wanted.wait(), settings.creation_delay_ms)
         deadline_ms = self._ports.clock.monotonic_ms() + settings.initialization_retry_max_timeout_ms
         while True:
             try:
@@ -264,6 +275,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         if not isinstance(event, PartitionDelete):
             subject += f" segment {uuid_text(event.segment_id)}"
         deadline_ms = self._ports.clock.monotonic_ms() + self._settings.consume_wait_ms
+        self._wanted.set()
         try:
             await tasks.wait_for(self._initialized.wait(), self._settings.consume_wait_ms)
             consumer = self._consumer
@@ -334,6 +346,8 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         # In the order given: a run must not depend on how names hash.
         hosted = dict.fromkeys((*leaders, *followers))
         self._hosted.update(hosted)
+        if hosted:
+            self._wanted.set()
         if self._consumer is not None:
             self._consumer.assign(hosted)
 

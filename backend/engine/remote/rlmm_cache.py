@@ -20,15 +20,17 @@ from enum import Enum
 from heapq import merge
 from itertools import accumulate, islice
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from backend.engine.remote.metadata_runs import Run
 from backend.engine.remote.segment_row import ROW_BYTES, STATES, TXN_INDEX_EMPTY, new_tuple, unpack_row
-from backend.engine.remote.segment_rows import SegmentRows
 from backend.engine.remote.segment_summary import SegmentSummary
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState, is_legal
+
+if TYPE_CHECKING:
+    from backend.engine.remote.metadata_runs import Run
+    from backend.engine.remote.segment_rows import SegmentRows
 
 STARTED: Final = SegmentState.COPY_SEGMENT_STARTED
 FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED
@@ -129,6 +131,13 @@ class EpochMap:
         self.unreferenced.add(row)
 
 
+def _rows_kind() -> type[SegmentRows]:
+    # Only with the first cache: numpy takes 0.1 s to import, and a start without tiered topics needs none of it.
+    from backend.engine.remote.segment_rows import SegmentRows
+
+    return SegmentRows
+
+
 class RemoteLogMetadataCache:
     """Remote segments of one partition."""
 
@@ -137,7 +146,7 @@ class RemoteLogMetadataCache:
     def __init__(self, topic_id_partition: TopicIdPartition, overlap: Overlap = Overlap.KIP) -> None:
         self.topic_id_partition = topic_id_partition
         self._overlap = overlap
-        self._rows = SegmentRows(topic_id_partition)
+        self._rows = _rows_kind()(topic_id_partition)
         self._epochs: dict[int, EpochMap] = {}
         # None from a change on until somebody asks.
         self._summary: SegmentSummary | None = None
@@ -154,7 +163,7 @@ class RemoteLogMetadataCache:
         as packed rows (`SegmentRows.parts`).
         """
         made = cls(topic_id_partition, overlap)
-        made._rows = SegmentRows.restore(topic_id_partition, segments)
+        made._rows = _rows_kind().restore(topic_id_partition, segments)
         made._epochs = epochs
         return made
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from backend.engine.common.event_sink import EventSink
 from backend.engine.ports import Ports, tasks
-from backend.engine.remote.metadata_runs import Plan, Run
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, FetchedPartition, MetadataRecord, MetadataTopic
 from backend.engine.remote.rlmm_applied import AppliedWaits
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
@@ -29,6 +28,9 @@ from backend.protocol.codec import DecodeError
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.remote_log_metadata import SegmentSnapshot, decode, metadata_partition
 from backend.tiering.ids import OffsetRange, TopicIdPartition
+
+if TYPE_CHECKING:
+    from backend.engine.remote.metadata_runs import Plan, Run
 
 FETCH_WAIT_MS: Final = 500
 RETRY_MS: Final = 100

@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.engine.remote.segment_row import ROW_DTYPE, TXN_INDEX_EMPTY
+from backend.engine.remote.segment_row import TXN_INDEX_EMPTY
+from backend.engine.remote.segment_table import ROW_DTYPE
 from backend.protocol.remote_log_layout import (
     NO_TAGS,
     SNAPSHOT_FIELDS,

@@ -28,7 +28,6 @@ from crc32c import crc32c
 
 from backend.engine.ports.disk import Disk
 from backend.engine.remote.rlmm_cache import EpochMap, Overlap, RemoteLogMetadataCache
-from backend.engine.remote.rlmm_file_entries import plain_entries, plain_rows
 from backend.protocol.errors import DecodeError
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentSnapshot, decode, encode
 from backend.protocol.varint import decode_uvarint, decode_varlong, encode_uvarint, encode_varint
@@ -149,6 +148,8 @@ class MetadataFiles:
 
 def build_store(stored: Stored, overlap: Overlap) -> bytes:
     """The bytes of a store; about 95 a segment."""
+    from backend.engine.remote.rlmm_file_entries import plain_entries  # with numpy
+
     partition = stored.cache.topic_id_partition
     name = partition.topic.encode()
     segments, epochs = stored.cache.numbered()
@@ -208,6 +209,8 @@ def parse_store(data: bytes, partition: TopicIdPartition, overlap: Overlap) -> S
 def _parse_entries(
     data: bytes, at: int, end: int, partition: TopicIdPartition
 ) -> tuple[list[bytes | SegmentMetadata], dict[int, EpochMap]]:
+    from backend.engine.remote.rlmm_file_entries import plain_rows  # with numpy
+
     segments: list[bytes | SegmentMetadata] = []
     epochs: dict[int, EpochMap] = {}
     while at < end:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from backend.engine.ports import tasks
-from backend.engine.remote.metadata_runs import Run
 from backend.engine.remote.rlmm_cache import Outcome, RemoteLogMetadataCache
 from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata, SegmentUpdate
 from backend.tiering.segment_state import PartitionDeleteState
+
+if TYPE_CHECKING:
+    from backend.engine.remote.metadata_runs import Run
 
 _log: Final = logging.getLogger(__name__)
 

@@ -5,22 +5,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-import numpy as np
-
 from backend.tiering.segment_state import SegmentState
 
 # segment id; start, end, max timestamp; size, first epoch; event timestamp, broker, state; flags
 ROW: Final = Struct("<16sqqqiiqiBB")
 ROW_BYTES: Final = ROW.size
 assert ROW_BYTES == 62
-# The same for those who make many rows at once.
-ROW_DTYPE: Final = np.dtype(
-    [
-        ("id", "V16"), ("start", "<i8"), ("end", "<i8"), ("max_ms", "<i8"), ("size", "<i4"), ("epoch", "<i4"),
-        ("event_ms", "<i8"), ("broker", "<i4"), ("state", "u1"), ("flags", "u1"),
-    ]
-)  # fmt: skip
-assert ROW_DTYPE.itemsize == ROW_BYTES
 # The first bytes of the (random) segment id, which is what tables of ids go by.
 HASH_OF_ROW: Final = Struct("<I58x")
 

@@ -22,14 +22,13 @@ from backend.engine.remote.segment_row import (
     MORE_EPOCHS,
     ROW,
     ROW_BYTES,
-    ROW_DTYPE,
     STATES,
     TXN_INDEX_EMPTY,
     new_tuple,
     unpack_row,
 )
 from backend.engine.remote.segment_summary import SegmentSummary
-from backend.engine.remote.segment_table import clear_slot, empty_table, slot_of, slots_for, with_slots
+from backend.engine.remote.segment_table import ROW_DTYPE, clear_slot, empty_table, slot_of, slots_for, with_slots
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState

@@ -13,8 +13,16 @@ from typing import Final
 
 import numpy as np
 
-from backend.engine.remote.segment_row import ROW_BYTES, ROW_DTYPE
+from backend.engine.remote.segment_row import ROW_BYTES
 
+# The packed row for those who read or make many at once.
+ROW_DTYPE: Final = np.dtype(
+    [
+        ("id", "V16"), ("start", "<i8"), ("end", "<i8"), ("max_ms", "<i8"), ("size", "<i4"), ("epoch", "<i4"),
+        ("event_ms", "<i8"), ("broker", "<i4"), ("state", "u1"), ("flags", "u1"),
+    ]
+)  # fmt: skip
+assert ROW_DTYPE.itemsize == ROW_BYTES
 SLOTS_MIN: Final = 8
 _UINT: Final = Struct("<I")
 

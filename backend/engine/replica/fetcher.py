@@ -142,7 +142,12 @@ class Fetcher:
         # The first may have been answered since, and the next of its kind may have taken the news along. No pause
         # between making a turn and sending it: the leader refuses epochs that come out of order.
         if self._second_is_due() and (turn := self._next_turn()) is not None:
-            await self._exchange(turn, second=True)
+            await self._exchange(turn)
+            # The first Fetch may be waiting at the leader again, with what it knew before this answer. What came while
+            # two were under way could not send one either, whether it has set `_wake` or not.
+            if self._dirty:
+                self._wake.set()
+                tasks.call_soon(self._send_second)
 
     async def _run(self) -> None:
         while not self._stopped:
@@ -215,7 +220,7 @@ class Fetcher:
             replica_state=fetch.ReplicaState(replica_id=self._host.node_id, replica_epoch=self._host.broker_epoch),
         )
 
-    async def _exchange(self, turn: Turn[Key], *, second: bool = False) -> None:
+    async def _exchange(self, turn: Turn[Key]) -> None:
         """One Fetch and its answer."""
         timeout_ms = self._host.config.replica_socket_timeout_ms
         self._in_flight += 1
@@ -238,9 +243,6 @@ class Fetcher:
         for topic in answer.responses:
             for row in topic.partitions:
                 self._on_row((topic.topic_id, row.partition_index), turn, row)
-        if second and self._dirty:
-            # The first Fetch may be waiting at the leader again, with what it knew before these answers.
-            self._may_differ(next(iter(self._dirty)))
 
     def _lost(self, reason: str) -> None:
         """The connection, not a partition, has a problem: everything is tried again after the back-off."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from backend.engine.log.config import LogConfig
+from backend.engine.log.retention import RetentionDecision, RetentionState, SegmentView, decide, quiet_until_ms
 from backend.engine.log.unified_log import UnifiedLog
 from tests.unit.engine.log.logs import NOW_MS, append, open_test_log, replicate
 
@@ -121,3 +125,59 @@ def test_without_the_brokers_switch_a_topic_is_not_tiered(tmp_path: Path) -> Non
     assert not log.remote_enabled
     assert log.delete_old_segments(NOW_MS) == 1
     assert (log.log_start_offset, log.local_log_start_offset) == (2, 2)
+
+
+def test_a_log_that_had_nothing_to_give_up_is_looked_at_again_when_something_has_changed(tmp_path: Path) -> None:
+    log = filled(tmp_path, replace(TWO_PER_SEGMENT, retention_ms=60_000))
+    assert log.delete_old_segments(NOW_MS) == log.delete_old_segments(NOW_MS) == 0
+    assert log.delete_old_segments(LATER_MS) == 4
+    log = filled(tmp_path / "settings", TWO_PER_SEGMENT)
+    assert log.delete_old_segments(LATER_MS) == log.delete_old_segments(LATER_MS) == 0
+    log.config = replace(TWO_PER_SEGMENT, retention_bytes=SEGMENT)
+    assert log.delete_old_segments(LATER_MS) == 2
+    log = filled(tmp_path / "start", TWO_PER_SEGMENT)
+    assert log.delete_old_segments(LATER_MS) == 0
+    log.maybe_increment_log_start_offset(4)
+    assert log.delete_old_segments(LATER_MS) == 2
+
+
+_VIEWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), min_size=1, max_size=4)
+
+
+@given(
+    _VIEWS,
+    st.integers(0, 6),
+    st.integers(0, 6),
+    st.integers(-1, 6),
+    st.booleans(),
+    st.sampled_from([-1, 0, 2, 20]),
+    st.sampled_from([-1, 0, 2]),
+    st.integers(0, 60),
+    st.integers(0, 60),
+)
+@settings(max_examples=60, deadline=None)
+def test_until_the_moment_that_is_told_no_rule_wants_anything(
+    sizes_and_times: list[tuple[int, int]],
+    start: int,
+    high_watermark: int,
+    remote: int,
+    tiered: bool,
+    limit_ms: int,
+    limit_bytes: int,
+    now_ms: int,
+    later_ms: int,
+) -> None:
+    last = len(sizes_and_times) - 1
+    views = [
+        SegmentView(base, base + 1, size, timestamp, is_last=base == last)
+        for base, (size, timestamp) in enumerate(sizes_and_times)
+    ]
+    state = RetentionState(start, start, high_watermark, remote, tiered)
+    config = LogConfig(retention_ms=limit_ms, retention_bytes=limit_bytes, remote_storage_enable=tiered)
+    nothing = RetentionDecision(0, roll=False)
+    if decide(views, state, config, now_ms=now_ms) != nothing:
+        return
+    until_ms = quiet_until_ms(views[0], state, config, now_ms=now_ms)
+    assert until_ms >= now_ms
+    moment_ms = min(until_ms, now_ms + later_ms)
+    assert decide(views, state, config, now_ms=moment_ms) == nothing

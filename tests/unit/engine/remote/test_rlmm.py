@@ -111,6 +111,31 @@ def test_who_publishes_sees_its_own_writes_and_others_see_them_too() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("why", ["a tiered partition", "its time"])
+def test_the_topic_of_a_new_cluster_waits_for_the_first_tiered_partition_or_its_time(why: str) -> None:
+    async def scene(managers: Managers) -> None:
+        asked = tasks.Event()
+
+        class Watched(MemoryMetadataTopic):
+            async def ensure_created(self, settings: MetadataTopicSettings) -> int:
+                asked.set()
+                return await super().ensure_created(settings)
+
+        delay_ms = 10 if why == "its time" else 3_600_000
+        settings = replace(SETTINGS, creation_delay_ms=delay_ms)
+        manager = managers.open(settings=settings, topic=Watched(managers.log))
+        if why == "a tiered partition":
+            # Every task has had its turn.
+            await tasks.sleep_ms(0)
+            await tasks.sleep_ms(0)
+            assert not asked.is_set()
+            manager.on_partition_leadership_changes([A], ())
+            assert await manager.wait_ready(A, 20_000)
+        await asked.wait()
+
+    play(scene)
+
+
 def test_a_restart_reads_everything_again_and_says_when_it_is_ready() -> None:
     async def scene(managers: Managers) -> None:
         first = await managers.ready(A, B)

@@ -1,0 +1,27 @@
+"""Entry point of the `ebbline` command: what takes longest of `ebbline up` begins before the commands are imported."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Runs the command that the process was started with."""
+    words = sys.argv[1:]
+    if words[:1] != ["up"] or "--help" in words:
+        from backend.cli.main import app
+
+        app()
+        return
+
+    from backend.supervisor.warm import warm_backend
+
+    # Imports the engine on the other core while this process imports, checks and writes.
+    with warm_backend() as warm:
+        from backend.cli.main import app
+
+        app(obj=warm)
+
+
+if __name__ == "__main__":
+    main()
