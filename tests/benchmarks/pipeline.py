@@ -102,22 +102,24 @@ def _first_rows_s(folder: Path, until_s: float) -> float:
     up = UpProcess(folder / "data")
     began_s = time.monotonic()
     up.spawn()
+    client = httpx.Client(timeout=1.0)  # one: each makes a TLS context, which the start would wait for
     try:
         while True:
             if time.monotonic() > until_s:
                 raise NotMeasured(
                     f"`ebbline up` showed no remote segment; the pipeline's log ends:\n{up.log('pipeline')}"
                 )
-            if _serves(up) and _remote_segments(up.data / "ebbline.db") > 0:
+            if _serves(client, up) and _remote_segments(up.data / "ebbline.db") > 0:
                 return time.monotonic() - began_s
             time.sleep(0.1)
     finally:
+        client.close()
         up.stop()
 
 
-def _serves(up: UpProcess) -> bool:
+def _serves(client: httpx.Client, up: UpProcess) -> bool:
     try:
-        return httpx.get(f"{up.app_url}/_stcore/health", timeout=1.0).status_code == 200
+        return client.get(f"{up.app_url}/_stcore/health").status_code == 200
     except httpx.HTTPError:
         return False
 

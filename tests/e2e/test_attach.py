@@ -59,6 +59,8 @@ AUTHORIZER: Final = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found=true",
 )
+# Some fifty starts of a JVM in one test.
+pytestmark = pytest.mark.timeout(900)
 # Longer than several rounds of samples: how long a restarted broker does not know the remote tier.
 SLOW_TASK_MS: Final = 60_000
 
