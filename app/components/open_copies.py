@@ -18,6 +18,8 @@ from backend.tiering.segment_state import SegmentState
 
 TOPICS_MAX: Final = 8
 ROW_PX: Final = 28
+# A chart of one row would be lower than its axis and its labels need.
+ROWS_MIN: Final = 3
 HUNG, DANGLING, USUAL = "hung", "dangling", "usual"
 _LOW, _HIGH = -2.0, 3.2  # decades of age ÷ p99 that the axis shows at least
 _NAMED_MAX: Final = 4
@@ -97,7 +99,7 @@ def figure(copies: Sequence[OpenCopy], colours: Palette) -> go.Figure:
     fig.update_layout(
         **layout(
             colours,
-            height=ROW_PX * max(1, len(topics)) + 58,
+            height=ROW_PX * max(ROWS_MIN, len(topics)) + 58,
             margin={"l": 106, "r": 18, "t": 22, "b": 26},
             uirevision="open-copies",
             hovermode="closest",
@@ -125,7 +127,7 @@ def figure(copies: Sequence[OpenCopy], colours: Palette) -> go.Figure:
                 "linecolor": colours.line,
             },
             yaxis={
-                "range": [max(1, len(topics)) - 0.4, -0.6],
+                "range": [max(ROWS_MIN, len(topics)) - 0.4, -0.6],
                 "tickvals": list(range(len(topics))),
                 "ticktext": [_row_name(name) for name in topics],
                 "tickfont": {"color": colours.text, "size": 11.5},

@@ -99,7 +99,7 @@ def table_html(found: Sequence[ReplicaState], epoch: int, now_ms: int) -> str:
     ]
     body = [
         (
-            f"{one.replica.broker_id} leader" if one.leads else f"{one.replica.broker_id}",
+            Cell(f"{one.replica.broker_id} leader" if one.leads else f"{one.replica.broker_id}", css="eb-nowrap"),
             Cell(html=markup.pill(one.words, one.status)),
             Cell(html=_for(one, epoch, now_ms), css="eb-nowrap"),
             _depth(one),

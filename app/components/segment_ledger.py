@@ -89,7 +89,7 @@ def columns(count: int) -> dict[str, Any]:
     """How the columns of :func:`shown` are shown, for that many rows."""
     return {
         "partition": st.column_config.TextColumn("partition", width=104),
-        "offsets": st.column_config.TextColumn("offsets", help="First offset, and the one after the last", width=176),
+        "offsets": st.column_config.TextColumn("offsets", help="First offset, and the one after the last", width=196),
         "state": st.column_config.TextColumn("state", width=104),
         PICTURE: st.column_config.ImageColumn(
             "copy → kept → delete", help="Copy and deletion by how long they took; hollow red: hung", width=168

@@ -44,7 +44,6 @@ def render() -> None:
         return
     st.html(f"<style>{plan_dialog.CSS}{CSS}</style>")
     plan_dialog.host(page)
-    runbook.draw()
     with st.container(key="card-timeline"):
         live(page, "timeline", _timeline, page)
     with st.container(key="grid-activity"):
@@ -52,6 +51,7 @@ def render() -> None:
             question = _controls()
             live(page, "audit", _audit, page, question)
         with st.container(key="right-activity"):
+            runbook.draw()
             with st.container(key="card-plans"):
                 _plans_part(page)
             activity_rules.draw(page)

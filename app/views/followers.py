@@ -25,7 +25,7 @@ from backend.store.queries.followers import FOLLOWERS_MAX, Follower
 from backend.tiering.phases import FollowerPhase
 
 PLANS_MAX: Final = 5
-TABLE_ROWS: Final = 9
+TABLE_ROWS: Final = 14
 OUT_OF_SYNC: Final = (*(phase.value for phase in FollowerPhase if phase is not FollowerPhase.IN_SYNC), None)
 ANY_BROKER: Final = "Any broker"
 
