@@ -245,6 +245,7 @@ def test_a_lost_producer_snapshot_is_made_again_and_the_copy_goes_on(tmp_path: P
             await CopyTask(View(log), broker.tier).run()
             assert states(broker)[:2] == [STARTED, FINISHED]
             first = broker.published()[0]
+            assert isinstance(first, SegmentMetadata)
             assert broker.storage.fetch_index(first, IndexType.PRODUCER_SNAPSHOT) == whole
         assert path.read_bytes() == whole
         assert set(before) <= set(producers.snapshots)
