@@ -15,8 +15,9 @@ from backend.engine.log.config import LogConfig
 from backend.engine.log.leader_epochs import LeaderEpochCache
 from backend.engine.log.retention import RetentionDecision, RetentionState, decide
 from backend.engine.log.unified_log import AppendInfo, UnifiedLog
-from backend.engine.remote import rlm, rlm_delete, rlm_remove, rlm_tasks
+from backend.engine.remote import rlm, rlm_remove, rlm_tasks
 from backend.engine.remote.rlm_copy import CopyTask
+from backend.engine.remote.rlm_delete import delete_all
 from backend.engine.remote.rsm import RemoteStorageManager, RetriableRemoteStorageError
 from backend.engine.remote.rsm_object_store import LOG_SUFFIX, ObjectStoreRemoteStorageManager, object_key
 from backend.engine.remote.tier import Tier
@@ -100,7 +101,6 @@ class _DeletesNothing:
 
 def removed_topics_leave_their_objects(patch: pytest.MonkeyPatch) -> None:
     """The segments of a deleted topic are told to be gone, and nobody asks the storage."""
-    delete_all = rlm_delete.delete_all
 
     async def careless(tier: Tier, segments: Any, publish: Any) -> None:
         other = copy(tier)
