@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crc32c import crc32c
 
+from backend.engine.remote.metadata_topic import METADATA_TOPIC
 from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import KafkaError
+from backend.tiering.ids import TopicPartition
 from tests.simulation.client import Client
 from tests.simulation.history import TopicHistory
 
@@ -41,6 +43,8 @@ def _sealed(batch: bytearray) -> bytearray:
     return batch
 
 
+# What does not belong on the topic of remote log metadata, and is no record of it.
+STRANGE: Final = (None, b"", b"odd", b"\x00", b"\x09\x00odd", b"\x00\x00" + bytes(40))
 # Each way to spoil a good batch.
 SPOILED: Final[Mapping[str, Spoil]] = {
     "another checksum": _with(CRC_AT, b"\x00\x00\x00\x01"),
@@ -70,8 +74,9 @@ class OddProducer:
         while not self._workload.stopping:
             chosen = self._workload.some_partition()
             if chosen is not None:
+                act = self._random.choices((self._spoiled, self._out_of_turn, self._astray), (6, 3, 1))[0]
                 try:
-                    await (self._spoiled(*chosen) if self._random.random() < 0.6 else self._out_of_turn(*chosen))
+                    await act(*chosen)
                 except KafkaError:
                     await asyncio.sleep(0.1)
             await asyncio.sleep(self._random.uniform(*pause_ms) / 1000)
@@ -81,6 +86,18 @@ class OddProducer:
         what = self._random.choice((*SPOILED, *wrong))
         batch = wrong[what] if what in wrong else SPOILED[what](self._batch())
         await self._refused(topic, index, batch, f"a batch with {what}")
+
+    async def _astray(self, topic: TopicHistory, index: int) -> None:
+        """A good batch of what is no remote log metadata on their topic: readers pass it by."""
+        image, at = self._world.image, TopicPartition(METADATA_TOPIC, 0)
+        registration = self._world.registration(at)
+        if image is None or registration is None:
+            return
+        now_ms = self._world.client.ports.clock.time_ms()
+        values = self._random.sample(STRANGE, 2)
+        batch = build_batch([RecordData(now_ms, None, value) for value in values])
+        self._world.trace.note(f"{values} are produced to {at}")
+        await self._client.produce(registration.leader, image.topic_ids[METADATA_TOPIC], 0, batch)
 
     def _wrong(self, topic: TopicHistory) -> dict[str, bytearray]:
         """Batches whose checksum is right."""

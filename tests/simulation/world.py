@@ -30,6 +30,8 @@ CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 HOST: Final = "127.0.0.1"
 # Part of the runs in which overlapping remote segments are looked up as Kafka does it.
 KAFKA_OVERLAP: Final = 0.2
+# Part of the runs in which nodes take snapshots of the cluster's metadata and forget the log before them.
+METADATA_SNAPSHOTS: Final = 0.5
 # The first holds the cluster's metadata too.
 LOG_DIRS: Final = ("/data", "/more")
 
@@ -86,6 +88,12 @@ def drawn_settings(random: Random) -> dict[str, str]:
         "ebbline.delete.vanished.topics": random.choice(("true", "false")),
         "producer.id.expiration.ms": random.choice(("86400000", "86400000", "2000")),
     }
+    if random.random() < METADATA_SNAPSHOTS:
+        settings |= {
+            "metadata.log.max.record.bytes.between.snapshots": random.choice(("1500", "6000")),
+            "metadata.log.segment.bytes": "3000",
+            "metadata.max.retention.bytes": "5000",
+        }
     if random.random() < KAFKA_OVERLAP:
         settings["remote.log.metadata.overlap"] = "kafka"
     return settings

@@ -11,6 +11,7 @@ from backend.engine.remote.metadata_topic import METADATA_TOPIC
 from backend.engine.remote.rlm import RemoteLogManager
 from backend.engine.remote.rsm_object_store import SUFFIXES, object_key, partition_folder
 from backend.protocol.batch import iter_batches, iter_records
+from backend.protocol.errors import DecodeError
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, decode
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 from backend.tiering.segment_state import SegmentState
@@ -113,7 +114,11 @@ class ObjectsAndMetadata(Checker):
             for position, header in iter_batches(data):
                 offset = header.next_offset
                 for record in iter_records(data, position):
-                    event = decode(bytes(record.value or b""))
+                    try:
+                        event = decode(record.value)
+                    except DecodeError:
+                        # Of somebody else: every reader passes it by.
+                        continue
                     if isinstance(event, SegmentMetadata):
                         prefixes[event.segment_id] = object_key(event, "")
                     if isinstance(event, SegmentMetadata | SegmentUpdate):
