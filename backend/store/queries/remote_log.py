@@ -18,8 +18,8 @@ LEDGER_MAX: Final = 500  # rows of the page's table; each also carries a small p
 TOPIC_PARTITIONS_MAX: Final = 200  # look-ups by index for one topic: 20 ms
 DELETING_PARTITIONS_MAX: Final = 20
 DELETES_PER_PARTITION: Final = 20
-# 260 segments a partition make some 800 events; 20,000 are read and folded in 0.2 s.
-PAST_EVENTS_MAX: Final = 8_000  # of 10 µs each, and a page has 100 ms
+# 260 segments a partition make some 800 events; 10 us each to read and fold, and a page has 100 ms.
+PAST_EVENTS_MAX: Final = 8_000
 UNFOLLOWED_MAX: Final = 200
 ALL_STATES: Final = tuple(SegmentState)
 
