@@ -124,6 +124,23 @@ def test_a_node_without_a_vote_starts_again_from_its_own_snapshot(
     cluster.wait_until("all nodes hold the same image", lambda: same_images(cluster))
 
 
+def test_a_node_without_a_vote_fetches_its_log_again_where_it_makes_no_sense(
+    cluster: EngineCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(cluster, *(f"spoiled-{number}" for number in range(3)))
+    cluster.wait_until("all nodes hold the same image", lambda: same_images(cluster))
+    cluster.kill_broker(OBSERVER)
+    path = max(metadata_folder(cluster, OBSERVER).glob("*.log"))
+    data = bytearray(path.read_bytes())
+    # In its first batch: whole batches follow.
+    data[70] ^= 0x10
+    path.write_bytes(data)
+    with caplog.at_level(logging.WARNING):
+        cluster.start_broker(OBSERVER)
+    assert f"Node {OBSERVER} drops its metadata log and fetches it again" in caplog.text
+    cluster.wait_until("all nodes hold the same image", lambda: same_images(cluster))
+
+
 def test_another_leader_takes_over_and_the_old_one_follows_it(cluster: EngineCluster) -> None:
     killed = active(cluster)
     ids = [cluster.call(cluster.broker(node).services.producer_ids.next_id()) for node in NODES]

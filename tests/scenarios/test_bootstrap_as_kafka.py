@@ -16,6 +16,7 @@ import pytest
 
 from backend.engine.controller.commands.cluster import METADATA_VERSION_LEVEL
 from backend.engine.controller.commands.outcome import Outcome
+from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData
 from backend.protocol.errors import ErrorCode
@@ -166,11 +167,12 @@ def afterwards(name: str) -> dict[str, int]:
 
 
 def attempts(running: Lab, topic: str) -> int:
-    """Failed attempts of the new replica."""
+    """Failed attempts of the new replica; 0 while its broker has not heard of it."""
     manager = running.cluster.broker(NEW).services.replica_manager
 
     def ask() -> int:
-        state = manager.fetch_state(manager.partition(topic, 0).topic_id_partition)
+        found = manager.find(topic, 0)
+        state = manager.fetch_state(found.topic_id_partition) if isinstance(found, Partition) else None
         return 0 if state is None else state.attempts
 
     return running.cluster.ask(ask)

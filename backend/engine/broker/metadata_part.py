@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import voter_addresses
 from backend.engine.config.security import controller_security
 from backend.engine.controller.node_metadata import NodeMetadata
+from backend.engine.log.errors import CorruptLog
 from backend.engine.net.peer_client import PeerClient
 from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports
-from backend.engine.raft.metadata_log import MetadataLog, open_metadata_log
+from backend.engine.raft.metadata_log import TOPIC, MetadataLog, open_metadata_log
 from backend.engine.raft.node import Address, RaftNode
+
+_log = logging.getLogger(__name__)
 
 
 class MetadataPart:
@@ -29,10 +33,10 @@ class MetadataPart:
     async def start(self, cluster_id: str, directory_id: bytes) -> NodeMetadata:
         """Opens the log and follows the quorum; an only voter leads when this returns."""
         ports, config = self._ports, self._config
-        self._log = await open_metadata_log(ports, config)
+        votes = "controller" in (config.process_roles or ())
+        self._log = await self._opened(votes)
         voters = voter_addresses(config)
         others = [voter for voter in voters if voter != config.id]
-        votes = "controller" in (config.process_roles or ())
         raft = RaftNode(
             ports,
             config,
@@ -49,6 +53,18 @@ class MetadataPart:
         if not votes:
             metadata.follow(self._on_fatal)
         return metadata
+
+    async def _opened(self, votes: bool) -> MetadataLog:
+        """A copy that makes no sense is fetched again, unless others count on it. CorruptLog, OSError."""
+        try:
+            return await open_metadata_log(self._ports, self._config)
+        except CorruptLog as error:
+            if votes:
+                raise
+            _log.warning("Node %d drops its metadata log and fetches it again: %s", self._config.id, error)
+        folder = f"{self._config.metadata_dir}/{TOPIC}-0"
+        await self._ports.workers.run(lambda: self._ports.disk.remove_tree(folder))
+        return await open_metadata_log(self._ports, self._config)
 
     def _client(self, address: tuple[str, int], purpose: str) -> PeerClient:
         """Requests of one connection wait for each other: a vote must not wait behind a fetch."""

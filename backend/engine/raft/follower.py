@@ -1,7 +1,7 @@
 """A follower's side of the metadata log: asks the leader for more, truncates where logs part, fetches snapshots.
 
-What has been fetched is on this node's disk before the next fetch says so: that is what the leader counts. Voters are
-told who leads; an observer asks the voters in turn until one of them knows.
+What a voter has fetched is on its disk before the next fetch says so: that is what the leader counts. Voters are told
+who leads; an observer asks the voters in turn until one of them knows.
 """
 
 from __future__ import annotations
@@ -171,9 +171,14 @@ class Follower:
             return (q.own_disk_begins(known) if grown and _same(state, asked) else known), ()
 
         await node.step(told)
-        if grown:
+        if not grown:
+            return
+        if node.votes:
             await log.flush()
             await self._leader_answered(asked)
+        else:
+            # Nobody counts on this disk.
+            node.flush_soon()
 
     def _append(self, records: bytes | bytearray | memoryview, epoch: int) -> None:
         try:

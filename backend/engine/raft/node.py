@@ -1,8 +1,8 @@
 """A node of the metadata quorum: carries out what the state machine (`quorum`) decides (Kafka's KafkaRaftClient).
 
 One step at a time: the state machine's answer is on disk before anything that follows from it is sent. Beside the steps
-run, on voters, a clock and a flusher for the leader's records, and a fetcher that asks the leader for more. A node
-without a vote (an observer, KIP-595) has the fetcher only.
+run a flusher for what nobody waits for, a fetcher that asks the leader for more, and, on voters, a clock. A node that
+has no vote is an observer (KIP-595).
 """
 
 from __future__ import annotations
@@ -105,6 +105,10 @@ class RaftNode:
         return self._state
 
     @property
+    def votes(self) -> bool:
+        return self._state.is_voter
+
+    @property
     def epoch(self) -> int:
         return self._state.epoch
 
@@ -138,9 +142,9 @@ class RaftNode:
 
     async def start(self) -> None:
         """Takes its place in the quorum; an only voter leads when this returns. QuorumMismatch, CorruptLog, OSError."""
-        stored, votes = self.log.read_state(), self._state.is_voter
+        stored = self.log.read_state()
         # An observer has promised nothing to the voters it knew.
-        if votes and stored.voters and set(stored.voters) != set(self.voters):
+        if self.votes and stored.voters and set(stored.voters) != set(self.voters):
             raise QuorumMismatch(
                 f"Its metadata log {self.log.dir} belongs to the voters {sorted(stored.voters)}, but"
                 f" controller.quorum.voters names {list(self.voters)}: voters cannot be changed on a folder that is in"
@@ -152,15 +156,14 @@ class RaftNode:
             state, effects = q.start(self.node_id, self.voters, self._timing, stored, self.log.end, now)
             return replace(state, high_watermark=self.log.high_watermark), effects
 
-        if votes:
-            self._spawn(self._flush_always(), "flusher")
+        self._spawn(self._flush_always(), "flusher")
         await self.step(begin)
         if self.voters == (self.node_id,):
             await self.log.wait_until(lambda: self.log.high_watermark > self._state.epoch_start or bool(self.failure))
             if self.failure is not None:
                 raise self.failure
             return
-        if votes:
+        if self.votes:
             self._spawn(self._tick_always(), "clock")
         self._spawn(Follower(self._ports, self).run(), "fetcher")
 
@@ -194,7 +197,7 @@ class RaftNode:
     def refused(self, voter: int, code: int) -> None:
         """A voter has refused a whole request."""
         # A broker without a vote hears the same when it registers, and says so.
-        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self.joined and self._state.is_voter:
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self.joined and self.votes:
             where = self.addresses.get(voter)
             place = f" at {where.host}:{where.port}" if where else ""
             self.fail(
@@ -249,7 +252,7 @@ class RaftNode:
             )
         except (OSError, KafkaError) as error:
             self.fail(error)
-        self._unflushed.set()
+        self.flush_soon()
 
     async def learn(self, epoch: int, leader_id: int, *, by_itself: bool = False) -> None:
         """Somebody spoke of an epoch and its leader; `by_itself` when it was that leader, which so is still there."""
@@ -290,6 +293,10 @@ class RaftNode:
     async def _flushed(self, end: int) -> None:
         await self.step(lambda state, now: (q.flushed(state, end), ()))
 
+    def flush_soon(self) -> None:
+        """What has been appended goes to the device, and nobody waits for it."""
+        self._unflushed.set()
+
     async def _flush_always(self) -> None:
         while self.failure is None:
             await self._unflushed.wait()
@@ -312,7 +319,7 @@ class RaftNode:
         if not self.leads(epoch):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {self.node_id} leads epoch {epoch} no longer")
         last = self.log.append(records, epoch, self._ports.clock.time_ms())
-        self._unflushed.set()
+        self.flush_soon()
         return last
 
     async def committed(self, offset: int, epoch: int) -> None:
