@@ -91,7 +91,7 @@ class OddProducer:
         """A good batch of what is no remote log metadata on their topic: readers pass it by."""
         image, at = self._world.image, TopicPartition(METADATA_TOPIC, 0)
         registration = self._world.registration(at)
-        if image is None or registration is None:
+        if image is None or registration is None or registration.leader < 0:
             return
         now_ms = self._world.client.ports.clock.time_ms()
         values = self._random.sample(STRANGE, 2)

@@ -6,6 +6,7 @@ who leads; an observer asks the voters in turn until one of them knows.
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
@@ -86,7 +87,16 @@ class Follower:
                            node.node_id, state.leader_id, error)  # fmt: skip
                 await tasks.sleep_ms(REFUSED_PAUSE_MS)
             except OSError as error:
-                node.fail(error)
+                if error.errno != errno.ENOSPC or isinstance(error, MetadataLogFailed):
+                    node.fail(error)
+                    return
+                # A snapshot that does not fit; what there is of it makes room.
+                _log.error(
+                    "Node %d cannot follow the metadata quorum: no space is left for the snapshot in %s; free some, it is"
+                    " fetched again", node.node_id, node.log.dir,
+                )  # fmt: skip
+                await self._forget()
+                await tasks.sleep_ms(REFUSED_PAUSE_MS)
 
     async def _unreachable(self, asked: Quorum) -> None:
         def change(state: Quorum, now: Moment) -> Step:

@@ -20,7 +20,7 @@ from backend.engine.raft.fetch import LogView
 from backend.engine.raft.follower import Follower
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.observers import Observers
-from backend.engine.raft.quorum_state import NOBODY
+from backend.engine.raft.quorum_state import NOBODY, QuorumState
 from backend.engine.raft.state import BeginEpoch, Effect, Moment, Quorum, Role, Step, Timing
 from backend.engine.raft.voter_requests import Peer, VoterRequests
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
@@ -142,9 +142,9 @@ class RaftNode:
 
     async def start(self) -> None:
         """Takes its place in the quorum; an only voter leads when this returns. QuorumMismatch, CorruptLog, OSError."""
-        stored = self.log.read_state()
-        # An observer has promised nothing to the voters it knew.
-        if self.votes and stored.voters and set(stored.voters) != set(self.voters):
+        # An observer has promised nothing, so nothing is kept of what it knew.
+        stored = self.log.read_state() if self.votes else QuorumState()
+        if stored.voters and set(stored.voters) != set(self.voters):
             raise QuorumMismatch(
                 f"Its metadata log {self.log.dir} belongs to the voters {sorted(stored.voters)}, but"
                 f" controller.quorum.voters names {list(self.voters)}: voters cannot be changed on a folder that is in"
@@ -223,7 +223,7 @@ class RaftNode:
         async with self._turn:
             before = self._state
             state, effects = change(before, self._moment())
-            if state.durable != before.durable:
+            if self.votes and state.durable != before.durable:
                 try:
                     await self.log.write_state(state.durable)
                 except OSError as error:
