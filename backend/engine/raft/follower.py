@@ -92,8 +92,8 @@ class Follower:
                     return
                 # A snapshot that does not fit; what there is of it makes room.
                 _log.error(
-                    "Node %d cannot follow the metadata quorum: no space is left for the snapshot in %s; free some, it is"
-                    " fetched again", node.node_id, node.log.dir,
+                    "Node %d cannot follow the metadata quorum: no space is left for the snapshot in %s; free some, and"
+                    " it is fetched again", node.node_id, node.log.dir,
                 )  # fmt: skip
                 await self._forget()
                 await tasks.sleep_ms(REFUSED_PAUSE_MS)
