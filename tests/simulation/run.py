@@ -21,7 +21,7 @@ from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
 FAULTS_MS: Final = (2_000.0, 4_500.0)
-LOOK_S: Final = 0.2
+LOOK_S: Final = 0.3
 # Part of the runs whose tiered topics have a past when trouble begins: batches of each partition, and how long ago.
 PAST: Final = 0.8
 PAST_BATCHES: Final = (5, 17)
@@ -31,7 +31,7 @@ TRANSACTIONS: Final = 0.4
 # Part of the runs that have a producer of odd batches and somebody who scrapes metrics.
 ODD: Final = 0.4
 # Not at every moment: nothing is copied to the remote tier within so short a time.
-STEP_MS: Final = 4.0
+STEP_MS: Final = 5.0
 # Errors that the world causes; anything else in a log line is a mistake of the code.
 EXPECTED: Final = (KafkaError, OSError, asyncio.CancelledError)
 

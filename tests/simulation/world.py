@@ -38,7 +38,7 @@ LOG_DIRS: Final = ("/data", "/more")
 # Small intervals, so that a virtual minute holds a life; everything else is Kafka's default.
 SETTINGS: Final = {
     "auto.create.topics.enable": "false",
-    "broker.heartbeat.interval.ms": "400",
+    "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "1800",
     "ebbline.cluster.id": CLUSTER_ID,
     "ebbline.events.topic.replication.factor": "1",

@@ -148,12 +148,24 @@ class Follower:
             wanted = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
             await self._fetch_snapshot(state, wanted)
             return
+        if not self._is_news(partition):
+            return
         await tasks.shield(
             tasks.start(self._take(state, request.topics[0].partitions[0].fetch_offset, partition), name="raft append")
         )
 
+    def _is_news(self, partition: _Partition) -> bool:
+        """Twice a second there is none."""
+        return (
+            len(as_buffer(partition.records)) > 0
+            or partition.diverging_epoch.end_offset >= 0
+            or partition.high_watermark > self._node.log.high_watermark
+        )
+
     async def _leader_answered(self, asked: Quorum) -> bool:
         """Whether the leader that was asked is still the one that this node follows."""
+        if not self._node.votes:
+            return _same(self._node.state, asked)
         now = await self._node.step(
             lambda state, now: (q.leader_answered(state, now) if _same(state, asked) else state, ())
         )
