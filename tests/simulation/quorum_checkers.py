@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Final
 
 from backend.engine.controller.driver import Controller
-from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
+from backend.engine.controller.image import BROKER_RESOURCE, EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.replay import apply_records
 from backend.engine.controller.snapshot_images import snapshot_batches
 from backend.engine.raft.metadata_log import MetadataBatch, decode_batches
 from backend.protocol import messages as m
 from tests.simulation.checkers import Violation
 from tests.simulation.world import CLUSTER_ID
+
+# Every change sets one of so many settings to its number.
+SETTINGS_MAX: Final = 9
 
 
 def bytes_of(image: MetadataImage) -> bytes:
@@ -43,6 +47,8 @@ class QuorumCheckers:
         self._batches: dict[tuple[int, int], MetadataBatch] = {}
         self._before: dict[tuple[int, int], int] = {}
         self.committed: dict[int, MetadataBatch] = {}
+        # In which epoch at the latest: what the record's own leader left behind may be committed by a later one.
+        self._committed_in: dict[int, int] = {}
         self._reference = replace(EMPTY_IMAGE, cluster_id=CLUSTER_ID)
         # Image by offset, as the committed batches give it.
         self._images: dict[int, bytes] = {}
@@ -58,7 +64,7 @@ class QuorumCheckers:
             self._one_leader(node, one)
         logs = {node: self._log_of(node, one) for node, one in controllers.items()}
         for node, one in controllers.items():
-            self._commit(node, logs[node], one.log.high_watermark)
+            self._commit(node, logs[node], one.log.high_watermark, one.raft.epoch)
         self._bridge(controllers)
         for node, one in controllers.items():
             self._leader_is_complete(node, one, logs[node])
@@ -89,10 +95,11 @@ class QuorumCheckers:
             if self._before.setdefault((batch.base_offset, batch.epoch), before.epoch) != before.epoch:
                 raise Violation("LogMatching", f"offset {batch.base_offset} of epoch {batch.epoch} follows two epochs")
 
-    def _commit(self, node: int, batches: list[MetadataBatch], high_watermark: int) -> None:
+    def _commit(self, node: int, batches: list[MetadataBatch], high_watermark: int, epoch: int) -> None:
         for batch in batches:
             if batch.last_offset >= high_watermark:
                 break
+            self._committed_in.setdefault(batch.base_offset, epoch)
             if self.committed.setdefault(batch.base_offset, batch) != batch:
                 raise Violation(
                     "LeaderCompleteness",
@@ -108,12 +115,11 @@ class QuorumCheckers:
 
     def _bridge(self, controllers: dict[int, Controller]) -> None:
         """What no log holds any more is taken from an image; those of the others are compared with it."""
-        if any(offset > self._reference.offset for offset in self.committed):
-            newest = max((one.image for one in controllers.values()), key=lambda image: image.offset)
-            if newest.offset > self._reference.offset:
-                self.gaps += 1
-                self._reference = newest
-                self._images[newest.offset] = bytes_of(newest)
+        newest = max((one.image for one in controllers.values()), key=lambda image: image.offset, default=None)
+        if newest is not None and newest.offset > self._reference.offset:
+            self.gaps += 1
+            self._reference = newest
+            self._images[newest.offset] = bytes_of(newest)
 
     def _leader_is_complete(self, node: int, one: Controller, batches: list[MetadataBatch]) -> None:
         """Leader completeness: whoever leads has everything that was committed in earlier epochs."""
@@ -122,7 +128,7 @@ class QuorumCheckers:
             return
         own = {batch.base_offset: batch for batch in batches}
         for offset, batch in self.committed.items():
-            if batch.epoch < state.epoch and offset >= one.log.start_offset and own.get(offset) != batch:
+            if self._committed_in[offset] < state.epoch and offset >= one.log.start_offset and own.get(offset) != batch:
                 raise Violation(
                     "LeaderCompleteness",
                     f"node {node} leads epoch {state.epoch} without what was committed at offset {offset}",
@@ -147,3 +153,11 @@ class QuorumCheckers:
         lost = sorted(set(acknowledged) - self.applied)
         if lost and not self.gaps:
             raise Violation("LeaderCompleteness", f"changes {lost[:5]} were acknowledged and are nowhere")
+        # Whatever came after a change of the same setting has a greater value.
+        for one in controllers.values():
+            settings = one.image.config(BROKER_RESOURCE, "")
+            for value in acknowledged:
+                if int(settings.get(f"s{value % SETTINGS_MAX}", "-1")) < value:
+                    raise Violation(
+                        "LeaderCompleteness", f"change {value} was acknowledged, and the settings are {settings}"
+                    )

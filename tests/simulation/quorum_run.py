@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from backend.engine.broker import StartRefused
 from backend.engine.controller.commands.outcome import Outcome, outcome
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image import BROKER_RESOURCE, MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 from tests.simulation.checkers import Violation
 from tests.simulation.machine import dispose
-from tests.simulation.quorum_checkers import QuorumCheckers
+from tests.simulation.quorum_checkers import SETTINGS_MAX, QuorumCheckers
 from tests.simulation.quorum_world import VOTERS, QuorumWorld
 from tests.simulation.run import EXPECTED, Result, _logging
 
@@ -28,7 +28,6 @@ LOOK_S: Final = 0.05
 RECOVERY_S: Final = 30.0
 # Between the first tries of two voters that start together: a quarter of the election timeout.
 FIRST_TRIES_S: Final = 0.05
-SETTINGS_MAX: Final = 9
 
 
 class QuorumRun:
@@ -118,7 +117,7 @@ class QuorumRun:
 
         def command(image: MetadataImage) -> Outcome[None]:
             name = f"s{value % SETTINGS_MAX}"
-            record = m.ConfigRecord(resource_type=4, resource_name="", name=name, value=str(value))
+            record = m.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=name, value=str(value))
             return outcome([record], None)
 
         try:

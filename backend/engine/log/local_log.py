@@ -197,8 +197,11 @@ class LocalLog:
         return self.end_offset
 
     def replace_all(self, offset: int) -> None:
-        """Drops every segment and starts an empty one at `offset`."""
-        self.drop(list(self.segments))
+        """Drops every segment and starts an empty one at `offset`.
+
+        The newest first: what a crash leaves of them begins where the log began, and is not taken for a later part.
+        """
+        self.drop(list(self.segments)[::-1])
         self.segments.add(LogSegment.create(self.disk, self.dir, offset))
         self.end_offset = offset
 
