@@ -141,6 +141,41 @@ def test_a_fetched_snapshot_stands_for_the_whole_log(tmp_path: Path) -> None:
     run(play)
 
 
+def test_a_crash_while_a_snapshot_is_installed_leaves_no_gap_behind_it(tmp_path: Path) -> None:
+    """Whichever of the old segments are gone by then: the next start goes on behind the snapshot."""
+
+    async def play(ports: Ports, gone_after: int) -> None:
+        folder = tmp_path / str(gone_after)
+        log = await opened(ports, folder, **{"metadata.log.segment.bytes": "300"})
+        await begin(log)
+        for _ in range(12):
+            log.append([FEATURE], 1, 1000)
+        assert len(list(Path(log.dir).glob("*.log"))) > 3
+        # Of another history, which ends in the middle of this one.
+        wanted = SnapshotId(5, 2)
+        await log.write_snapshot(wanted, [b"x"])
+        rename, renamed = ports.disk.rename, 0
+
+        def rename_some(source: str, target: str) -> None:
+            nonlocal renamed
+            renamed += 1
+            if renamed > gone_after:
+                raise OSError("the power is gone")
+            rename(source, target)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ports.disk, "rename", rename_some)
+            with pytest.raises(OSError, match="the power is gone"):
+                await log.start_at_snapshot(wanted)
+        log.abandon()
+        again = await opened(ports, folder)
+        assert (again.start_offset, again.end_offset) == (5, 5)
+        again.close()
+
+    for gone_after in range(9):
+        run(lambda ports, count=gone_after: play(ports, count))  # type: ignore[misc]  # bound now
+
+
 def test_nothing_is_visible_before_it_is_committed(tmp_path: Path) -> None:
     async def play(ports: Ports) -> None:
         log = await opened(ports, tmp_path)
