@@ -130,6 +130,9 @@ class CopyTask:
     async def _copy(self, log: UnifiedLog, segment: LogSegment, next_base: int) -> None:
         tier, partition = self._tier, self.partition
         await self._ensure_snapshot(log, segment, next_base)
+        if next_base <= log.log_start_offset or self._is_over():
+            # Retention has taken it while it waited for the quota or for its snapshot.
+            return
         started = SegmentMetadata(
             topic_id_partition=partition,
             segment_id=tier.ports.random.uuid(),
