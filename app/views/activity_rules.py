@@ -41,5 +41,5 @@ def _rules_file(person: Person) -> bytes:
     try:
         return control_api(person).alert_rules()
     except ApiError as error:
-        # A file of comments only: Prometheus refuses it, and who opens it reads why.
-        return f"# No rules were written: {error}\n# `ebbline rules` prints them without the control API.\n".encode()
+        # No YAML of rules, so that Prometheus refuses it; who opens it reads why.
+        return f"No rules were written: {error}\n`ebbline rules` prints them without the control API.\n".encode()

@@ -140,12 +140,3 @@ def broker(
         from backend.engine.cluster import run_broker
 
     raise typer.Exit(run_broker(str(config)))
-
-
-def main() -> None:
-    """Runs the command that the process was started with; `backend.cli.entry` does so sooner."""
-    app()
-
-
-if __name__ == "__main__":
-    main()

@@ -202,7 +202,7 @@ def _restart(config: Path, port: int) -> Start:
     """Starts a node on what its folder holds, and ends it."""
     started_s = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "-m", "backend.cli.main", "broker", "--config", str(config)],
+        [sys.executable, "-m", "backend.cli.entry", "broker", "--config", str(config)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

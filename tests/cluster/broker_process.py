@@ -46,7 +46,7 @@ class BrokerProcesses:
         tiering: bool = False,
         settings: Mapping[str, str] | None = None,
         voters: int = 1,
-        program: str = "backend.cli.main",
+        program: str = "backend.cli.entry",
     ) -> None:
         self.folder = folder
         self._program = program

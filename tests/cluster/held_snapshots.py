@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from backend.cli.main import main
+from backend.cli.entry import main
 from backend.engine.controller import snapshotter
 from backend.engine.controller.snapshot_images import snapshot_batches
 from tests.waiting import wait_until

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import shutil
 import time
@@ -18,6 +19,7 @@ from backend.engine.controller.driver import Controller
 from backend.engine.controller.node_metadata import NodeMetadata
 from backend.engine.controller.snapshotter import Snapshotter
 from backend.engine.metrics.collector import BrokerCollector
+from backend.engine.ports.disk import Buffer
 from backend.engine.raft import follower
 from backend.engine.raft.snapshots import PartialSnapshot
 from backend.engine.raft.state import Quorum
@@ -290,6 +292,27 @@ def test_a_download_that_breaks_off_goes_on_at_the_byte_where_it_stopped(
     cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
     assert asked_from[:4] == [0, PIECE_BYTES, 2 * PIECE_BYTES, 2 * PIECE_BYTES]
     assert cluster.ask(lambda: controller(cluster, wiped).snapshots_loaded) > 0
+
+
+def test_a_voter_whose_disk_is_full_fetches_the_snapshot_again_once_there_is_room(
+    cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, wiped, snapshotter = a_voter_is_wiped(cluster)
+    append, full = PartialSnapshot.append, [1, 2]
+
+    def fills_the_disk(self: PartialSnapshot, data: Buffer) -> None:
+        append(self, data)
+        if full and self.size_bytes > PIECE_BYTES:
+            full.pop()
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(PartialSnapshot, "append", fills_the_disk)
+    cluster.start_broker(wiped)
+    cluster.ask(snapshotter.start)
+    cluster.wait_until("all voters hold the same image", lambda: same_images(cluster))
+    assert caplog.text.count("no space is left for the snapshot") == 2
+    assert cluster.ask(lambda: controller(cluster, wiped).snapshots_loaded) > 0
+    assert not list(metadata_folder(cluster, wiped).glob("*.part"))
 
 
 def refused(properties: dict[str, str]) -> str:

@@ -156,7 +156,7 @@ def in_terminal(site: ControlSite, *arguments: str, answers: tuple[str, ...]) ->
     """Runs the command with a terminal; exit code and everything that the screen showed. Answers whatever asks."""
     ours, theirs = pty.openpty()
     place = ["--api", f"http://127.0.0.1:{site.plane.port}", "--data", str(site.folder)]
-    command = [sys.executable, "-m", "backend.cli.main", *arguments, *place]
+    command = [sys.executable, "-m", "backend.cli.entry", *arguments, *place]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
         os.close(theirs)
         screen, left = "", list(answers)

@@ -71,7 +71,7 @@ class UpProcess:
             "EBBLINE_BROKERS": str(self.brokers),
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "backend.cli.main", "up", "--data", str(self.data), *self.options],
+            [sys.executable, "-m", "backend.cli.entry", "up", "--data", str(self.data), *self.options],
             env=environment | self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

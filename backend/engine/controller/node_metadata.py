@@ -6,7 +6,6 @@ the image follows the log by itself.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from backend.engine.config import BrokerConfig
@@ -18,8 +17,6 @@ from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.node import RaftNode
 from backend.protocol.errors import KafkaError
-
-_log = logging.getLogger(__name__)
 
 
 class NodeMetadata:
@@ -77,6 +74,5 @@ class NodeMetadata:
                     raise MetadataLogFailed(str(raft.failure))
                 await log.wait_until(lambda: log.high_watermark > self.image.offset + 1 or bool(raft.failure))
         except (OSError, KafkaError) as error:
-            _log.critical("Node %d cannot follow the metadata in %s: %s", self._node_id, log.dir, error)
             on_failure(f"its metadata log {log.dir} failed: {error}; free or repair the disk, or remove that folder,"
                        " which is fetched again from the controllers")  # fmt: skip

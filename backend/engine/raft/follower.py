@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from backend.engine.log.errors import NoSpace
 from backend.engine.ports import Ports, tasks
@@ -35,6 +36,7 @@ REFUSED_PAUSE_MS: Final = 1000.0
 
 _Partition = m.FetchResponse.Responses.Partitions
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Follower:
@@ -87,16 +89,8 @@ class Follower:
                            node.node_id, state.leader_id, error)  # fmt: skip
                 await tasks.sleep_ms(REFUSED_PAUSE_MS)
             except OSError as error:
-                if error.errno != errno.ENOSPC or isinstance(error, MetadataLogFailed):
-                    node.fail(error)
-                    return
-                # A snapshot that does not fit; what there is of it makes room.
-                _log.error(
-                    "Node %d cannot follow the metadata quorum: no space is left for the snapshot in %s; free some, and"
-                    " it is fetched again", node.node_id, node.log.dir,
-                )  # fmt: skip
-                await self._forget()
-                await tasks.sleep_ms(REFUSED_PAUSE_MS)
+                node.fail(error)
+                return
 
     async def _unreachable(self, asked: Quorum) -> None:
         def change(state: Quorum, now: Moment) -> Step:
@@ -238,7 +232,7 @@ class Follower:
         if self._partial is None:
             unique = self._ports.random.uuid().hex()
             folder, disk = node.log.dir, self._ports.disk
-            self._partial = await workers.run(lambda: PartialSnapshot(disk, folder, wanted, unique))
+            self._partial = await self._on_disk(lambda: PartialSnapshot(disk, folder, wanted, unique))
             _log.info("Node %d fetches snapshot %s from leader %d", node.node_id, wanted, asked.leader_id)
         partial = self._partial
         while True:
@@ -252,7 +246,7 @@ class Follower:
         except BadSnapshot:
             await self._forget()
             raise
-        await workers.run(partial.freeze)
+        await self._on_disk(partial.freeze)
         self._partial = None
         await tasks.shield(tasks.start(self._install(wanted), name="raft snapshot"))
 
@@ -309,8 +303,20 @@ class Follower:
             raise BadSnapshot(
                 f"asked for snapshot {partial.id} from byte {position}, and got {got} from {told.position}"
             )
-        await self._ports.workers.run(lambda: partial.append(data))
+        await self._on_disk(lambda: partial.append(data))
         return told.size
+
+    async def _on_disk(self, work: Callable[[], T]) -> T:
+        """NoSpace when the snapshot does not fit: what there is of it has made room, and the log is as it was."""
+        try:
+            return await self._ports.workers.run(work)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            await self._forget()
+            raise NoSpace(
+                f"no space is left for the snapshot in {self._node.log.dir}; free some, and it is fetched again"
+            ) from error
 
     async def _forget(self) -> None:
         partial, self._partial = self._partial, None
