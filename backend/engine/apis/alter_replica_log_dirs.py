@@ -48,8 +48,6 @@ def _move(services: Services, partition: TopicPartition, path: str) -> int:
         replicas.log_dir_moves.move(found, path)
     except KafkaError as error:
         return error.code
-    except OSError:
-        return ErrorCode.KAFKA_STORAGE_ERROR
     return NONE
 
 

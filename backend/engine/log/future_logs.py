@@ -33,20 +33,24 @@ class FutureLog:
     """The copy of one log on its way to another directory."""
 
     def __init__(self, ports: Ports, current: UnifiedLog, target_dir: str, *, producer_id_expiration_ms: int) -> None:
-        """Creates the folder. Raises OSError."""
+        """Creates the folder. Raises OSError, and leaves nothing behind then."""
         tip = current.topic_id_partition
         self._disk = ports.disk
         self._target_dir = target_dir
         folder = f"{target_dir}/{dir_name_for_future(tip.topic_partition, ports.random.uuid())}"
-        ports.disk.make_dirs(folder)
-        write_topic_id(ports.disk, folder, tip.topic_id)
         options = LoadOptions(
             log_start_offset=_first_offset(current),
             clean_shutdown=True,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
         now_ms = ports.clock.time_ms()
-        self.log = open_log(ports.disk, ports.random, folder, tip, current.config, options, now_ms=now_ms)
+        try:
+            ports.disk.make_dirs(folder)
+            write_topic_id(ports.disk, folder, tip.topic_id)
+            self.log = open_log(ports.disk, ports.random, folder, tip, current.config, options, now_ms=now_ms)
+        except OSError:
+            ports.disk.remove_tree(folder)
+            raise
         self._truncations = current.truncations
 
     @property

@@ -68,6 +68,8 @@ class RemoteLogManager:
         # The tasks of every hosted tiered partition.
         self._hosted: dict[TopicIdPartition, dict[Kind, Loop]] = {}
         self._ending: set[Loop] = set()
+        # Under way: removals of all that is remote of a partition.
+        self._deletions: dict[tasks.Task[None], TopicIdPartition] = {}
         self._closing = tasks.Event()
 
     async def start(self) -> None:
@@ -169,11 +171,33 @@ class RemoteLogManager:
             for loop in ending:
                 await loop.stopped()
             if delete_remote:
-                await tasks.gather(self._delete(partition) for partition in stopped)
+                await tasks.gather(self._delete_until_tiered(partition) for partition in stopped)
         finally:
             if delete_remote:
                 self._tier.deleting.difference_update(stopped)
         self._tier.metadata.on_stop_partitions([one for one in stopped if one not in self._hosted])
+
+    def tiered_again(self, is_tiered: Callable[[TopicIdPartition], bool]) -> None:
+        """What is remote of these partitions belongs to whoever leads them now: none of it is deleted here any more.
+
+        What is half deleted by then their leader's retention finishes. Kafka's old leader deletes on, also what the new
+        one has taken for copied and dropped from its disk.
+        """
+        for deletion, partition in self._deletions.items():
+            if is_tiered(partition):
+                _log.info("%s is tiered again: what is remote of it stays", partition)
+                deletion.cancel()
+
+    async def _delete_until_tiered(self, partition: TopicIdPartition) -> None:
+        deletion = tasks.start(self._delete(partition), name=f"deletion of {partition}")
+        self._deletions[deletion] = partition
+        try:
+            await tasks.first([deletion])
+        finally:
+            deletion.cancel()
+            del self._deletions[deletion]
+        if not deletion.cancelled():
+            deletion.result()
 
     async def _delete(self, partition: TopicIdPartition) -> None:
         failures = 0

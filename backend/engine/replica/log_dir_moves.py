@@ -15,9 +15,10 @@ from typing import Final
 from backend.engine.common.rates import WindowedRate, Windows
 from backend.engine.config.settings import LONG_MAX
 from backend.engine.log.log_manager import LogManager
+from backend.engine.log.log_state import FULL_ERRNOS
 from backend.engine.ports import Clock, tasks
 from backend.engine.replica.partition import Partition
-from backend.protocol.errors import KafkaError
+from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition
 
 THROTTLE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -50,7 +51,7 @@ class LogDirMoves:
     def move(self, partition: Partition, path: str) -> None:
         """Begins to move a replica; to the directory that it is in: ends a move.
 
-        Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR.
+        Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR. A full directory refuses; what is in it goes on.
         """
         target = self._logs.dir_at(path)
         future = self._logs.futures.get(partition.topic_partition)
@@ -63,9 +64,12 @@ class LogDirMoves:
             self._logs.start_move(partition.log, target)
         except OSError as error:
             partition.log.cleaning_paused = False
-            self._logs.fail_dir(target.path, str(error))
-            self._logs.dir_at(path)
-            raise
+            if error.errno not in FULL_ERRNOS:
+                self._logs.fail_dir(target.path, str(error))
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the copy of {partition} in {target.path} cannot be begun: {error}; free or repair it, and ask again",
+            ) from error
         _log.info("Moving %s from %s to %s", partition, partition.log.dir, target.path)
         self._running[partition] = tasks.spawn(self._copy(partition), name=f"move of {partition} to {target.path}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from backend.engine.log.timestamps import TimestampedOffset
@@ -48,6 +48,10 @@ class RemoteLogs(AuxStateSource, Protocol):
         topic_ids: Mapping[str, bytes],
     ) -> None:
         """The broker leads or follows these now, or their topic's remote settings changed."""
+        ...
+
+    def tiered_again(self, is_tiered: Callable[[TopicIdPartition], bool]) -> None:
+        """New settings are in force: remote data that were being deleted, of what is tiered now, stay."""
         ...
 
     def stop_partitions(

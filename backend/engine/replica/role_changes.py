@@ -117,7 +117,14 @@ class RoleChanges:
         if old.brokers is not new.brokers:
             self._fetchers.reconnect(self._hosted.by_name.values())
         self._fetchers.stop_idle()
+        if self._manager.remote_logs is not None:
+            self._manager.remote_logs.tiered_again(self._is_tiered)
         self._tell_remote(filter(self._hosts, leaders), filter(self._hosts, followers), tiered_before)
+
+    def _is_tiered(self, tip: TopicIdPartition) -> bool:
+        """Also of a partition that is not hosted here."""
+        same = self._manager.image.topic_ids.get(tip.topic) == tip.topic_id
+        return same and self.topic_config(tip.topic).remote_storage_enable
 
     def _hosts(self, partition: Partition) -> bool:
         """Whether it is still served: its log may have broken since."""

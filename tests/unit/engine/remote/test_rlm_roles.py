@@ -243,6 +243,32 @@ def test_tiering_off_and_on_in_one_breath_leaves_the_partition_hosted(tmp_path: 
     asyncio.run(play())
 
 
+def test_tiering_on_again_under_another_leader_keeps_what_the_old_one_had_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        async with tier_broker(tmp_path) as broker:
+            await CopyTask(View(golden_tiered_log(tmp_path)), broker.tier).run()
+            before = last_states(broker)
+            publishing = asyncio.Event()
+
+            async def away(update: SegmentUpdate) -> None:
+                publishing.set()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(broker.metadata, "update_segment", away)
+            ending = asyncio.ensure_future(broker.manager.stop_partitions([TIP], delete_remote=True))
+            await publishing.wait()
+            broker.manager.tiered_again(lambda partition: partition != TIP)
+            assert not (await asyncio.wait([ending], timeout=0.05))[0]
+            broker.manager.tiered_again(lambda partition: partition == TIP)
+            await ending
+            assert last_states(broker) == before
+            assert len(objects(tmp_path)) == 10
+
+    asyncio.run(play())
+
+
 def test_a_deleted_topics_leader_leaves_its_segments_to_the_partition_remover_where_there_is_one(
     tmp_path: Path,
 ) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
+import pytest
+
 from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 from tests.unit.engine.coordinator.group_nodes import GroupNodes, run_nodes
 
@@ -23,6 +27,31 @@ async def moved(nodes: TwoDirectories, after_ms: float) -> bool:
     """Whether the move is over by then."""
     await nodes.pass_ms(after_ms)
     return ORDERS not in nodes[1].logs.futures
+
+
+def test_a_directory_that_is_full_refuses_a_move_and_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    async def play(nodes: TwoDirectories) -> None:
+        nodes.create("orders", [1])
+        replicas, logs = nodes[1].replicas, nodes[1].logs
+        partition = replicas.partition("orders", 0)
+        [target] = [one.path for one in logs.dirs if not partition.log.dir.startswith(one.path + "/")]
+        monkeypatch.setattr(nodes[1].ports.disk, "make_dirs", full)
+        with pytest.raises(KafkaError, match=r"cannot be begun: .*No space left.* ask again") as refused:
+            replicas.log_dir_moves.move(partition, target)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not logs.failed_dirs
+        assert ORDERS not in logs.futures
+        assert not list(Path(target).glob("*-future"))
+        monkeypatch.undo()
+        replicas.log_dir_moves.move(partition, target)
+        assert await moved(nodes, 500)
+
+    run_nodes(TwoDirectories, tmp_path, play)
 
 
 def test_a_move_keeps_to_the_throttle_until_it_is_lifted(tmp_path: Path) -> None:
