@@ -210,6 +210,9 @@ class Faults:
         image = self._world.image
         if image is None or self._dark() or self._holes() or len(self._running_brokers()) < 3:
             return False
+        if any(machine.is_doomed for machine in self._world.machines.values()):
+            # It would go while what this one had is still counted on.
+            return False
         registration = image.broker(node)
         if registration is None or any(broker.fenced for broker in image.brokers.values()):
             return False

@@ -186,6 +186,11 @@ class Machine:
 
         process.disk.changes_left, process.disk.on_last_change = changes, kill
 
+    @property
+    def is_doomed(self) -> bool:
+        """Whether the process will be killed by what has happened to it, or to its disk, already."""
+        return self.disk.broken is not None or (self.process is not None and self.process.disk.changes_left is not None)
+
     def _bury(self, process: Process, *, at_once: bool) -> None:
         process.alive = False
         self._world.fabric.lose(process, at_once=at_once)
