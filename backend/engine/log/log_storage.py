@@ -163,6 +163,8 @@ class LogStorage(LogState):
             self._local_log_start_offset = min(self._local_log_start_offset, end)
             self.update_high_watermark(self._high_watermark)
             rebuild_producer_state(self.producer_state, self.segments, end, self._log_start_offset)
+            # It may have read the markers of transactions again that have long been stable.
+            self.producer_state.on_high_watermark(self._high_watermark)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:

@@ -151,6 +151,22 @@ def test_an_open_transaction_holds_the_last_stable_offset(tmp_path: Path) -> Non
     assert log.aborted_transactions(0, 6) == []
 
 
+def test_a_transaction_that_is_stable_stays_so_when_records_behind_it_are_cut_off(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    produce(log, 0, transactional=True)
+    log.roll()
+    end_txn(log, commit=True)
+    replicate(log)
+    append(log, 0)
+    log.truncate_to(2)
+    assert log.last_stable_offset == log.high_watermark == log.log_end_offset == 2
+    produce(log, 1, transactional=True)
+    end_txn(log, commit=True)
+    append(log, 1)
+    log.truncate_to(4)
+    assert (log.last_stable_offset, log.high_watermark) == (2, 2), "the marker at 3 is not replicated yet"
+
+
 def test_aborted_transactions_are_listed_with_the_stable_offset_of_their_time(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
     produce(log, 0, transactional=True)
