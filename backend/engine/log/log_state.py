@@ -180,7 +180,12 @@ class LogState:
         self._local_log_start_offset = max(self._local_log_start_offset, offset)
         self.recovery_point = max(self.recovery_point, offset)
         with self._disk_errors("raise the log start of"):
-            self.leader_epochs.truncate_from_start(offset)
+            try:
+                self.leader_epochs.truncate_from_start(offset)
+            except OSError as error:
+                # On a full disk the file keeps what lies below the log start; whoever reads it leaves that out.
+                if error.errno not in FULL_ERRNOS:
+                    raise
             self.producer_state.on_log_start(offset)
         return True
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from backend.engine.log.errors import NoSpace
-from tests.unit.engine.log.logs import DENSE, append, files, open_test_log, values
+from tests.unit.engine.log.logs import DENSE, NOW_MS, append, files, open_test_log, replicate, values
 
 BATCH_BYTES = 72
 LOG = "00000000000000000000.log"
@@ -85,3 +85,33 @@ def test_a_kill_while_the_disk_is_full_loses_nothing_that_was_taken(tmp_path: Pa
     assert values(again) == [(0, b"v0"), (1, b"v1")]
     append(again, 2)
     assert again.log_end_offset == 3
+
+
+def test_old_segments_go_while_the_disk_is_full_and_their_epochs_with_them(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    append(log, 0, epoch=0)
+    append(log, 1, epoch=1)
+    log.roll()
+    append(log, 2, epoch=1)
+    replicate(log)
+    with files_of_at_most(0):
+        assert log.maybe_increment_log_start_offset(2)
+        assert log.delete_old_segments(NOW_MS) == 1
+    assert log.offline_reason is None
+    assert (log.log_start_offset, log.leader_epochs.entries) == (2, ((1, 2),))
+    append(log, 3, epoch=2)
+    log.close()
+    again = open_test_log(tmp_path, clean=True, log_start=2)
+    assert again.leader_epochs.entries == ((1, 2), (2, 3))
+
+
+def test_a_kill_while_the_epochs_on_disk_are_older_than_the_log_start_changes_nothing(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    append(log, 0, epoch=0)
+    append(log, 1, epoch=1)
+    replicate(log)
+    with files_of_at_most(0):
+        assert log.maybe_increment_log_start_offset(2)
+    log.close_files()
+    again = open_test_log(tmp_path, log_start=2)
+    assert again.leader_epochs.entries == ((1, 2),)
