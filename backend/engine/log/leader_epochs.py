@@ -21,7 +21,7 @@ UNDEFINED_OFFSET: Final = -1
 class LeaderEpochCache:
     """Ascending (epoch, start offset) entries. `save` receives the checkpoint's bytes after every change."""
 
-    __slots__ = ("_epochs", "_save", "_starts", "dirty")
+    __slots__ = ("_epochs", "_save", "_saved", "_starts", "dirty")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = (), save: Callable[[bytes], None] | None = None) -> None:
         self._epochs: list[int] = []
@@ -29,6 +29,8 @@ class LeaderEpochCache:
         self._save = save
         # Whether the file holds changes that have not been synced to the device.
         self.dirty = False
+        # Whether the file has what is here.
+        self._saved = True
         for epoch, start in entries:
             self._insert(epoch, start)
 
@@ -169,7 +171,13 @@ class LeaderEpochCache:
         """The bytes of `leader-epoch-checkpoint`."""
         return encode_epochs(self.entries)
 
+    def save_again(self) -> None:
+        """Writes the file if it could not be written when something changed."""
+        if not self._saved:
+            self._changed()
+
     def _changed(self) -> None:
-        self.dirty = True
+        self.dirty, self._saved = True, False
         if self._save is not None:
             self._save(self.encode())
+        self._saved = True

@@ -166,7 +166,8 @@ class LogState:
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Raises log start, and local start with it; True when it moved.
 
-        Raises OFFSET_OUT_OF_RANGE past the high watermark.
+        Raises OFFSET_OUT_OF_RANGE past the high watermark. A full disk is no reason not to: then
+        :meth:`require_saved_epochs` tells whether it will outlast a restart.
         """
         self._check_online()
         if offset > self._high_watermark:
@@ -188,6 +189,20 @@ class LogState:
                     raise
             self.producer_state.on_log_start(offset)
         return True
+
+    def require_saved_epochs(self) -> None:
+        """Sees to it that a restart finds the log start: before what lies below it goes from the remote tier.
+
+        Raises NoSpace.
+        """
+        self._check_online()
+        try:
+            self.leader_epochs.save_again()
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                raise self._failed("write the leader epochs of", error) from error
+            text = f"could not write {self.dir}: {error.strerror}; free some space there, it goes on by itself"
+            raise NoSpace(text) from error
 
     def maybe_increment_local_log_start_offset(self, offset: int) -> bool:
         """Raises local start only (tiered topics); True when it moved."""

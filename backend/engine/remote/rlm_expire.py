@@ -247,6 +247,8 @@ class ExpirationTask:
         self._update_shares(log, expired.size_bytes)
         if expired.log_start is not None:
             log.maybe_increment_log_start_offset(expired.log_start)
+        if expired.segments:
+            log.require_saved_epochs()
         await self._delete(expired.segments)
 
     def _find_highest_remote(self, log: UnifiedLog) -> None:

@@ -97,11 +97,14 @@ def test_old_segments_go_while_the_disk_is_full_and_their_epochs_with_them(tmp_p
     with files_of_at_most(0):
         assert log.maybe_increment_log_start_offset(2)
         assert log.delete_old_segments(NOW_MS) == 1
+        with pytest.raises(NoSpace, match="free some space"):
+            log.require_saved_epochs()
     assert log.offline_reason is None
     assert (log.log_start_offset, log.leader_epochs.entries) == (2, ((1, 2),))
+    log.require_saved_epochs()
     append(log, 3, epoch=2)
     log.close()
-    again = open_test_log(tmp_path, clean=True, log_start=2)
+    again = open_test_log(tmp_path, clean=True, remote=True)
     assert again.leader_epochs.entries == ((1, 2), (2, 3))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from backend.engine.log.errors import OffsetOutOfRange
+from backend.engine.log.errors import NoSpace, OffsetOutOfRange
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rlm_expire import ExpirationTask, Expired, Known, RetentionView, choose_expired, percent_of
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
@@ -19,6 +19,7 @@ from backend.engine.remote.rsm_object_store import EventType
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate
 from backend.tiering.segment_state import SegmentState
 from tests.unit.engine.log.logs import NOW_MS, TIP, append, open_test_log, replicate
+from tests.unit.engine.log.test_full_disk import files_of_at_most
 from tests.unit.engine.remote.tiers import TIERED, View, golden_tiered_log, tier_broker
 
 STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = SegmentState
@@ -257,6 +258,26 @@ def test_log_start_rises_before_the_first_object_goes(tmp_path: Path) -> None:
             assert starts == [6, 6, 6]
             assert gauges.remotedeletelagsegments == 0
             assert list(broker.metadata.segments(TIP)) == []
+
+    play(run)
+
+
+def test_nothing_goes_while_a_full_disk_would_make_a_restart_look_for_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        log = golden_tiered_log(tmp_path, replace(TIERED, retention_ms=0))
+        async with tier_broker(tmp_path) as broker:
+            await CopyTask(View(log), broker.tier).run()
+            task = ExpirationTask(View(log), broker.tier)
+            with files_of_at_most(0):
+                for _ in range(2):
+                    with pytest.raises(NoSpace, match="free some space"):
+                        await task.run()
+            assert (log.log_start_offset, log.offline_reason) == (6, None)
+            assert broker.history(EventType.DELETE_SEGMENT) == []
+            await task.run()
+            assert len(broker.history(EventType.DELETE_SEGMENT)) == 2
+            log.close_files()
+            assert open_test_log(tmp_path, TIERED, remote=True).log_start_offset == 6
 
     play(run)
 
