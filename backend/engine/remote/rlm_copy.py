@@ -209,16 +209,7 @@ class CopyTask:
         if self.deleted:
             await self._clean_up(started, "its topic was deleted")
             return
-        await tier.metadata.update_segment(
-            SegmentUpdate(
-                self.partition,
-                started.segment_id,
-                tier.broker_id,
-                tier.ports.clock.time_ms(),
-                custom,
-                SegmentState.COPY_SEGMENT_FINISHED,
-            )
-        )
+        await self._finish(started, custom)
         tier.meters.mark(topic, "remotecopybytes", started.segment_size_bytes)
         self._emit(started, "finished")
         _log.info(
@@ -229,6 +220,47 @@ class CopyTask:
             started.segment_size_bytes,
             uuid_text(started.segment_id),
             tier.ports.clock.monotonic_ms() - began_ms,
+        )
+
+    async def _finish(self, started: SegmentMetadata, custom: bytes | None) -> None:
+        """Publishes FINISHED. RetriableRemoteStorageError when it came too late: another broker, which leads by now,
+        has deleted the segment and may have done so before its last object was there.
+        """
+        tier, segment_id = self._tier, started.segment_id
+        await tier.metadata.update_segment(
+            SegmentUpdate(
+                self.partition,
+                segment_id,
+                tier.broker_id,
+                tier.ports.clock.time_ms(),
+                custom,
+                SegmentState.COPY_SEGMENT_FINISHED,
+            )
+        )
+        if self._is_finished(started):
+            return
+        error = RetriableRemoteStorageError(
+            f"Segment {uuid_text(segment_id)} of {self.partition} was deleted by another broker while it was copied;"
+            " its objects are taken back"
+        )
+        self._emit(started, "failed", error)
+        try:
+            # Without events: to the metadata topic the segment is deleted.
+            copied = started._replace(custom_metadata=custom)
+            await tier.workers.run(lambda: tier.storage.delete_log_segment_data(copied))
+        except RemoteStorageError as failure:
+            _log.warning("Objects of segment %s of %s, which was deleted while it was copied, are left over: %s",
+                         uuid_text(segment_id), self.partition, failure)  # fmt: skip
+        raise error
+
+    def _is_finished(self, started: SegmentMetadata) -> bool:
+        metadata, segment_id = self._tier.metadata, started.segment_id
+        epoch, start_offset = started.segment_leader_epochs[0]
+        found = metadata.lookup(self.partition, epoch, start_offset)
+        # Another copy of the same records may hide it.
+        return (found is not None and found.segment_id == segment_id) or any(
+            one.segment_id == segment_id and one.state is SegmentState.COPY_SEGMENT_FINISHED
+            for one in metadata.segments_of(self.partition, epoch)
         )
 
     async def _clean_up(self, started: SegmentMetadata, reason: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.discovery import NOTHING_COPIED, find_highest_remote, find_log_start
 from backend.engine.remote.rlm_copy import CopyTask
+from backend.engine.remote.rlm_delete import delete_partition
 from backend.engine.remote.rsm import IndexType, LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager
 from backend.protocol.control_records import end_txn_marker
@@ -195,6 +196,35 @@ def test_a_passing_failure_leaves_the_started_entry_and_no_error(tmp_path: Path)
             await task.run()
             assert states(broker) == [STARTED] + [STARTED, FINISHED] * 2
             assert broker.tier.meters.all_topics.remotecopyerrors == 0
+
+    asyncio.run(play())
+
+
+def test_a_segment_that_is_deleted_while_it_is_copied_leaves_no_object_and_is_copied_again(tmp_path: Path) -> None:
+    async def play() -> None:
+        log = golden_tiered_log(tmp_path)
+        loop = asyncio.get_running_loop()
+        async with tier_broker(tmp_path) as broker:
+            real = broker.storage
+
+            class Deleting(Failing):
+                """Everything of the partition is deleted just before the first copy's objects land."""
+
+                def copy_log_segment_data(self, metadata: SegmentMetadata, data: LogSegmentData) -> bytes | None:
+                    broker.tier.storage = real
+                    asyncio.run_coroutine_threadsafe(delete_partition(broker.tier, TIP), loop).result()
+                    return super().copy_log_segment_data(metadata, data)
+
+            broker.tier.storage = Deleting(real)
+            task = CopyTask(View(log), broker.tier)
+            with pytest.raises(RetriableRemoteStorageError, match="was deleted by another broker"):
+                await task.run()
+            assert open_object_store(str(tmp_path / "remote")).list("kafka-tiered-storage") == []
+            assert log.highest_remote_offset == -1
+            assert broker.sink.outcomes("copy") == ["started", "failed"]
+            await task.run()
+            assert states(broker) == [STARTED, DELETE_STARTED, DELETE_FINISHED, FINISHED] + [STARTED, FINISHED] * 2
+            assert log.highest_remote_offset == 5
 
     asyncio.run(play())
 
