@@ -240,17 +240,13 @@ class CopyTask:
         if self._is_finished(started):
             return
         error = RetriableRemoteStorageError(
-            f"Segment {uuid_text(segment_id)} of {self.partition} was deleted by another broker while it was copied;"
-            " its objects are taken back"
+            f"Segment {uuid_text(segment_id)} of {self.partition} was deleted by another broker while it was copied"
         )
         self._emit(started, "failed", error)
-        try:
-            # Without events: to the metadata topic the segment is deleted.
-            copied = started._replace(custom_metadata=custom)
-            await tier.workers.run(lambda: tier.storage.delete_log_segment_data(copied))
-        except RemoteStorageError as failure:
-            _log.warning("Objects of segment %s of %s, which was deleted while it was copied, are left over: %s",
-                         uuid_text(segment_id), self.partition, failure)  # fmt: skip
+        # Known again, so that somebody removes its objects even if this broker does not come to it.
+        again = started._replace(custom_metadata=custom)
+        await tier.metadata.add_segment(again)
+        await self._clean_up(again, "another broker had deleted it during its copy")
         raise error
 
     def _is_finished(self, started: SegmentMetadata) -> bool:

@@ -223,7 +223,8 @@ def test_a_segment_that_is_deleted_while_it_is_copied_leaves_no_object_and_is_co
             assert log.highest_remote_offset == -1
             assert broker.sink.outcomes("copy") == ["started", "failed"]
             await task.run()
-            assert states(broker) == [STARTED, DELETE_STARTED, DELETE_FINISHED, FINISHED] + [STARTED, FINISHED] * 2
+            taken_back = [STARTED, DELETE_STARTED, DELETE_FINISHED]
+            assert states(broker) == [*taken_back, FINISHED, *taken_back] + [STARTED, FINISHED] * 2
             assert log.highest_remote_offset == 5
 
     asyncio.run(play())
