@@ -1,5 +1,5 @@
-"""After the faults have stopped everything recovers within a bounded virtual time: every replica is in its ISR, and
-everything closed and stable is remote.
+"""After the faults have stopped everything recovers within a bounded virtual time: every replica is in its ISR, every
+leader knows what is remote, and everything closed and stable is.
 """
 
 from __future__ import annotations
@@ -54,6 +54,10 @@ class EverythingRecovers(Checker):
         replica = self.world.replica(registration.leader, at)
         if replica is None or not replica.is_leader:
             return f"broker {registration.leader} does not lead {at}"
+        remote = self.world.brokers()[registration.leader].services.remote_log_manager
+        # A topic that is tiered again a moment ago: which segments there are its leader has to read first.
+        if remote is None or not remote.is_ready(replica.topic_id_partition):
+            return f"broker {registration.leader} does not know the remote segments of {at}"
         log = replica.log
         stable = log.last_stable_offset
         if stable < log.log_end_offset:
