@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -113,10 +113,11 @@ class Process:
 class Machine:
     """A node's place: its disk stays, its processes come and go."""
 
-    def __init__(self, world: World, node_id: int, properties: Mapping[str, str]) -> None:
+    def __init__(self, world: World, node_id: int, properties: dict[str, str]) -> None:
+        """Each life begins with the properties of its moment."""
         self._world = world
         self.node_id = node_id
-        self._properties = properties
+        self.properties = properties
         random = world.new_random(f"machine {node_id}")
         self._skew_ms = random.randint(-50, 50)
         self.disk = Disk(world.new_random(f"disk {node_id}"), lambda: EPOCH_MS + int(world.loop.now_ms))
@@ -141,7 +142,7 @@ class Machine:
         return self._world.loop.create_task(self._start(process), context=process.context)
 
     async def _start(self, process: Process) -> None:
-        broker = self.broker = Broker(BrokerConfig.parse(self._properties), ports=process.ports)
+        broker = self.broker = Broker(BrokerConfig.parse(self.properties), ports=process.ports)
         await broker.start()
         self.started = True
 

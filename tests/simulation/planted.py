@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import pytest
 
+from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.controller.image import PartitionRegistration
 from backend.engine.log import log_storage
 from backend.engine.log.config import LogConfig
@@ -25,6 +26,7 @@ from backend.engine.replica.partition import Partition
 from backend.protocol.batch import iter_batches, patch_offset_and_epoch
 from backend.protocol.errors import ErrorCode
 from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.tiering.ids import TopicIdPartition
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -110,6 +112,15 @@ def removed_topics_leave_their_objects(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rlm_remove, "delete_all", careless)
 
 
+def deletions_are_never_marked(patch: pytest.MonkeyPatch) -> None:
+    """The controller takes it that it has told the metadata topic of a deleted partition."""
+
+    async def careless(self: PartitionMarker, target: int, tip: TopicIdPartition) -> None:
+        pass
+
+    patch.setattr(PartitionMarker, "_publish", careless)
+
+
 def followers_forget_their_high_watermark(patch: pytest.MonkeyPatch) -> None:
     """Every change of leaders sets a follower's high watermark back to its log start."""
     become_follower = Partition.become_follower
@@ -155,6 +166,7 @@ class Planted:
     unclean: bool = False
 
 
+DELETIONS: Final = ("topic deletion", "new topic", "look")
 PLANTED: Final = (
     Planted(leader_acknowledges_at_once, "AcknowledgedSurvive", 43, ("crash", "hole", "election")),
     Planted(followers_stamp_their_own_epoch, "ReplicasAgree", 1, ("crash", "election")),
@@ -162,7 +174,8 @@ PLANTED: Final = (
     Planted(epochs_begin_unnoticed, "ReadsFollowLineage", 1, ("election", "clean restart")),
     Planted(failed_copies_count_as_finished, "ObjectsAndMetadata", 1, ("store trouble",)),
     Planted(deletion_forgets_the_log, "ObjectsAndMetadata", 1, ("delete records", "retention")),
-    Planted(removed_topics_leave_their_objects, "ObjectsAndMetadata", 1, ("topic deletion", "new topic", "look")),
+    Planted(removed_topics_leave_their_objects, "DeletedTopicsLeaveNothing", 1, DELETIONS),
+    Planted(deletions_are_never_marked, "DeletedTopicsLeaveNothing", 1, DELETIONS),
     Planted(followers_forget_their_high_watermark, "NeverBack", 1, ("crash",)),
     Planted(copies_what_is_not_stable, "OffsetsInOrder", 2, ("hole", "bad line", "throttle")),
     Planted(failed_tasks_are_not_tried_again, "EverythingRecovers", 1, ("store trouble",)),

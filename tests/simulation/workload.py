@@ -80,13 +80,22 @@ class Workload:
     # Topics
 
     async def create_topic(
-        self, name: str, *, partitions: int, tiered: bool, unclean: bool = False, compacted: bool = False
+        self,
+        name: str,
+        *,
+        partitions: int,
+        tiered: bool,
+        unclean: bool = False,
+        compacted: bool = False,
+        leader: int | None = None,
     ) -> None:
-        """A new topic, replicated on all brokers but sometimes one. Raises KafkaError."""
+        """A new topic, replicated on all brokers but sometimes one; `leader` is to lead it. Raises KafkaError."""
         random = self._random
         assignments = {}
         for index in range(partitions):
             replicas = random.sample(BROKERS, 3 if random.random() < 0.6 or unclean else 2)
+            if leader is not None:
+                replicas = [leader, *(node for node in BROKERS if node != leader)]
             assignments[index] = replicas
         configs = topic_configs(random, tiered=tiered, unclean=unclean, compacted=compacted)
         await self.client.create_topic(self.some_broker(), name, assignments, configs)

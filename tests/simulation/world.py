@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.broker import Broker
+from backend.engine.controller.driver import Controller
 from backend.engine.controller.image import MetadataImage, PartitionRegistration
 from backend.engine.replica.partition import Partition
 from backend.tiering.ids import TopicPartition
@@ -126,6 +127,7 @@ class World:
         self.objects = Objects(self.new_random("objects"), lambda: self.loop.now_ms)
         drawn = drawn_settings(self.new_random("settings"))
         self.machines = {node: Machine(self, node, properties(node) | drawn) for node in (CONTROLLER, *BROKERS)}
+        self.producers_expire_ms = int(drawn["producer.id.expiration.ms"])
         self.history = History()
         self.workload: Workload
         # What the code was not meant to do: exceptions that nobody expected, nodes that gave up.
@@ -159,6 +161,12 @@ class World:
         broker = self.machines[CONTROLLER].broker
         part = None if broker is None else broker._metadata
         return None if part is None or part.metadata is None or part._log is None else part.metadata.image
+
+    @property
+    def controller(self) -> Controller | None:
+        """What runs in the controller's process; None while there is none."""
+        broker = self.machines[CONTROLLER].broker
+        return None if broker is None or broker._services is None else broker.services.controller
 
     def registration(self, at: TopicPartition) -> PartitionRegistration | None:
         image = self.image

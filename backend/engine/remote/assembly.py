@@ -70,7 +70,9 @@ def open_remote_log_manager(
         events=events,
         meters=meters,
     )
-    manager = RemoteLogManager(tier, deletes_inline=not isinstance(tier.metadata, TopicBasedRemoteLogMetadataManager))
+    manager = RemoteLogManager(tier, deletes_inline=not isinstance(metadata, TopicBasedRemoteLogMetadataManager))
+    if isinstance(metadata, TopicBasedRemoteLogMetadataManager):
+        metadata.on_deletion = manager.end_deleted
     _register_pools(manager, metrics)
     _register_quotas(tier, metrics)
     return manager

@@ -21,7 +21,7 @@ from backend.engine.remote import rlm_read, rlm_timestamp
 from backend.engine.remote.aux_state import AuxState, read_aux_state
 from backend.engine.remote.failure_log import FailureLog
 from backend.engine.remote.metadata_scan import MetadataScan
-from backend.engine.remote.metadata_topic import MetadataTopic
+from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic
 from backend.engine.remote.meters import RemoteMeters
 from backend.engine.remote.pool import Pool, PoolFull
 from backend.engine.remote.rlm_copy import CopyTask
@@ -70,6 +70,8 @@ class RemoteLogManager:
         self._ending: set[Loop] = set()
         # Under way: removals of all that is remote of a partition.
         self._deletions: dict[tasks.Task[None], TopicIdPartition] = {}
+        # Hosted partitions that the metadata topic calls deleted.
+        self._deleted: set[TopicIdPartition] = set()
         self._closing = tasks.Event()
 
     async def start(self) -> None:
@@ -109,6 +111,8 @@ class RemoteLogManager:
     def _host(self, view: PartitionView, wanted: tuple[Kind, ...]) -> None:
         """Ends the tasks that the partition's role and settings no longer want and starts those that are missing."""
         partition, meters = view.topic_id_partition, self._tier.meters
+        if partition in self._deleted:
+            return
         held = self._hosted.setdefault(partition, {})
         for kind in [kind for kind, loop in held.items() if kind not in wanted or loop.task.cancelled]:
             self._end(held.pop(kind))
@@ -140,6 +144,20 @@ class RemoteLogManager:
         await loop.stopped()
         self._ending.discard(loop)
 
+    def end_deleted(self, partition: TopicIdPartition) -> None:
+        """The metadata topic tells that a hosted partition's topic is deleted, which a broker that is cut off from the
+        controller has not heard.
+
+        Nothing more is copied. What the remover has not seen as begun is begun after its mark: whoever publishes that
+        has read the mark before it stores anything, and takes it back.
+        """
+        if partition not in self._hosted or partition in self._deleted:
+            return
+        _log.info("%s is deleted, as %s tells: nothing more of it is copied", partition, METADATA_TOPIC)
+        self._deleted.add(partition)
+        for loop in self._hosted[partition].values():
+            loop.stop(deleted=True)
+
     def stop_partitions(
         self, tips: Iterable[TopicIdPartition], *, delete_remote: bool, topic_deleted: bool = False
     ) -> Coroutine[Any, Any, None]:
@@ -154,6 +172,7 @@ class RemoteLogManager:
         stopped = list(tips)
         ending: list[Loop] = []
         for partition in stopped:
+            self._deleted.discard(partition)
             loops = list(self._hosted.pop(partition, {}).values())
             loops.extend(loop for loop in self._ending if loop.task.partition == partition)
             for loop in loops:

@@ -196,6 +196,8 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         self._ports = ports
         self._events = events
         self._on_fatal = on_fatal
+        self.on_deletion: Callable[[TopicIdPartition], None] = lambda partition: None
+        """Told of a hosted partition whose topic is deleted, as the metadata topic says; set before `start`."""
         self._hosted: dict[TopicIdPartition, None] = {}
         self._consumer: MetadataConsumer | None = None
         self._partitions_count = 0
@@ -236,6 +238,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         log_dir = settings.log_dir
         files = None if log_dir is None else MetadataFiles(self._ports.disk, log_dir, settings.overlap)
         self._consumer = MetadataConsumer(self._topic, count, self._ports, self._events, settings.overlap, files)
+        self._consumer.on_deletion = self.on_deletion
         self._consumer.assign(self._hosted)
         self._running.append(tasks.spawn(self._consumer.run(), name=f"reader of {METADATA_TOPIC}"))
         self._running.append(tasks.spawn(self._keep_files(self._consumer), name=f"files of {METADATA_TOPIC}"))

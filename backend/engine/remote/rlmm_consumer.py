@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.common.event_sink import EventSink
@@ -62,6 +62,7 @@ class MetadataConsumer:
         self._ports = ports
         self._events = events
         self._overlap = overlap
+        self.on_deletion: Callable[[TopicIdPartition], None] = lambda partition: None
         self.hosted: dict[TopicIdPartition, Hosted] = {}
         """What is read of each partition; for others to look at."""
         self._by_target: dict[int, dict[TopicIdPartition, Hosted]] = {}
@@ -84,7 +85,7 @@ class MetadataConsumer:
         fresh = [partition for partition in added if partition not in self.hosted]
         for partition in fresh:
             target = metadata_partition(partition.topic_id, partition.partition, self._count)
-            hosted = Hosted(RemoteLogMetadataCache(partition, self._overlap), target)
+            hosted = Hosted(RemoteLogMetadataCache(partition, self._overlap), target, self.on_deletion)
             self.hosted[partition] = hosted
             self._by_target.setdefault(target, {})[partition] = hosted
             position = self._positions.pop(target, None)

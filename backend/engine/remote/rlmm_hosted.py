@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.ports import tasks
 from backend.engine.remote.rlmm_cache import Outcome, RemoteLogMetadataCache
 from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata, SegmentUpdate
+from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import PartitionDeleteState
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ class Hosted:
 
     cache: RemoteLogMetadataCache
     metadata_partition: int
+    # Told that the partition's topic is deleted.
+    on_deletion: Callable[[TopicIdPartition], None]
     applied_offset: int = -1
     # Whether the files have been looked at, and whether the cache came from there.
     looked_up: bool = False
@@ -47,6 +51,7 @@ class Hosted:
         if isinstance(event, PartitionDelete):
             if event.state is PartitionDeleteState.DELETE_PARTITION_FINISHED:
                 self.cache = self.cache.empty()
+            self.on_deletion(event.topic_id_partition)
             return
         outcome = self.cache.apply(event)
         if outcome is not Outcome.APPLIED and self.is_ready:

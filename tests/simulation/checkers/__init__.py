@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.checkers.acknowledged import AcknowledgedSurvive
 from tests.simulation.checkers.agreement import ReplicasAgree
 from tests.simulation.checkers.checker import Checker, Violation
+from tests.simulation.checkers.deleted import DeletedTopicsLeaveNothing
 from tests.simulation.checkers.gap import NoGap
 from tests.simulation.checkers.lineage import ReadsFollowLineage
 from tests.simulation.checkers.monotonic import NeverBack
@@ -34,5 +35,6 @@ def all_checkers(world: World) -> list[Checker]:
         ObjectsAndMetadata(world),
         AcknowledgedSurvive(world),
         ReadsFollowLineage(world),
+        DeletedTopicsLeaveNothing(world),
         EverythingRecovers(world),
     ]

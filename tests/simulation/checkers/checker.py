@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from backend.engine.remote.rlm import RemoteLogManager
@@ -34,6 +34,16 @@ def metadata_version(remote: RemoteLogManager, partition: TopicIdPartition) -> t
     assert metadata._consumer is not None
     hosted = metadata._consumer.hosted[partition]
     return hosted.cache, hosted.changes
+
+
+def hosted_metadata(world: World) -> Iterator[tuple[int, Collection[TopicIdPartition]]]:
+    """(node, partitions whose remote segments it keeps in memory) of every running broker."""
+    for node, broker in world.brokers().items():
+        remote = broker.services.remote_log_manager
+        if remote is not None:
+            metadata = remote._tier.metadata
+            assert isinstance(metadata, TopicBasedRemoteLogMetadataManager)
+            yield node, metadata.hosted
 
 
 class Checker:

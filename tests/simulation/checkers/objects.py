@@ -1,27 +1,21 @@
-"""Every finished segment has all its objects, and every object belongs to a segment that is known and not deleted; one
-of a deleted topic to a segment that the metadata topic has, whose deletion has not ended.
-"""
+"""Every finished segment has all its objects, and every object belongs to a segment that is known and not deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from backend.engine.remote.metadata_topic import METADATA_TOPIC
 from backend.engine.remote.rlm import RemoteLogManager
 from backend.engine.remote.rsm_object_store import SUFFIXES, object_key, partition_folder
-from backend.protocol.batch import iter_batches, iter_records
-from backend.protocol.errors import DecodeError
-from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate, decode
-from backend.tiering.ids import TopicIdPartition, TopicPartition
+from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 from tests.simulation.checkers.checker import Checker, metadata_version
+from tests.simulation.checkers.metadata_log import read_metadata_log
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
-
-METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
-READ_BYTES: Final = 1 << 20
 
 
 class ObjectsAndMetadata(Checker):
@@ -93,34 +87,8 @@ class ObjectsAndMetadata(Checker):
         for key in self.world.objects.stored:
             if key.startswith(folders) and key.rpartition(".")[0] + "." not in prefixes:
                 raise self.violated(f"object {key} belongs to no segment that the leader knows")
-        told = self._told()
+        told = {object_key(segment, ""): state for segment, state in read_metadata_log(self.world).segments.values()}
         for key in self.world.objects.stored:
             state = told.get(key.rpartition(".")[0] + ".")
             if state is None or state is SegmentState.DELETE_SEGMENT_FINISHED:
                 raise self.violated(f"object {key} is there, but {METADATA_TOPIC} has its segment as {state}")
-
-    def _told(self) -> dict[str, SegmentState]:
-        """The last state of every segment that the metadata topic ever told of, deleted topics' among them, by the
-        beginning of its objects' keys.
-        """
-        registration = self.world.registration(METADATA)
-        replica = None if registration is None else self.world.replica(registration.leader, METADATA)
-        assert replica is not None, f"{METADATA} has no leader in the end"
-        prefixes: dict[bytes, str] = {}
-        states: dict[str, SegmentState] = {}
-        log, offset = replica.log, replica.log.log_start_offset
-        while offset < log.high_watermark:
-            data = log.read(offset, READ_BYTES, up_to_offset=log.high_watermark, min_one_message=True).records
-            for position, header in iter_batches(data):
-                offset = header.next_offset
-                for record in iter_records(data, position):
-                    try:
-                        event = decode(record.value)
-                    except DecodeError:
-                        # Of somebody else: every reader passes it by.
-                        continue
-                    if isinstance(event, SegmentMetadata):
-                        prefixes[event.segment_id] = object_key(event, "")
-                    if isinstance(event, SegmentMetadata | SegmentUpdate):
-                        states[prefixes[event.segment_id]] = event.state
-        return states

@@ -113,6 +113,7 @@ async def tier_broker(
         meters=RemoteMeters(),
     )
     manager = RemoteLogManager(tier)
+    metadata.on_deletion = manager.end_deleted
     await manager.start()
     metadata.on_partition_leadership_changes(partitions, ())
     try:
