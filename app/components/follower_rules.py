@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from backend.store.queries.partitions import ReplicaRow
 from backend.tiering.phases import FollowerPhase
@@ -11,6 +12,33 @@ from backend.tiering.phases import FollowerPhase
 STUCK_ATTEMPTS: Final = 3
 # Where nobody tells attempts (Kafka does not), and for a wait that should take seconds.
 STUCK_MS: Final = 30_000
+
+# Answers that come while a topic's creation, deletion or a leader change spreads to all brokers; the fetcher asks again
+# and Kafka logs a warning at most ("not expected to persist", AbstractFetcherThread.processFetchRequest).
+PASSING: Final = (
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "UNKNOWN_TOPIC_ID",
+    "INCONSISTENT_TOPIC_ID",
+    "NOT_LEADER_OR_FOLLOWER",
+    "UNKNOWN_LEADER_EPOCH",
+    "FENCED_LEADER_EPOCH",
+)
+
+
+# A leader that knows a newer epoch than the follower's metadata: over once that arrives.
+NEWER_EPOCH: Final = "the leader has a newer epoch than"
+
+
+def usual_retry(body: Mapping[str, Any]) -> bool:
+    """What a broker told of a phase is a passing answer that it asks again for: no failure until it stays."""
+    evidence = body.get("evidence")
+    reason = str((evidence if isinstance(evidence, dict) else {}).get("reason") or "")
+    tried = body.get("attempts")
+    if isinstance(tried, int) and tried >= STUCK_ATTEMPTS:
+        return False
+    if body.get("phase") == FollowerPhase.FAILED.value:
+        return reason.startswith(NEWER_EPOCH)
+    return body.get("phase") == FollowerPhase.DELAYED.value and any(f" {name}" in reason for name in PASSING)
 
 
 def attempts(replica: ReplicaRow) -> int | None:
@@ -24,6 +52,9 @@ def why_stuck(replica: ReplicaRow, now_ms: int) -> str | None:
     """The rule that calls a follower stuck, in words; None: it is not."""
     since_ms = now_ms - (replica.phase_since_ms or replica.changed_ms)
     if replica.phase == FollowerPhase.FAILED.value:
+        evidence = replica.evidence if isinstance(replica.evidence, dict) else {}
+        if str(evidence.get("reason") or "").startswith(NEWER_EPOCH) and since_ms <= STUCK_MS:
+            return None
         return "Its last error cannot be retried: it waits for a new leader epoch."
     if replica.phase == FollowerPhase.DELAYED.value:
         tried = attempts(replica)

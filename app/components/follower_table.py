@@ -11,10 +11,10 @@ import streamlit as st
 
 from app.components import format as fmt
 from app.components import markup
-from app.components.follower_rules import attempts, why_stuck
+from app.components.follower_rules import attempts, usual_retry, why_stuck
 from app.components.replica_phases import STATUS, known_from, sentence
 from app.components.replica_ranges import PHASE_WORDS
-from app.components.table_style import number_format, whole
+from app.components.table_style import name_width, number_format, whole
 from backend.store.queries.followers import Follower, PhaseEvent
 from backend.tiering.phases import FollowerPhase
 
@@ -68,11 +68,13 @@ def shown(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms:
     return frame(found, clock, now_ms).style.format(writers)
 
 
-def columns(count: int) -> dict[str, Any]:
-    """How the columns of :func:`shown` are shown, for that many rows."""
+def columns(found: Sequence[Follower]) -> dict[str, Any]:
+    """How the columns of :func:`shown` are shown, for these rows."""
+    count = len(found)
+    names = [f"{one.replica.topic}-{one.replica.partition}" for one in found]
     offset = number_format(count, "localized")
     return {
-        "partition": st.column_config.TextColumn("partition", width=116),
+        "partition": st.column_config.TextColumn("partition", width=name_width(names, 116)),
         "broker": st.column_config.NumberColumn("broker", width=58, help="The follower's broker"),
         "phase": st.column_config.TextColumn("phase", width=140),
         "for": st.column_config.TextColumn("for", width=76),
@@ -132,9 +134,17 @@ def why_html(follower: Follower, events: Sequence[PhaseEvent], clock: Callable[[
 
 
 def _attempts_html(events: Sequence[PhaseEvent], clock: Callable[[int | None], str]) -> str:
-    failed = [one for one in events if one.body.get("phase") in ("DELAYED", "FAILED")][-ATTEMPTS_SHOWN:]
+    told = [one for one in events if one.body.get("phase") in ("DELAYED", "FAILED")]
+    failed = [one for one in told if not usual_retry(one.body)][-ATTEMPTS_SHOWN:]
+    asked_again = len(told) - sum(not usual_retry(one.body) for one in told)
+    note = ""
+    if asked_again:
+        words = f"Asked again {asked_again} times" if asked_again > 1 else "Asked again once"
+        note = (
+            f'<div class="eb-note">{words} while a topic\'s creation or a leader change spread: usual in Kafka.</div>'
+        )
     if not failed:
-        return ""
+        return note
     body = []
     for event in failed:
         evidence = event.body.get("evidence")
@@ -149,7 +159,7 @@ def _attempts_html(events: Sequence[PhaseEvent], clock: Callable[[int | None], s
             )
         )
     names = [("Attempt", "left"), ("Target", "right"), ("Result", "left")]
-    return markup.table(names, body, caption="Failed attempts, the newest last")
+    return markup.table(names, body, caption="Failed attempts, the newest last") + note
 
 
 def _evidence(follower: Follower) -> dict[str, Any]:

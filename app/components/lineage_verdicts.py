@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from backend.store.queries.lineage import Chain, FinishedSegment
 from backend.store.queries.partitions import ReplicaRow, SegmentRow
-from backend.tiering.lineage import EpochEntry, Reason, segment_lineage
+from backend.tiering.lineage import Copy, EpochEntry, Reason, replaced, segment_lineage
 from backend.tiering.segment_state import SegmentState
 
 
@@ -33,6 +33,7 @@ class Judged:
     standing: Standing
     why: str = ""
     overlaps: bool = False  # shares offsets with an earlier segment of the lineage
+    orphaned: bool = False  # replaced in the index of its epoch: retention never sees it
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,22 @@ def judge(segments: Iterable[SegmentRow], chain: LeaderChain | None) -> list[Jud
             reached = max(reached, segment.next_offset)
         found.append(Judged(segment, standing, why, overlaps))
     return found
+
+
+def with_orphans(judged: Iterable[Judged]) -> list[Judged]:
+    """The same segments of one partition, marked where Kafka's index of epochs has a later copy instead."""
+    known = list(judged)
+    lost = replaced(
+        Copy(
+            one.segment.segment_id,
+            entries(one.segment.leader_epochs),
+            one.segment.next_offset,
+            one.segment.copy_finished_ms or 0,
+        )
+        for one in known
+        if one.segment.state is SegmentState.COPY_SEGMENT_FINISHED
+    )
+    return [replace(one, orphaned=True) if one.segment.segment_id in lost else one for one in known]
 
 
 def _standing(segment: SegmentRow, chain: LeaderChain | None) -> tuple[Standing, str]:

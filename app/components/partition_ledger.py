@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components import format as fmt
+from app.components.follower_rules import usual_retry
 from app.components.lineage_verdicts import Judged
 from app.components.replica_ranges import PHASE_WORDS
 from app.components.table_style import number_format, size, styled, whole
@@ -131,6 +132,8 @@ def engine_words(kind: str, body: dict[str, Any]) -> tuple[str, bool]:
         reason = (evidence or {}).get("reason") or ""
         target = f" from offset {fmt.count(body['target_offset'])}" if body.get("target_offset") is not None else ""
         words = f"{PHASE_WORDS.get(phase, phase)}{target}" + (f": {reason}" if reason else "")
+        if usual_retry(body):
+            return f"asks again: {reason}; usual while a topic's creation or a leader change spreads", False
         return words, phase in ("DELAYED", "FAILED")
     if kind in ("copy", "delete"):
         outcome = str(body.get("outcome"))

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from app.components import format as fmt
 from app.components import markup
-from app.components.follower_rules import attempts, why_stuck
+from app.components.follower_rules import attempts, usual_retry, why_stuck
 from app.components.replica_ranges import PHASE_WORDS
 from app.theme import Palette, layout
 from backend.store.queries.followers import Follower, PhaseChange, PhaseEvent
@@ -74,6 +74,8 @@ def _told(events: Sequence[PhaseEvent], now_ms: int) -> list[Stretch]:
     found: list[Stretch] = []
     for event in events:
         body = event.body
+        if usual_retry(body):
+            continue  # the phase before goes on
         evidence = body.get("evidence") if isinstance(body.get("evidence"), dict) else {}
         target = body.get("target_offset")
         one = Stretch(

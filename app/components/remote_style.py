@@ -6,6 +6,8 @@ from typing import Final
 
 import streamlit as st
 
+from app.components import retention_debt
+
 _SHEET: Final = """
 .st-key-grid-remote { grid-template-columns: minmax(0, 946fr) minmax(0, 398fr); align-items: start; }
 .st-key-left-remote, .st-key-right-remote { gap: 12px; }
@@ -43,4 +45,4 @@ _SHEET: Final = """
 
 def apply() -> None:
     """Adds the style to the page."""
-    st.html(f"<style>{_SHEET}</style>")
+    st.html(f"<style>{_SHEET}{retention_debt.CSS}</style>")

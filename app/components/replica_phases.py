@@ -11,12 +11,12 @@ import pandas as pd
 
 from app.components import format as fmt
 from app.components import markup
+from app.components.local_depth import THIN_MS
 from app.components.markup import Cell
 from app.components.replica_ranges import PHASE_WORDS
 from backend.store.queries.partitions import PartitionPoint, PartitionRow, ReplicaRow, SegmentRow
 from backend.tiering.phases import FollowerPhase
 
-THIN_MS: Final = 3_600_000
 THIN_SHARE: Final = 0.5  # of the deepest replica: less is not what retention leaves to all
 STATUS: Final = {
     FollowerPhase.IN_SYNC.value: "ok",

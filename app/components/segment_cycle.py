@@ -197,6 +197,10 @@ def verdict_pills(judged: Sequence[Judged], missing: Sequence[tuple[int, int]] |
     if outside:
         size = fmt.size(sum(one.segment.segment_size_bytes for one in outside))
         pills.append(markup.pill(f"{fmt.count(len(outside))} outside lineage · {size}", "critical"))
+    orphaned = sum(one.orphaned for one in judged)
+    if orphaned:
+        hint = "A later copy took its place in the index of its epoch: retention never sees it"
+        pills.append(markup.pill(f"{fmt.count(orphaned)} orphaned", "critical", title=hint))
     if missing is not None:
         for first, last in missing[:2]:
             pills.append(markup.pill(f"gap {fmt.offset_range(first, last)}", "critical"))

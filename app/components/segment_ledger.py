@@ -12,16 +12,16 @@ import streamlit as st
 from app.components import format as fmt
 from app.components.lineage_verdicts import Judged, Standing
 from app.components.partition_ledger import STATE_WORDS
-from app.components.table_style import number_format, size, styled, whole
+from app.components.table_style import name_width, number_format, size, styled, whole
 from app.theme import Palette
 from backend.store.queries.partitions import SegmentRow
 from backend.store.queries.remote_log import StoredEvent, Unfollowed
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState
 
 STARTED, FINISHED, DELETING, DELETED = "Copy started", "Copy finished", "Deleting", "Deleted"
-OUTSIDE, OVERLAPS = "Outside lineage", "Overlaps"
+OUTSIDE, OVERLAPS, ORPHANED = "Outside lineage", "Overlaps", "Orphaned"
 # The words are what the URL holds, too.
-STATES: Final = (STARTED, FINISHED, DELETING, DELETED, OUTSIDE, OVERLAPS)
+STATES: Final = (STARTED, FINISHED, DELETING, DELETED, OUTSIDE, OVERLAPS, ORPHANED)
 _BY_STATE: Final = {
     STARTED: SegmentState.COPY_SEGMENT_STARTED,
     FINISHED: SegmentState.COPY_SEGMENT_FINISHED,
@@ -51,6 +51,8 @@ def _in_state(one: Judged, state: str | None) -> bool:
         return one.standing is Standing.OUTSIDE
     if state == OVERLAPS:
         return one.overlaps
+    if state == ORPHANED:
+        return one.orphaned
     return state not in _BY_STATE or one.segment.state is _BY_STATE[state]
 
 
@@ -85,10 +87,12 @@ def shown(found: Sequence[Judged], hung: Collection[str], colours: Palette, cloc
     return styled(frame(found, hung, colours, clock), {"size": size, "broker": whole})
 
 
-def columns(count: int) -> dict[str, Any]:
-    """How the columns of :func:`shown` are shown, for that many rows."""
+def columns(found: Sequence[Judged]) -> dict[str, Any]:
+    """How the columns of :func:`shown` are shown, for these rows."""
+    count = len(found)
+    names = {f"{one.segment.topic}-{one.segment.partition}" for one in found}
     return {
-        "partition": st.column_config.TextColumn("partition", width=104),
+        "partition": st.column_config.TextColumn("partition", width=name_width(names, 104)),
         "offsets": st.column_config.TextColumn("offsets", help="First offset, and the one after the last", width=196),
         "state": st.column_config.TextColumn("state", width=104),
         PICTURE: st.column_config.ImageColumn(
@@ -155,7 +159,7 @@ def _words(start_ms: int | None, end_ms: int | None) -> str:
 
 
 def _lineage(one: Judged) -> str:
-    words = one.standing.value + (", overlaps" if one.overlaps else "")
+    words = one.standing.value + (", overlaps" if one.overlaps else "") + (", orphaned" if one.orphaned else "")
     return f"{words}: {one.why}" if one.why else words
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import pandas as pd
@@ -27,6 +27,11 @@ def number_format(count: int, otherwise: Any) -> Any:
 
 def _known(write: Callable[[Any], str]) -> Callable[[Any], str]:
     return lambda value: fmt.UNKNOWN if pd.isna(value) else write(value)
+
+
+def name_width(names: Iterable[str], least: int) -> int:
+    """Pixels for the longest of these names, at most 280: a letter takes 7."""
+    return min(280, max(least, 24 + 7 * max((len(name) for name in names), default=0)))
 
 
 def whole(value: Any) -> str:

@@ -12,6 +12,7 @@ from app import links, state
 from app.components import activity_timeline, audit_table, health_words, markup, plan, plan_dialog
 from app.components import format as fmt
 from app.components.cards import card_head
+from app.components.follower_rules import usual_retry
 from app.components.page import Page, body_key, live, open_page
 from app.components.selection import say_unknown
 from app.person import READ_ONLY
@@ -47,16 +48,17 @@ def render() -> None:
     with st.container(key="card-timeline"):
         live(page, "timeline", _timeline, page)
     with st.container(key="grid-activity"):
-        with st.container(key="card-audit"):
-            question = _controls()
-            live(page, "audit", _audit, page, question)
-        with st.container(key="right-activity"):
-            runbook.draw()
+        with st.container(key="left-activity"):
+            with st.container(key="card-audit"):
+                question = _controls()
+                live(page, "audit", _audit, page, question)
             with st.container(key="card-plans"):
                 _plans_part(page)
-            activity_rules.draw(page)
             with st.container(key="card-broker-events"):
                 live(page, "broker-events", _broker_events, page)
+        with st.container(key="right-activity"):
+            runbook.draw()
+            activity_rules.draw(page)
 
 
 def _entries(page: Page, view: View) -> list[AuditRow]:
@@ -66,7 +68,9 @@ def _entries(page: Page, view: View) -> list[AuditRow]:
 
 def _events(page: Page, view: View, since_ms: int) -> list[queries.BrokerEvent]:
     since_ms = since_ms // STEP_MS * STEP_MS
-    return state.read_cached(queries.broker_events, page.cluster_id, since_ms, version=view.version)
+    found = state.read_cached(queries.broker_events, page.cluster_id, since_ms, version=view.version)
+    # A passing answer that a follower asks again for is on the Partition and Followers pages only.
+    return [event for event in found if event.type != "phase" or not usual_retry(event.body)]
 
 
 # --- the timeline ---
@@ -270,7 +274,8 @@ def _broker_events(page: Page) -> None:
 
 CSS: Final = """
 .st-key-grid-activity { grid-template-columns: minmax(0, 920fr) minmax(0, 424fr); align-items: start; }
-.st-key-right-activity { gap: 12px; }
+.st-key-left-activity, .st-key-right-activity { gap: 12px; }
+.st-key-left-activity > *, .st-key-right-activity > * { height: auto; }
 .st-key-audit-filters { align-items: center; gap: 8px 14px; }
 .st-key-audit-head { align-items: center; gap: 8px; flex-wrap: nowrap; }
 .st-key-audit-head > :first-child { flex: 1 1 0; min-width: 0; }

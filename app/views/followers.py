@@ -9,7 +9,7 @@ from typing import Final
 import streamlit as st
 
 from app import state
-from app.components import flag_matrix, follower_table, health_words, markup, phase_timeline
+from app.components import flag_matrix, follower_table, health_words, local_depth, markup, phase_timeline
 from app.components import format as fmt
 from app.components.cards import card_head, title_line
 from app.components.follower_rules import why_stuck
@@ -17,7 +17,7 @@ from app.components.page import Page, body_key, live, open_page
 from app.components.selection import say_unknown, standing_order, take_row
 from app.state import View
 from app.theme import CONFIG
-from app.views import followers_why
+from app.views import followers_depth, followers_why
 from app.views.followers_why import SELECTED, STEP_MS, TIMELINE_MS
 from backend.store.queries import audit, config, overview
 from backend.store.queries import followers as queries
@@ -47,7 +47,7 @@ def render() -> None:
     page = open_page("Followers", _fact)
     if page is None:
         return
-    st.html(f"<style>{CSS}</style>")
+    st.html(f"<style>{CSS}{local_depth.CSS}</style>")
     try:
         question = _controls(page)
     except state.DatabaseAway:
@@ -229,7 +229,7 @@ def _replicas(page: Page, question: Question) -> None:
                 with st.container(key=body_key(view, "replicas")):
                     st.dataframe(
                         follower_table.shown(ordered, clock, now_ms),
-                        column_config=follower_table.columns(len(ordered)),
+                        column_config=follower_table.columns(ordered),
                         hide_index=True,
                         height=37 + 35 * min(TABLE_ROWS, len(ordered)),
                         key="follower-rows",
@@ -244,6 +244,8 @@ def _replicas(page: Page, question: Question) -> None:
             if follower is not None:
                 with st.container(key="card-catch-up"):
                     followers_why.catch_up(page, view, follower, now_ms)
+                with st.container(key="card-depth"):
+                    followers_depth.draw(page, view, follower, ordered, now_ms)
 
 
 def _clause(question: Question, found: Sequence[Follower]) -> str:

@@ -16,6 +16,7 @@ from app.components import (
     partition_summary,
     plan_dialog,
     range_style,
+    remote_readers,
     replica_phases,
     replica_ranges,
 )
@@ -243,6 +244,19 @@ def _replicas(page: Page, topic: str, number: int) -> None:
             replica_phases.table_html(found, reading.row.leader_epoch, now_ms)
             + replica_phases.evidence_html(found, now_ms)
         )
+    _readers(reading, topic, number)
+
+
+def _readers(reading: Reading, topic: str, number: int) -> None:
+    """Under the replicas: who reads what is no more on their disks."""
+    view = reading.view
+    backend = view.processes.get("backend")
+    found = remote_readers.of(None if backend is None else backend.detail, topic, number)
+    clause = remote_readers.clause(found, view.now_ms)
+    table = remote_readers.rows(found) if found.rows else None
+    card_head("readers", "Groups reading from remote", clause, rows=table)
+    with st.container(key=body_key(view, "readers")):
+        st.html(remote_readers.html(found))
 
 
 def _offsets(page: Page, topic: str, number: int) -> None:

@@ -12,7 +12,7 @@ from app.components.cards import title_line
 from app.components.page import Page, live, open_page
 from app.person import READ_ONLY
 from app.state import DatabaseAway, View
-from app.views.reassign_choose import KIND, REVIEW, Review, choose
+from app.views.reassign_choose import KIND, REVIEW, Review, choose, clone, no_clone
 from app.views.reassign_review import review as draw_review
 from app.views.reassign_running import left_limits, progress, running_plan, steering
 from backend.store.queries import audit
@@ -121,6 +121,15 @@ def _plans(page: Page, view: View, block: str | None) -> None:
             st.html(f'<div class="eb-plan">{inner}<span>{plan.state_html(row.state)}</span><span>{result}</span></div>')
             st.button("Open", key=f"open-{row.id}", type="tertiary", on_click=_open, args=(row.id,))
             st.button(
+                "Clone",
+                key=f"clone-{row.id}",
+                type="tertiary",
+                disabled=no_clone(row.inputs) is not None,
+                help=no_clone(row.inputs) or "Ask for the same again, as the beginning of another plan",
+                on_click=clone,
+                args=(row.inputs,),
+            )
+            st.button(
                 "Revert…",
                 key=f"revert-{row.id}",
                 type="tertiary",
@@ -154,6 +163,8 @@ CSS: Final = """
 .st-key-grid-review-a, .st-key-grid-review-b { grid-template-columns: minmax(0, 700fr) minmax(0, 640fr); }
 .st-key-choose { gap: 10px; flex-wrap: wrap; }
 .st-key-steering { gap: 8px; }
+.st-key-flag-first a { padding: 0; min-height: 0; }
+.st-key-flag-first a p { color: var(--eb-local); font-size: 12.5px; }
 .st-key-total, .st-key-left-limits { flex-wrap: nowrap; gap: 8px; }
 .st-key-total > :first-child, .st-key-left-limits > :first-child { flex: 1 1 auto; min-width: 0; width: auto; }
 .st-key-total > :not(:first-child) { flex: 0 0 auto; width: auto; }

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import streamlit as st
 
+from app import links
 from app.acting import control_api
 from app.client import ApiError
 from app.components import format as fmt
@@ -23,6 +24,9 @@ CHECKS_SHOWN: Final = 6
 
 
 def _save(person: Person, inputs: Mapping[str, Any]) -> None:
+    # The first press takes the review away; a second one of the same review finds nothing to save.
+    if not isinstance(st.session_state.get(REVIEW), Review):
+        return
     try:
         row = control_api(person).plan(KIND, inputs)
     except ApiError as error:
@@ -49,6 +53,7 @@ def review(page: Page, view: View, review: Review, block: str | None, stored: Op
             with st.container(key=body_key(view, "copy")):
                 if copies:
                     st.html(move_pictures.estimate_html(estimate))
+                    _flag_first(estimate)
                 else:
                     st.html(markup.empty("Nothing is copied."))
         with st.container(key="card-load"):
@@ -72,6 +77,15 @@ def review(page: Page, view: View, review: Review, block: str | None, stored: Op
             st.code("\n".join(review.cli), language="bash", wrap_lines=True)
     with st.container(key="card-total"):
         _total(page, view, review, block, stored, str(words.get("effect", "")))
+
+
+def _flag_first(estimate: Mapping[str, Any]) -> None:
+    """The way to the flag, where it is off and would spare bytes."""
+    off = [str(broker["broker_id"]) for broker in estimate.get("brokers", []) if not broker["flag_on"]]
+    if off and int(estimate.get("on_bytes") or 0) < int(estimate.get("off_bytes") or 0):
+        label = f"Turn it on for broker {', '.join(off[:3])} first →"
+        with st.container(key="flag-first"):
+            st.page_link(links.page("config"), label=label, query_params={"section": "bootstrap"})
 
 
 def _total(page: Page, view: View, review: Review, block: str | None, stored: OperationRow | None, effect: str) -> None:

@@ -13,7 +13,7 @@ from app.components.partition_filter import parse_name
 from app.components.selection import say_unknown
 from app.state import View
 from app.theme import CONFIG
-from app.views import instant, remote_ledger, remote_topic, then_and_now
+from app.views import instant, remote_ledger, remote_money, remote_topic, then_and_now
 from app.views.remote_reading import Question, Reading, read
 from backend.store.queries import partition_detail as detail_queries
 from backend.store.queries import partitions as partition_queries
@@ -48,6 +48,7 @@ def render() -> None:
         with st.container(key="right-remote"):
             with st.container(key="card-metadata"):
                 live(page, "metadata", remote_topic.draw_health, page)
+            remote_money.draw(page, question)
             with st.container(key="card-unfollowed"):
                 live(page, "unfollowed", remote_topic.draw_unfollowed, page, question)
 

@@ -51,7 +51,7 @@ def draw(page: Page, question: Question) -> None:
     with st.container(key=ledger_key(view, "ledger")):
         st.dataframe(
             segment_ledger.shown(ordered, reading.hung, page.colours, clock),
-            column_config=segment_ledger.columns(len(ordered)),
+            column_config=segment_ledger.columns(ordered),
             hide_index=True,
             height=37 + 35 * min(TABLE_ROWS, len(ordered)),
             key="ledger-rows",

@@ -14,6 +14,7 @@ from app.components.lineage_verdicts import Judged
 from app.components.open_copies import OpenCopy
 from app.components.page import Page
 from app.state import View
+from backend.store.queries import config as config_queries
 from backend.store.queries import overview as overview_queries
 from backend.store.queries import partition_detail as detail_queries
 from backend.store.queries import partitions as partition_queries
@@ -24,6 +25,8 @@ from backend.tiering.segment_state import SegmentState
 
 # Lineage takes two look-ups a partition; beyond this many partitions on one screen it is not judged.
 LINEAGE_PARTITIONS_MAX: Final = 60
+# The embedded brokers' choice between Kafka's index of epochs ("kafka") and one that forgets no copy.
+OVERLAP_SETTING: Final = "remote.log.metadata.overlap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,9 @@ def _judge(
 ) -> tuple[list[Judged], int | None]:
     """Each segment against its leader's epochs, and the log start of the last partition."""
     topic_ids = {(row.topic, row.partition): row.topic_id for row in rows}
-    judged, log_start = [], None
+    kafka_rules = _kafka_rules(page, view)
+    judged: list[Judged] = []
+    log_start = None
     for number, (key, group) in enumerate(groupby(segments, key=lambda row: (row.topic, row.partition, row.topic_id))):
         topic, partition, topic_id = key
         chain = None
@@ -145,5 +150,16 @@ def _judge(
             )
             chain = lineage_verdicts.leader_chain(replicas)
         log_start = None if chain is None else chain.log_start
-        judged += lineage_verdicts.judge(group, chain)
+        found = lineage_verdicts.judge(group, chain)
+        judged += lineage_verdicts.with_orphans(found) if kafka_rules else found
     return judged, log_start
+
+
+def _kafka_rules(page: Page, view: View) -> bool:
+    """Brokers that forget a segment when a later copy has its epoch and first offset, as Kafka 4.3.1 does."""
+    if view.cluster.kind != "embedded":
+        return True
+    rows = state.read_cached(
+        config_queries.config_values, page.cluster_id, "broker", names=(OVERLAP_SETTING,), version=view.version
+    )
+    return any(row.value == "kafka" for row in rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import streamlit as st
@@ -31,10 +32,14 @@ def draw_health(page: Page) -> None:
     card_head("metadata", "Metadata topic", attention.METADATA_TOPIC)
     live_segments = totals.copy_started_segments + totals.copy_finished_segments + totals.delete_started_segments
     share = f" ({live_segments / reading.records:.1%})" if reading.records else ""
+    replay = state.read_cached(queries.metadata_pace, page.cluster_id, version=version)
+    sizes = state.read_cached(queries.local_bytes, page.cluster_id, attention.METADATA_TOPIC, version=version)
     lag = ((view.processes["pipeline"].detail or {}) if "pipeline" in view.processes else {}).get("lag_records")
     pairs: list[tuple[str, str | markup.Cell]] = [
         ("Records read", fmt.count(reading.records) if reading.partitions else "? none yet"),
         ("Live segments", f"{fmt.count(live_segments)}{share}"),
+        ("Bytes on each broker", _each(sizes)),
+        ("Replay after a restart", _replay_words(reading.records, replay)),
         ("Pipeline behind by", f"{fmt.count(lag)} records" if isinstance(lag, int) else "? not told"),
         ("Read last", page.clock(reading.updated_ms, view.now_ms)),
         ("Not followed", fmt.count(totals.illegal_events)),
@@ -42,6 +47,22 @@ def draw_health(page: Page) -> None:
     ]
     with st.container(key=ledger_key(view, "metadata")):
         st.html(_metadata_pills(known, len(brokers)) + markup.pairs(pairs))
+
+
+def _each(sizes: Mapping[int, int | None]) -> str:
+    """The largest of them: a broker that leads or follows all partitions replays that much."""
+    known = [size for size in sizes.values() if size is not None]
+    return fmt.size(max(known)) if known else fmt.UNKNOWN
+
+
+def _replay_words(records: int, pace: float | None) -> str | markup.Cell:
+    """As long as the pipeline would take at the pace of its quickest batch: nobody tells a broker's own."""
+    if not records:
+        return "? no record read yet"
+    if pace is None:
+        return "? no batch is large enough to tell a pace"
+    hint = f"{fmt.count(records)} records at {fmt.count(round(pace))} records/s, the pipeline's quickest batch"
+    return markup.Cell(html=f'<span title="{markup.text(hint)}">about {fmt.duration(records / pace)}</span>')
 
 
 def _metadata_pills(topic: config_queries.TopicRow | None, brokers: int) -> str:

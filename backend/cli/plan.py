@@ -212,6 +212,23 @@ def spread_leaders(
     _make(context, "reassign", {"action": "spread_leaders", "topics": where or [], "elect": True})
 
 
+@app.command("swap-leaders")
+def swap_leaders(
+    context: typer.Context,
+    between: Annotated[tuple[int, int], typer.Option(help="The two brokers, for example --between 1 2.")],
+    where: Perhaps = None,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
+    data: DataOption = DATA_DEFAULT,
+    json_: JsonOption = False,
+) -> None:
+    """Two brokers change places as leaders of what both have; nothing is copied."""
+    wish = {"action": "swap_leaders", "brokers": list(between), "topics": where or [], "elect": True}
+    _make(context, "reassign", wish)
+
+
 @app.command()
 def assign(
     context: typer.Context,

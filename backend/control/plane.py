@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from starlette.applications import Starlette
 
@@ -225,11 +225,15 @@ class ControlPlane:
                     interval_ms=HEARTBEAT_INTERVAL_MS,
                     state=state,
                     message=message,
-                    detail={"quorum": self.quorum.facts},
+                    detail={"quorum": self.quorum.facts, "readers": self._readers()},
                 )
             )
         except DatabaseAway as error:
             _log.debug("no sign of life was stored: %s", error)
+
+    def _readers(self) -> dict[str, Any]:
+        seen = self.observer.round
+        return self.observer.readers.facts(seen.partitions if seen is not None else ())
 
     async def _recover(self) -> None:
         """Once the cluster answers: plans that a process before left in the middle."""

@@ -96,3 +96,37 @@ def segment_lineage(
     if end_offset >= log_end:
         return Verdict(Reason.ENDS_AFTER_LOG_END, f"it ends at {end_offset}, the log at {log_end}")
     return _WITHIN
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A finished copy: its epochs with the first offset of each, and the offset after its last record."""
+
+    name: str
+    epochs: tuple[EpochEntry, ...]
+    next_offset: int
+    finished_ms: int
+
+    def end_of(self, epoch: int) -> int:
+        """The offset after the epoch's last record in the segment."""
+        return min((start for other, start in self.epochs if other > epoch), default=self.next_offset)
+
+
+def replaced(copies: Iterable[Copy]) -> frozenset[str]:
+    """Names of those that share (epoch, first offset) with a later copy that ends that epoch earlier.
+
+    Kafka 4.3.1 keeps one segment by epoch and first offset, and the later copy wins, whatever it covers (KIP-405,
+    scenario 5; `RemoteLogLeaderEpochState`): retention never sees the other one again.
+    """
+    known = list(copies)
+    newest: dict[EpochEntry, Copy] = {}
+    for copy in sorted(known, key=lambda one: one.finished_ms):
+        newest.update(dict.fromkeys(copy.epochs, copy))
+    return frozenset(
+        copy.name
+        for copy in known
+        if any(
+            newest[entry] is not copy and newest[entry].end_of(entry[0]) < copy.end_of(entry[0])
+            for entry in copy.epochs
+        )
+    )

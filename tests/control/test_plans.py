@@ -346,6 +346,12 @@ def test_leaders_are_spread_and_the_preferred_ones_elected(site: ControlSite) ->
     assert revert(site, elected["id"]) == 409
     again = site.operator.post("/v1/plans", json={"kind": "elect", "inputs": {"topics": ["spread"]}})
     assert again.status_code == 422
+    before = replicas(site, "spread")
+    swapped = done(site, "reassign", {"action": "swap_leaders", "topics": ["spread"], "brokers": [1, 2], "elect": True})
+    assert replicas(site, "spread") == {p: list(reversed(found)) for p, found in before.items()}
+    assert swapped["estimate"]["replicas"] == 0
+    leaders = {p: part.leader for p, part in site.admin.list_topics("spread").topics["spread"].partitions.items()}
+    assert leaders == {p: found[-1] for p, found in before.items()}
 
 
 def test_records_are_deleted_up_to_an_offset_and_no_further_than_the_end(site: ControlSite) -> None:

@@ -78,9 +78,10 @@ def seed(
         ]
         insert(t.partition_current, parts)
         insert(t.replica_current, [row for part in parts for row in _replicas(part, now_ms, trouble)])
-        insert(t.remote_partition, [_remote(part, now_ms) for part in parts])
         detailed = [part for part in parts if (part["topic"], part["partition"]) in WORST or part["partition"] == 0]
-        insert(t.segment, [row for part in detailed for row in _segments(part, now_ms, trouble)])
+        segments = [row for part in detailed for row in _segments(part, now_ms, trouble)]
+        insert(t.remote_partition, [_remote(part, now_ms, segments) for part in parts])
+        insert(t.segment, segments)
         insert(t.partition_sample, [row for part in detailed for row in _history(part, now_ms)])
         insert(t.cluster_sample, _totals(parts, now_ms, trouble))
         insert(t.config_value, _configs(now_ms, trouble))
@@ -251,7 +252,10 @@ def _replicas(part: Row, now_ms: int, trouble: bool) -> list[Row]:
     return rows
 
 
-def _remote(part: Row, now_ms: int) -> Row:
+def _remote(part: Row, now_ms: int, segments: Sequence[Row]) -> Row:
+    """The summary of the partition; its open copies are those of the ledger."""
+    key = (part["topic"], part["partition"])
+    started = [row for row in segments if row["state"] == 0 and (row["topic"], row["partition"]) == key]
     zero = dict.fromkeys(
         [column.name for column in t.remote_partition.columns if column.name.endswith(("_segments", "_bytes"))], 0
     )
@@ -260,6 +264,8 @@ def _remote(part: Row, now_ms: int) -> Row:
         "topic_id": part["topic_id"],
         "partition": part["partition"],
         "topic": part["topic"],
+        "copy_started_segments": len(started),
+        "copy_started_bytes": sum(row["segment_size_bytes"] for row in started),
         "copy_finished_segments": 44,
         "copy_finished_bytes": part["remote_log_bytes"],
         "highest_copied_offset": part["latest_tiered_offset"],

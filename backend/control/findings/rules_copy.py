@@ -23,7 +23,7 @@ from backend.store.queries.findings import CopyEvent
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.partitions import SegmentRow
 from backend.store.samples import ReplicaSample
-from backend.tiering.lineage import segment_lineage
+from backend.tiering.lineage import Copy, replaced, segment_lineage
 from backend.tiering.segment_state import SegmentState
 
 # A copy is hung beyond three times what its partition's copies take at worst, and never before it had a minute.
@@ -259,26 +259,14 @@ def _outside(segments: Iterable[FinishedSegment], leader: ReplicaSample) -> tupl
 
 
 def _replaced(segments: Sequence[FinishedSegment]) -> list[FinishedSegment]:
-    """Segments that share (epoch, first offset) with a later copy that ends that epoch earlier (KIP-405, scenario 5).
-
-    Kafka 4.3.1 keeps one segment by epoch and first offset: the later copy wins, whatever it covers.
-    """
-    newest: dict[tuple[int, int], FinishedSegment] = {}
-    for segment in sorted(segments, key=lambda s: s.copy_finished_ms or 0):
-        for epoch, start in segment.leader_epochs:
-            newest[int(epoch), int(start)] = segment
-    found = []
-    for segment in segments:
-        entries = [(int(epoch), int(start)) for epoch, start in segment.leader_epochs]
-        if any(
-            newest[entry] is not segment and _end_of(newest[entry], entry[0]) < _end_of(segment, entry[0])
-            for entry in entries
-        ):
-            found.append(segment)
-    return found
-
-
-def _end_of(segment: FinishedSegment, epoch: int) -> int:
-    """The offset after the epoch's last record in the segment."""
-    later = [int(start) for other, start in segment.leader_epochs if int(other) > epoch]
-    return min(later, default=segment.end_offset + 1)
+    """Segments that Kafka's index of epochs has forgotten."""
+    lost = replaced(
+        Copy(
+            segment.segment_id,
+            tuple((int(epoch), int(start)) for epoch, start in segment.leader_epochs),
+            segment.end_offset + 1,
+            segment.copy_finished_ms or 0,
+        )
+        for segment in segments
+    )
+    return [segment for segment in segments if segment.segment_id in lost]

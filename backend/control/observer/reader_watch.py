@@ -1,6 +1,7 @@
 """Who reads from the remote tier: groups whose committed offset lies below the leader's local log, and broker numbers.
 
-Both are asked seldom, beside the rounds: they cost one request per broker, and one page of metrics.
+Both are asked seldom, beside the rounds: they cost one request per broker, and one page of metrics. Which groups read
+from the remote tier travels in the backend's heartbeat, so that pages read it from the database like all else.
 """
 
 from __future__ import annotations
@@ -9,21 +10,25 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client.exposition import generate_latest
 
 from backend.control.clock import now_ms
+from backend.control.findings.rules_readers import remote_reads
 from backend.control.findings.sight import GroupOffset
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.errors import GatewayError
 from backend.control.gateway.groups import Committed, committed_offsets
 from backend.control.observer.broker_numbers import INTERVAL_S, BrokerNumbers, BrokerPages, Source, parse
 from backend.protocol.errors import KafkaError
+from backend.store.samples import PartitionSample
 from backend.tiering.ids import TopicPartition
 
 # 1,000 groups of 100 partitions; more is neither kept nor shown.
 OFFSETS_MAX: Final = 100_000
+# Those with the most to read; 120 bytes each: 24 kB in a heartbeat.
+TOLD_MAX: Final = 200
 _BROKER: Final = re.compile(r'broker="(\d+)"')
 _log = logging.getLogger(__name__)
 
@@ -45,12 +50,24 @@ class ReaderWatch:
         self.offsets: Sequence[GroupOffset] = ()
         self.asked_ms: int | None = None
         self.error: str | None = None
+        self._told: dict[str, Any] = {"seen_ms": None, "count": 0, "rows": []}
 
     @property
     def reader_queues(self) -> dict[int, float]:
         """Reads that wait for a reader of the remote tier, by broker; one that does not tell is missing."""
         found = ((i, numbers.values.get("reader_queue")) for i, numbers in self.numbers.items())
         return {broker_id: queue for broker_id, queue in found if queue is not None}
+
+    def facts(self, partitions: Sequence[PartitionSample]) -> dict[str, Any]:
+        """Groups below the local log of a leader, of the newest look, as JSON; ``cause``: why there is no newer one.
+
+        ``fetched_bytes``: what the brokers have fetched from the remote tier since their start; None: none tells it.
+        """
+        if self.asked_ms != self._told["seen_ms"] and partitions:
+            self._told = reads_told(self.offsets, partitions, self.asked_ms)
+        fetched = [numbers.values.get("fetched_bytes") for numbers in self.numbers.values()]
+        known = [value for value in fetched if value is not None]
+        return {**self._told, "fetched_bytes": round(sum(known)) if known else None, "cause": self.error}
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
@@ -74,6 +91,16 @@ class ReaderWatch:
             _log.debug("%s", self.error)
             return
         self.offsets, self.asked_ms, self.error = _moved(found, self.offsets), at_ms, None
+
+
+def reads_told(
+    offsets: Iterable[GroupOffset], partitions: Iterable[PartitionSample], seen_ms: int | None
+) -> dict[str, Any]:
+    """``count`` of what is read from the remote tier, and as ``rows`` the TOLD_MAX with the most left."""
+    found = sorted(remote_reads(offsets, partitions), key=lambda one: -one.offsets_left)
+    names = ("group", "topic", "partition", "committed_offset", "offsets_left", "bytes_left", "moved")
+    rows = [{name: getattr(one, name) for name in names} for one in found[:TOLD_MAX]]
+    return {"seen_ms": seen_ms, "count": len(found), "rows": rows}
 
 
 def _own_numbers(local: Callable[[], Iterable[Source]], at_ms: int) -> dict[int, BrokerNumbers]:

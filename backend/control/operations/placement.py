@@ -116,6 +116,24 @@ def spread_leaders(layout: Layout, chosen: Iterable[TopicPartition]) -> dict[Top
     return found
 
 
+def swap_leaders(
+    layout: Layout, chosen: Iterable[TopicPartition], one: int, other: int
+) -> dict[TopicPartition, Replicas]:
+    """The two brokers change places in each list that has both and that one of them leads; nothing is copied.
+
+    Raises Impossible when there is no such partition.
+    """
+    found = {}
+    places = {one: other, other: one}
+    for tp in chosen:
+        now = layout.replicas[tp]
+        if now[0] in places and places[now[0]] in now:
+            found[tp] = tuple(places.get(b, b) for b in now)
+    if not found:
+        raise Impossible(f"No partition has replicas on brokers {one} and {other} with one of them first in its list.")
+    return found
+
+
 def _least_loaded(
     places: Sequence[BrokerPlace], now: Sequence[int], counts: Counter[int], tp: TopicPartition, leaving: Sequence[int]
 ) -> int:

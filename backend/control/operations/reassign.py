@@ -253,6 +253,8 @@ def _targets(
             return placement.drain(layout, chosen, brokers)
         case "spread_leaders":
             return placement.spread_leaders(layout, chosen)
+        case "swap_leaders":
+            return placement.swap_leaders(layout, chosen, brokers[0], brokers[1])
         case _:
             raise InvalidInput("Give assignments with the action assign.")
 

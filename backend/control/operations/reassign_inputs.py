@@ -10,6 +10,8 @@ from backend.tiering.ids import TopicPartition
 
 # A plan of 10,000 partitions is about 1 MB of JSON in the database, and three answers of that size while it is made.
 PARTITIONS_MAX: Final = 10_000
+# Without a selection these look at every partition of the cluster.
+WITHOUT_SELECTION: Final = ("drain", "spread_leaders", "swap_leaders")
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
 Index = Annotated[int, Field(ge=0, le=2**31 - 1)]
 BrokerId = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -41,10 +43,13 @@ class ReassignInputs(_Strict):
 
     add, remove: `brokers` join, or leave. move: from the first of `brokers` to the second. replication_factor: to
     `factor` replicas. drain: nothing stays on `brokers`. spread_leaders: another first replica where a broker is first
-    too often. Without `topics` and `partitions` drain and spread_leaders take all.
+    too often. swap_leaders: where one of the two `brokers` is first and the other has a replica too, they change
+    places. Without `topics` and `partitions` drain, spread_leaders and swap_leaders take all.
     """
 
-    action: Literal["assign", "add", "remove", "move", "replication_factor", "drain", "spread_leaders"] = "assign"
+    action: Literal[
+        "assign", "add", "remove", "move", "replication_factor", "drain", "spread_leaders", "swap_leaders"
+    ] = "assign"
     assignments: Annotated[list[Assignment], Field(max_length=PARTITIONS_MAX)] = []
     topics: Annotated[list[Topic], Field(max_length=1_000)] = []
     partitions: Annotated[list[PartitionName], Field(max_length=PARTITIONS_MAX)] = []
@@ -66,10 +71,12 @@ class ReassignInputs(_Strict):
             raise ValueError(f"give brokers with the action {self.action}")
         if self.action == "move" and len(self.brokers) != 2:
             raise ValueError("give two brokers with the action move: from, to")
+        if self.action == "swap_leaders" and len(set(self.brokers)) != 2:
+            raise ValueError("give two brokers with the action swap_leaders")
         if (self.action == "replication_factor") != (self.factor is not None):
             raise ValueError("give factor with the action replication_factor, and only with it")
         selects = bool(self.topics or self.partitions or self.assignments)
-        if not selects and self.action not in ("drain", "spread_leaders"):
+        if not selects and self.action not in WITHOUT_SELECTION:
             raise ValueError("select topics or partitions")
         keys = [assignment.key for assignment in self.assignments]
         if len(keys) != len(set(keys)):

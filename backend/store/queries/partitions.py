@@ -240,6 +240,40 @@ def open_segments(connection: Connection, cluster_id: str, limit: int = 500) -> 
     return [segment_row(row) for row in connection.execute(query)]
 
 
+def segments_before(
+    connection: Connection, cluster_id: str, topic: str, partition_: int, topic_id: str, offset: int
+) -> list[SegmentRow]:
+    """The finished copies that begin at or before ``offset``, the last three of them, in offset order."""
+    table = t.segment
+    query = select_segments(cluster_id).where(
+        table.c.topic == topic,
+        table.c.partition == partition_,
+        table.c.topic_id == topic_id,
+        table.c.state == int(SegmentState.COPY_SEGMENT_FINISHED),
+        table.c.start_offset <= offset,
+    )
+    rows = connection.execute(query.order_by(table.c.start_offset.desc(), table.c.copy_started_ms.desc()).limit(3))
+    return [segment_row(row) for row in rows][::-1]
+
+
+def log_end_passed(
+    connection: Connection, cluster_id: str, topic: str, partition_: int, offset: int, since_ms: int
+) -> list[PartitionPoint]:
+    """The samples since ``since_ms`` between which the log end went over ``offset``, or none of them."""
+    table = t.partition_sample
+    columns = [table.c[name] for name in PartitionPoint.__slots__]
+    query = select(*columns).where(
+        table.c.cluster_id == cluster_id,
+        table.c.topic == topic,
+        table.c.partition == partition_,
+        table.c.sampled_ms >= since_ms,
+    )
+    before = query.where(table.c.log_end_offset <= offset).order_by(table.c.sampled_ms.desc()).limit(1)
+    after = query.where(table.c.log_end_offset > offset).order_by(table.c.sampled_ms).limit(1)
+    found = [row for part in (before, after) for row in connection.execute(part)]
+    return [PartitionPoint(**row._mapping) for row in found] if len(found) == 2 else []
+
+
 def offset_history(
     connection: Connection,
     cluster_id: str,

@@ -21,6 +21,9 @@ DELETES_PER_PARTITION: Final = 20
 # 260 segments a partition make some 800 events; 10 us each to read and fold, and a page has 100 ms.
 PAST_EVENTS_MAX: Final = 8_000
 UNFOLLOWED_MAX: Final = 200
+# A batch of a few records says how long a transaction takes, not how fast records are read.
+PACE_RECORDS_MIN: Final = 20
+PACE_BATCHES: Final = 200
 ALL_STATES: Final = tuple(SegmentState)
 
 
@@ -263,6 +266,39 @@ def metadata_reading(connection: Connection, cluster_id: str) -> MetadataReading
     ).one()
     quarantined = connection.scalar(select(func.count()).select_from(kept).where(kept.c.cluster_id == cluster_id))
     return MetadataReading(int(records), int(partitions), updated_ms, int(quarantined or 0))
+
+
+def metadata_pace(connection: Connection, cluster_id: str) -> float | None:
+    """Records a second of the pipeline's quickest batch among its newest PACE_BATCHES of some size; None: no such."""
+    batch = t.pipeline_batch
+    took = batch.c.finished_ms - batch.c.started_ms
+    rows = connection.execute(
+        select(batch.c.records, took)
+        .where(batch.c.cluster_id == cluster_id, batch.c.records >= PACE_RECORDS_MIN, took > 0)
+        .order_by(batch.c.finished_ms.desc())
+        .limit(PACE_BATCHES)
+    )
+    return max((1000 * records / took_ms for records, took_ms in rows), default=None)
+
+
+def copies_since(connection: Connection, cluster_id: str, since_ms: int) -> int:
+    """Segments whose copy finished since then, by index."""
+    table = t.segment
+    found = connection.scalar(
+        select(func.count()).where(table.c.cluster_id == cluster_id, table.c.copy_finished_ms >= since_ms)
+    )
+    return int(found or 0)
+
+
+def local_bytes(connection: Connection, cluster_id: str, topic: str) -> dict[int, int | None]:
+    """Bytes of a topic's replicas on each broker that has some; None: it told none."""
+    table = t.replica_current
+    rows = connection.execute(
+        select(table.c.broker_id, func.sum(table.c.local_log_bytes))
+        .where(table.c.cluster_id == cluster_id, table.c.topic == topic)
+        .group_by(table.c.broker_id)
+    )
+    return {int(broker): None if size is None else int(size) for broker, size in rows}
 
 
 def _in_scope(table: Table, cluster_id: str, scope: Scope) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.components import follower_rules, follower_table, phase_timeline
+from app.components.partition_ledger import engine_words
 from app.theme import DARK, LIGHT, Palette
 from backend.store.queries.followers import Follower, PhaseChange, PhaseEvent
 from tests.unit.app.partition_rows import NOW_MS, replica_row
@@ -150,3 +151,35 @@ def test_numbers_of_the_list_are_grouped_and_what_does_not_apply_is_empty() -> N
     assert "1\u202f200" in html
     assert "<NA>" not in html
     assert "&lt;NA&gt;" not in html
+
+
+def passing(attempts: int, reason: str = "the leader answered UNKNOWN_TOPIC_ID (broker 3)") -> dict[str, Any]:
+    return {"attempts": attempts, "evidence": {"reason": reason}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "body", "usual"),
+    [
+        ("DELAYED", passing(1), True),
+        ("DELAYED", passing(2, "the leader answered NOT_LEADER_OR_FOLLOWER (broker 1)"), True),
+        ("DELAYED", passing(3), False),
+        ("DELAYED", passing(1, "the leader answered KAFKA_STORAGE_ERROR (broker 3)"), False),
+        ("FETCHING", passing(1), False),
+        ("FAILED", passing(1, "the leader has a newer epoch than 4; waiting for its metadata"), True),
+        ("FAILED", passing(1), False),
+        ("DELAYED", {}, False),
+    ],
+)
+def test_what_kafka_asks_again_for_is_no_failure_until_it_stays(phase: str, body: dict[str, Any], usual: bool) -> None:
+    assert follower_rules.usual_retry({"phase": phase, **body}) is usual
+
+
+def test_a_usual_retry_is_no_red_stretch_and_no_failed_attempt() -> None:
+    events = [told(9 * MINUTE_MS, "FETCHING"), told(8 * MINUTE_MS, "DELAYED", **passing(1))]
+    events.append(told(7 * MINUTE_MS, "IN_SYNC"))
+    found = phase_timeline.stretches(follower("IN_SYNC", 7 * MINUTE_MS), events, [], SINCE_MS, NOW_MS)
+    assert spans(found) == [("FETCHING", 9, 7), ("IN_SYNC", 7, 0)]
+    shown = follower_table.why_html(follower("IN_SYNC"), events, str, NOW_MS)
+    assert "Failed attempts" not in shown
+    assert "Asked again once while a topic" in shown
+    assert engine_words("phase", events[1].body)[1] is False

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from app.components import epoch_chain
 from app.components.epoch_chain import EpochBlock, diverges_at, spans
-from app.components.lineage_verdicts import LeaderChain, Standing, judge, leader_chain, outside_by_partition
+from app.components.lineage_verdicts import (
+    LeaderChain,
+    Standing,
+    judge,
+    leader_chain,
+    outside_by_partition,
+    with_orphans,
+)
 from backend.store.queries.lineage import FinishedSegment
 from backend.tiering.segment_state import SegmentState
 from tests.unit.app.partition_rows import replica_row, segment_row
@@ -150,3 +157,12 @@ def test_many_narrow_epochs_are_drawn_as_one_block() -> None:
 def test_replica_without_epochs_says_why() -> None:
     silent = replica_row(2, leader_epochs=None, error="Broker 2 does not answer.")
     assert epoch_chain.strips(CHAIN, [silent], [])[0].note == "? Broker 2 does not answer."
+
+
+def test_a_copy_that_another_replaced_in_its_epoch_s_index_is_orphaned() -> None:
+    first = segment_row(0, 300, segment_id="first", copy_finished_ms=1)
+    shorter = segment_row(0, 200, segment_id="shorter", copy_finished_ms=2)
+    found = with_orphans(judge([first, shorter], CHAIN))
+    assert [one.orphaned for one in found] == [True, False]
+    longer = segment_row(0, 400, segment_id="longer", copy_finished_ms=3)
+    assert not any(one.orphaned for one in with_orphans(judge([first, longer], CHAIN))), "what it held is held again"

@@ -66,6 +66,14 @@ def test_a_drained_broker_holds_nothing_and_the_others_share() -> None:
     assert max(load.values()) - min(load.values()) <= 1
 
 
+def test_two_brokers_swap_what_they_lead_where_both_have_a_replica() -> None:
+    now = layout([(1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3)])
+    found = placement.swap_leaders(now, now.replicas, 1, 2)
+    assert {tp.partition: replicas for tp, replicas in found.items()} == {0: (2, 1, 3), 1: (1, 3, 2)}
+    with pytest.raises(Impossible, match="No partition has replicas on brokers 2 and 3"):
+        placement.swap_leaders(layout([(1, 2, 3)]), [TopicPartition("t", 0)], 2, 3)
+
+
 def test_leaders_are_spread_without_moving_a_replica() -> None:
     now = layout([(1, 2, 3)] * 6)
     found = lists(placement.spread_leaders(now, now.replicas))

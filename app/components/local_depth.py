@@ -1,0 +1,79 @@
+"""How far back each replica can serve from its own disk: one bar a replica. Values → HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd
+
+from app.components import format as fmt
+from app.components import markup
+
+THIN_MS: Final = 3_600_000
+ROWS_MAX: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A replica's local depth; None: not known. ``whole``: it holds the log from its start, so nothing is missing."""
+
+    name: str
+    broker_id: int
+    leads: bool
+    depth_ms: int | None
+    whole: bool = False
+
+    @property
+    def thin(self) -> bool:
+        """Less than an hour, while older records are in the remote tier."""
+        return self.depth_ms is not None and self.depth_ms < THIN_MS and not self.whole
+
+
+def html(found: Sequence[Depth]) -> str:
+    """Bars on one scale, from now back."""
+    top = max((one.depth_ms or 0 for one in found), default=0) or 1
+    inner = ""
+    for one in found:
+        words = (
+            fmt.UNKNOWN if one.depth_ms is None else "none" if not one.depth_ms else fmt.duration(one.depth_ms / 1000)
+        )
+        label = f"{markup.mark('warning')} {markup.text(words)} thin" if one.thin else markup.text(words)
+        if one.whole:
+            label += " · whole log"
+        role = ", leader" if one.leads else ""
+        inner += (
+            f'<span class="eb-depth-name">{markup.text(one.name)} · b{one.broker_id}{role}</span>'
+            f'<div class="eb-depth-lane"><i class="{"eb-depth-thin" if one.thin else ""}" '
+            f'style="width:{60 * (one.depth_ms or 0) / top:.1f}%"></i>'
+            f'<span class="{"eb-warning" if one.thin else ""}">{label}</span></div>'
+        )
+    return f'<div class="eb-depth">{inner}</div>'
+
+
+def rows(found: Sequence[Depth]) -> pd.DataFrame:
+    """The same as a table."""
+    return pd.DataFrame(
+        {
+            "partition": [one.name for one in found],
+            "broker": [one.broker_id for one in found],
+            "leads": [one.leads for one in found],
+            "local depth, s": pd.array(
+                [None if one.depth_ms is None else round(one.depth_ms / 1000) for one in found], dtype="Int64"
+            ),
+            "thin": [one.thin for one in found],
+        }
+    )
+
+
+CSS: Final = """
+.eb-depth { display: grid; grid-template-columns: minmax(90px, auto) minmax(0, 1fr); gap: 8px 10px; font-size: 12px;
+  align-items: center; font-variant-numeric: tabular-nums; color: var(--eb-text); }
+.eb-depth-name { text-align: right; overflow-wrap: anywhere; }
+.eb-depth-lane { display: flex; align-items: center; gap: 8px; border-left: 1px solid var(--eb-line);
+  min-height: 24px; }
+.eb-depth-lane i { height: 16px; min-width: 2px; background: var(--eb-local); flex: 0 0 auto; }
+.eb-depth-lane i.eb-depth-thin { background: var(--eb-warning); }
+.eb-depth-lane span { white-space: nowrap; }
+"""
