@@ -1,8 +1,8 @@
 """The pictures of the README: ``python -m tests.screenshots`` runs `ebbline up` with its demo and photographs it.
 
 Writes docs/screenshots/{overview,partitions,partition,remote,followers,reassign,lab,activity,config,config-toggle}.png
-and the same with -dark. Takes about three minutes, most of it for the demo to have a remote and a local part and some
-minutes of history to show.
+and the same with -dark; ``--width 760`` takes a narrower window. Before that it makes what there is to see: a second
+topic, a plan for it, a change of the flag, a race of the lab and some minutes of history. Takes about five minutes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import httpx
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page
 
 from backend.control.lab.demo import TOPIC
@@ -28,13 +30,17 @@ DATA_TIMEOUT_S: Final = 180.0
 HISTORY_S: Final = 75.0
 SETTLE_MS: Final = 2_500
 LIVE_TIMEOUT_MS: Final = 180_000
+RACE_TIMEOUT_S: Final = 600.0
+SECOND: Final = "payments"
+SECOND_RECORDS: Final = 16_000
+SECOND_CONFIG: Final = {"remote.storage.enable": "true", "segment.bytes": "1048576", "local.retention.bytes": "3145728"}
 PAGES: Final = {
     "overview": "/",
     "partitions": "/partitions",
     "partition": f"/partition?tp={TOPIC}-0",
     "remote": f"/remote?q={TOPIC}-0",
     "followers": "/followers",
-    "reassign": "/reassign",
+    "reassign": "/reassign?plan={plan}",
     "lab": "/lab",
     "activity": "/activity",
     "config": "/config",
@@ -58,13 +64,15 @@ def remote_and_local(up: UpProcess) -> dict[str, Any] | None:
     return None
 
 
-def photograph(started: Browser, up: UpProcess, folder: Path, theme: Literal["light", "dark"]) -> list[Path]:
+def photograph(
+    started: Browser, up: UpProcess, folder: Path, theme: Literal["light", "dark"], plan_id: int, width: int
+) -> list[Path]:
     """All pages in one theme; the files."""
-    page = browser.new_page(started, theme=theme)
+    page = browser.new_page(started, theme=theme, width=width)
     suffix = "-dark" if theme == "dark" else ""
     files = []
     for name, path in PAGES.items():
-        page.goto(f"{up.app_url}{path}{'&' if '?' in path else '?'}range=15m")
+        page.goto(f"{up.app_url}{path.format(plan=plan_id)}{'&' if '?' in path else '?'}range=15m")
         files.append(_shot(page, folder / f"{name}{suffix}.png"))
     page.get_by_role("button", name="Change cluster default…").click()
     page.get_by_role("dialog").wait_for()
@@ -85,14 +93,50 @@ def _shot(page: Page, path: Path) -> Path:
     return path
 
 
+def operator(up: UpProcess) -> httpx.Client:
+    """The control API for its operator, each call with a key of its own."""
+    headers = {"Authorization": f"Bearer {up.operator_token}"}
+    return httpx.Client(base_url=up.api_url, headers=headers, timeout=60.0)
+
+
 def try_on_one_broker(up: UpProcess) -> None:
     """A first change, so that the Config page has something to tell."""
-    headers = {"Authorization": f"Bearer {up.operator_token}", "Idempotency-Key": "picture"}
-    with httpx.Client(base_url=up.api_url, headers=headers, timeout=60.0) as api:
+    with operator(up) as api:
         wanted = {"scope": "broker", "broker_id": 3, "enable": True}
         plan = api.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": wanted}).raise_for_status().json()
         body = {"confirm": "demo", "reason": "trial on one broker", "wait_ms": 20_000}
-        api.post(f"/v1/plans/{plan['plan']['id']}/execute", json=body).raise_for_status()
+        path = f"/v1/plans/{plan['plan']['id']}/execute"
+        api.post(path, json=body, headers={"Idempotency-Key": "picture"}).raise_for_status()
+
+
+def second_topic(up: UpProcess) -> None:
+    """A topic of two replicas, so that a third has something to copy."""
+    admin = AdminClient({"bootstrap.servers": up.bootstrap, "log_level": 0})
+    topic = NewTopic(SECOND, 2, replica_assignment=[[1, 2], [2, 1]], config=SECOND_CONFIG)
+    admin.create_topics([topic])[SECOND].result(60)
+    producer = Producer({"bootstrap.servers": up.bootstrap, "log_level": 0})
+    for number in range(SECOND_RECORDS):
+        producer.produce(SECOND, b"v" * 1000, partition=number % 2)
+        producer.poll(0)
+    if producer.flush(120):
+        raise RuntimeError(f"{SECOND} could not be filled: a broker did not answer in time.")
+
+
+def plan_third_replica(up: UpProcess) -> int:
+    """Its number; it is only looked at."""
+    inputs = {"action": "add", "topics": [SECOND], "brokers": [3], "throttle_bytes_per_s": 1_000_000}
+    with operator(up) as api:
+        made = api.post("/v1/plans", json={"kind": "reassign", "inputs": inputs}).raise_for_status().json()
+    return int(made["plan"]["id"])
+
+
+def race(up: UpProcess) -> None:
+    """From its start to its end."""
+    with operator(up) as api:
+        api.post("/v1/lab/bootstrap", json={"size_bytes": 64_000_000, "tiered_percent": 85}).raise_for_status()
+        wait_until(
+            "the race is over", lambda: api.get("/v1/lab/bootstrap").json()["run"]["state"] != "running", RACE_TIMEOUT_S
+        )
 
 
 def all_in_sync(up: UpProcess) -> bool:
@@ -109,6 +153,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--history-s", type=float, default=HISTORY_S)
+    parser.add_argument("--width", type=int, default=browser.WIDTH)
     options = parser.parse_args()
     if browser.executable() is None:
         print(browser.NO_BROWSER, file=sys.stderr)
@@ -116,12 +161,15 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ebbline-screenshots-") as folder, UpProcess(Path(folder) / "data") as up:
         wait_until("a partition with a remote part", lambda: remote_and_local(up), DATA_TIMEOUT_S)
+        second_topic(up)
         try_on_one_broker(up)
+        race(up)
         time.sleep(options.history_s)
         wait_until("all replicas in sync", lambda: all_in_sync(up), DATA_TIMEOUT_S)
+        plan_id = plan_third_replica(up)
         with browser.browser() as started:
             for theme in ("light", "dark"):
-                for path in photograph(started, up, options.folder, theme):
+                for path in photograph(started, up, options.folder, theme, plan_id, options.width):
                     print(path)
     return 0
 

@@ -62,7 +62,7 @@ def pairs(
     return [
         ("Storage", f"{money(storage(totals, prices))} / month"),
         (
-            f"Requests, by the cluster's {fmt.count(copies.segments)} copies",
+            f"Requests, at {fmt.count(copies.segments)} copies in {fmt.duration(copies.over_ms / 1000)}",
             f"{money(requests(copies, prices))} / month",
         ),
         ("Outside lineage, of those listed", f"{money(outside)} / month"),

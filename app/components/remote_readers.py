@@ -73,8 +73,8 @@ def html(found: Readers) -> str:
         )
         for one in found.rows[:SHOWN]
     ]
-    more = len(found.rows) - SHOWN
-    rest = f'<div class="eb-lines">{fmt.count(more)} more in the table.</div>' if more > 0 else ""
+    hidden = len(found.rows) - SHOWN
+    rest = f'<div class="eb-lines">{fmt.count(hidden)} more in the table.</div>' if hidden > 0 else ""
     return markup.table(columns, body, caption="Groups that read from the remote tier") + rest + note
 
 

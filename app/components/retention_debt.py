@@ -47,13 +47,12 @@ class Debt:
 
 def debt(rows: Iterable[PartitionRow], topics: Iterable[TopicRow]) -> Debt:
     """Of tiered partitions."""
-    known = {topic.topic: topic for topic in topics}
+    known = {topic.topic: (topic, limits.local_retention(topic)[0]) for topic in topics}
     sizes: Counter[str] = Counter()
     partitions: Counter[str] = Counter()
     by_time_only = not_told = 0
     for row in rows:
-        topic = known.get(row.topic)
-        limit = None if topic is None else limits.local_retention(topic)[0]
+        topic, limit = known.get(row.topic, (None, None))
         if topic is None or row.local_log_bytes is None:
             not_told += 1
         elif limit is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import streamlit as st
@@ -9,10 +10,11 @@ import streamlit as st
 from app import links
 from app.components import format as fmt
 from app.components import health_words, markup, plan_dialog
+from app.components.lineage_verdicts import Judged, Standing
 from app.components.page import Page, live
 from app.person import READ_ONLY
 from app.state import DatabaseAway
-from app.views.partition_reading import row_of
+from app.views.partition_reading import read, row_of
 from backend.store.queries.partitions import PartitionRow
 
 ELECT, DELETE = "elect", "delete_records"
@@ -61,7 +63,38 @@ def draw(page: Page, topic: str, number: int) -> None:
             )
         if block is not None:
             st.html(f'<div class="eb-lines">{markup.mark("notice")} {markup.text(block)}</div>')
+        _safely(page, topic, number)
     live(page, "actions-watch", _watch, page, topic, number, (block, no_election(row)))
+
+
+def _safely(page: Page, topic: str, number: int) -> None:
+    """Where segments lie outside the lineage: up to where records must go, so that these go with them."""
+    reading = read(page, topic, number)
+    end = None if reading is None else outside_end(reading.row, reading.judged)
+    if end is None:
+        return
+    with st.container(horizontal=True, key="remove-safely-line", vertical_alignment="center"):
+        words = f"Segments outside the leader's lineage end at {fmt.count(end)}: they go when the records below it go."
+        st.html(f'<div class="eb-lines">{markup.mark("critical")} {markup.text(words)}</div>')
+        st.button(
+            "Remove safely…",
+            key="remove-safely",
+            type="tertiary",
+            help="Takes this offset into the field; nothing is planned yet",
+            on_click=_take_offset,
+            args=(end,),
+        )
+
+
+def outside_end(row: PartitionRow, judged: Sequence[Judged]) -> int | None:
+    """The offset after the last record of a segment that retention never sees; None: there is none to remove."""
+    ends = [one.segment.next_offset for one in judged if one.standing is Standing.OUTSIDE]
+    end = max(ends, default=None)
+    return None if end is None or no_removal(row, end) is not None else end
+
+
+def _take_offset(offset: int) -> None:
+    st.session_state[BELOW] = str(offset)
 
 
 def no_election(row: PartitionRow) -> str | None:
@@ -99,4 +132,9 @@ def _watch(page: Page, topic: str, number: int, drawn: tuple[object, ...]) -> No
         st.rerun()
 
 
-CSS: Final = ".st-key-partition-actions { gap: 10px; flex-wrap: wrap; }"
+CSS: Final = """
+.st-key-partition-actions { gap: 10px; flex-wrap: wrap; }
+.st-key-remove-safely-line { gap: 8px; }
+.st-key-remove-safely button { padding: 0 4px; min-height: 26px; }
+.st-key-remove-safely button:not(:disabled) p { color: var(--eb-local); font-size: 12.5px; }
+"""

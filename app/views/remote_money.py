@@ -19,8 +19,9 @@ from backend.store.queries import partitions as partition_queries
 from backend.store.queries import remote_log as queries
 from backend.store.queries.partitions import PartitionRow
 
-# The copies of this time give the pace of a month; it moves in steps, so that a minute's reads share one answer.
-PACE_MS: Final = remote_cost.DAY_MS
+# The copies of this time give the pace of a month: of a day they would be some hundred thousand entries of an index.
+# It moves in steps, so that a minute's reads share one answer.
+PACE_MS: Final = 3_600_000
 STEP_MS: Final = 60_000
 
 
@@ -69,7 +70,6 @@ def _cost(page: Page, question: Question, prices: Prices) -> None:
     reading = read(page, question)
     view = reading.view
     since_ms = (health_words.ledger_ms(view) - PACE_MS) // STEP_MS * STEP_MS
-    # By the minute: a day of a large cluster is some hundred thousand entries of an index.
     copies = state.read_cached(queries.copies_since, page.cluster_id, since_ms, version=since_ms)
     over_ms = min(PACE_MS, max(STEP_MS, view.now_ms - view.cluster.first_seen_ms))
     backend = view.processes.get("backend")

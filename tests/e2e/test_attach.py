@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from playwright.sync_api import expect
 
 from backend.control.gateway.client import Gateway, parse_bootstrap
 from backend.control.gateway.metadata import fetch_cluster
@@ -27,6 +28,7 @@ from spark.direct import DirectReader
 from spark.kafka import OffsetsHeld
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
+from tests import browser
 from tests.e2e.attached_bootstraps import NEW, Bootstraps
 from tests.e2e.attached_site import (
     BATCH_RECORDS,
@@ -42,6 +44,7 @@ from tests.e2e.attached_site import (
     wait_until_quiet,
 )
 from tests.e2e.attached_topic import by_spark, records_of
+from tests.e2e.journey import Dashboard, Record
 from tests.e2e.one_script import differences, the_script
 from tests.e2e.up_process import UpProcess
 from tests.effort import effort
@@ -113,14 +116,16 @@ def _oracle(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, str(ORACLE), *words], capture_output=True, text=True, check=False)
 
 
-def site_of(folder: Path, *options: str) -> UpProcess:
-    return UpProcess(folder / "data", options=("--cluster-name", CLUSTER_NAME, "--no-ui", "--no-pipeline", *options))
+def site_of(folder: Path, *options: str, pages: bool = False) -> UpProcess:
+    less = ("--no-pipeline",) if pages else ("--no-pipeline", "--no-ui")
+    return UpProcess(folder / "data", options=("--cluster-name", CLUSTER_NAME, *less, *options))
 
 
 @pytest.fixture(scope="module")
 def attached(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """An ebbline that may change the real cluster."""
-    with site_of(tmp_path_factory.mktemp("up"), "--attach", kafka.bootstrap, "--allow-changes") as process:
+    words = ("--attach", kafka.bootstrap, "--allow-changes")
+    with site_of(tmp_path_factory.mktemp("up"), *words, pages=True) as process:
         yield Site(process)
 
 
@@ -132,6 +137,37 @@ def test_one_script_gets_the_same_answers_from_apache_kafka_and_from_the_embedde
         ours = the_script(Site(process), JavaTools(libraries(), process.bootstrap))
     assert list(differences(ours, theirs)) == []
     assert [result for _, result in theirs["audit"]].count("verified") == 9
+
+
+@pytest.mark.skipif(browser.executable() is None, reason=browser.NO_BROWSER)
+def test_the_pages_show_a_real_kafka_and_turn_its_flag_on_and_off(
+    kafka: Kafka, attached: Site, record_property: Record
+) -> None:
+    create(kafka.bootstrap, "shown", [[1, 2]], TIERED)
+    produce(kafka.bootstrap, "shown", partitions=1)
+    wait_until_quiet(attached, "shown")
+    with browser.browser() as started:
+        page = browser.new_page(started)
+        dashboard = Dashboard(attached.up, page, browser.Complaints(page))
+        journey = dashboard.journey("Attach to a Kafka")
+        expect(page.get_by_text("3/3 brokers")).to_be_visible()
+        journey.go("Config")
+        journey.click(page.get_by_role("button", name="Change cluster default…"))
+        journey.confirm("Turn on", "seen in a browser")
+        expect(page.get_by_text("On everywhere")).to_be_visible()
+        journey.answered(record_property)
+        assert set_on(kafka.bootstrap, "broker", "1")[FLAG] == "true"
+        page.get_by_role("button", name="Revert…").first.click()
+        journey.confirm("Revert", "back")
+        expect(page.get_by_text("Off everywhere")).to_be_visible()
+
+        dashboard.open("/partition?tp=shown-0")
+        expect(page.locator(".st-key-card-hero .eb-block-remote").first).to_be_visible()
+        dashboard.open("/followers?tp=shown&phase=All")
+        expect(page.get_by_text("Inferred from samples: Kafka tells no phases.")).to_be_visible()
+        dashboard.open("/lab")
+        expect(page.get_by_text("so it runs on an embedded cluster only")).to_be_visible()
+        dashboard.is_quiet()
 
 
 def test_without_leave_to_change_it_a_kafka_is_looked_at_only(kafka: Kafka, tmp_path: Path) -> None:

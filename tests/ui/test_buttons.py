@@ -26,7 +26,7 @@ CALLS = {
     r"pause": "POST /v1/plans/3/pause",
 }
 VIEW_ONLY = re.compile(
-    r"race-(step|pause|reset)|to-reassign|shortcut-\w+|window-\w+|now|(open|clone)-\d+|back|clear|dismiss|resume|retry"
+    r"race-(step|pause|reset)|to-reassign|remove-safely|shortcut-\w+|window-\w+|now|(open|clone)-\d+|back|clear|dismiss|resume|retry"
     # These open a dialog that asks; the call is made by its own button.
     r"|raise|stop"
 )

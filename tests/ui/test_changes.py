@@ -240,3 +240,81 @@ def test_replicas_are_added_through_the_page_and_taken_back(cluster: ControlSite
     page.button(key="act").click().run()
     assert not page.exception
     cluster.wait_until("they are gone", lambda: factors(cluster) == {1})
+
+
+def carried_out(cluster: ControlSite, page: AppTest) -> None:
+    """Confirms the dialog's plan, which is then verified."""
+    number = plan_number(page)
+    confirm(page)
+    page.button(key="act").click().run()
+    assert not page.exception
+    cluster.wait_until(
+        "it is verified", lambda: cluster.get(f"/v1/plans/{number}")["plan"]["state"] == "verified", timeout_s=60
+    )
+
+
+def listed(cluster: ControlSite, topic: str) -> dict[int, tuple[int, list[int]]]:
+    """Leader and replicas of each partition, as confluent-kafka sees them."""
+    found = cluster.admin.list_topics(topic, timeout=10).topics[topic].partitions
+    return {number: (part.leader, list(part.replicas)) for number, part in found.items()}
+
+
+def test_leaders_are_swapped_and_moved_back_from_the_pages(cluster: ControlSite) -> None:
+    cluster.create_topic("led", partitions=1, replicas=2)
+    cluster.wait_until("it is sampled", lambda: cluster.partitions("led"))
+    leader, replicas = listed(cluster, "led")[0]
+    assert leader == replicas[0]
+    page = open_page("reassign")
+    page.selectbox(key="action").select("swap_leaders")
+    page.multiselect(key="topics").select("led").run()
+    page.selectbox(key="from").select(replicas[0])
+    page.selectbox(key="to").select(replicas[1]).run()
+    assert "limit" not in {box.key for box in page.number_input}, "nothing is copied"
+    press(page, "review")
+    assert "Nothing is copied." in text_of(page)
+    press(page, "save")
+    before = cluster.get("/v1/plans?limit=1000")["items"]
+    assert "save" not in {button.key for button in page.button}, "it is stored and shown as that"
+    assert before[0]["state"] == "checked"
+    press(page, "move")
+    carried_out(cluster, page)
+    assert cluster.get("/v1/plans?limit=1000")["items"][1:] == before[1:], "what was saved is what was carried out"
+    assert listed(cluster, "led")[0] == (replicas[1], replicas[::-1])
+
+    # Kafka's own way back: the first of the list is not elected by a reassignment that says nothing of it.
+    plan = {"assignments": [{"topic": "led", "partition": 0, "replicas": replicas}], "unthrottled": True}
+    cluster.execute(cluster.plan(plan, kind="reassign")["id"])
+    cluster.wait_until("another order, the same leader", lambda: listed(cluster, "led")[0] == (replicas[1], replicas))
+    page = open_page("partition", tp="led-0")
+    press(page, "elect")
+    carried_out(cluster, page)
+    assert listed(cluster, "led")[0] == (replicas[0], replicas)
+
+
+def test_records_are_removed_and_settings_changed_from_the_pages(cluster: ControlSite) -> None:
+    page = open_page("partition", tp=f"{MOVED}-0")
+    page.text_input(key="remove-below").input("40").run()
+    press(page, "remove-records")
+    assert any("kafka-delete-records" in code.value for code in page.code)
+    carried_out(cluster, page)
+    cluster.wait_until("it is seen", lambda: cluster.partitions(MOVED)[0]["log_start_offset"] == 40)
+
+    page = open_page("config", section="topics")
+    page.selectbox(key="topic").select(MOVED).run()
+    page.text_input(key=f"retention.ms-{MOVED}").input("86 400 000").run()
+    press(page, "topic-change")
+    carried_out(cluster, page)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, MOVED)
+    assert cluster.admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "86400000"
+
+    page = open_page("config", section="brokers")
+    limit = "remote.log.manager.copy.max.bytes.per.second"
+    page.text_input(key="remote.log.manager.copier.thread.pool.size-None").input("1000").run()
+    assert "Kafka takes half to double of" in text_of(page)
+    assert page.button(key="broker-change").disabled
+    page = open_page("config", section="brokers")
+    page.text_input(key=f"{limit}-None").input("90 000 000").run()
+    press(page, "broker-change")
+    carried_out(cluster, page)
+    resource = ConfigResource(ConfigResource.Type.BROKER, "2")
+    assert cluster.admin.describe_configs([resource])[resource].result(10)[limit].value == "90000000"

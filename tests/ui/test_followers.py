@@ -185,3 +185,13 @@ def test_a_follower_s_log_end_is_drawn_beside_its_leader_s(trouble: Database) ->
     assert len(lines["follower"]["x"]) == 3
     table = next(frame.value for frame in page.dataframe if "offset" in frame.value.columns)
     assert list(table[table["line"] == "follower"]["offset"]) == [row["log_end_offset"] - n * 1_000 for n in (1, 2, 3)]
+
+
+def test_the_depth_of_the_chosen_partition_s_replicas_is_shown_with_the_leader_s(trouble: Database) -> None:
+    page = open_page("followers", tp="orders-7")
+    shown = _shown(page)
+    assert "Local depth time each replica can serve locally" in shown
+    depths = next(frame.value for frame in page.dataframe if "local depth, s" in frame.value.columns)
+    assert list(depths["broker"])[:3] == [2, 4, 5]
+    assert list(depths["leads"])[:3] == [True, False, False]
+    assert depths["local depth, s"].notna().all()

@@ -302,3 +302,29 @@ def test_the_report_of_a_partition_holds_what_its_page_shows(healthy: Database) 
     assert "<script" not in text
     gone = partition_report.document(facts, "no-such-topic", 0, "").decode()
     assert "The partition does not exist any more." in gone
+
+
+def test_groups_that_read_it_from_the_remote_tier_are_listed_with_what_they_have_left(trouble: Database) -> None:
+    assert "? The groups have not been looked at yet" in text_of(open_page("partition", tp="orders-7"))
+    reads = {"group": "<b>backfill", "topic": "orders", "partition": 7, "committed_offset": 2_318_004}
+    row = {**reads, "offsets_left": 6_092_000, "bytes_left": 45_300_000_000, "moved": True}
+    told = {"seen_ms": now_ms() - 4_000, "count": 1, "rows": [row], "cause": None, "fetched_bytes": None}
+    status = t.process_status
+    trouble.change(status.update().where(status.c.process == "backend").values(detail={"readers": told}))
+    page = open_page("partition", tp="orders-7")
+    assert not page.exception
+    shown = text_of(page).replace("\u202f", " ")
+    assert "Groups reading from remote committed below local start" in shown
+    assert "<b>backfill 2 318 004 45.3 GB · 6.09 M yes" in shown
+    assert "<b>backfill" not in html_of(page)
+    assert "No group with members is below" in text_of(open_page("partition", tp="orders-0"))
+
+
+def test_where_a_segment_is_outside_the_lineage_its_end_is_taken_into_the_field(trouble: Database) -> None:
+    page = open_page("partition", tp="orders-7")
+    assert "Segments outside the leader's lineage end at 4 602 119" in _text(page)
+    page.button(key="remove-safely").click().run()
+    assert not page.exception
+    assert page.text_input(key="remove-below").value == "4602119"
+    assert not page.button(key="remove-records").disabled
+    assert "remove-safely" not in {button.key for button in open_page("partition", tp="orders-0").button}

@@ -52,7 +52,7 @@ def queries(topic_id: str = "t", segment_id: str = "id", now_ms: int = 1_700_000
         "events not followed": lambda c: remote_log.unfollowed(c, CLUSTER, Scope()),
         "events not followed of a partition": lambda c: remote_log.unfollowed(c, CLUSTER, Scope("orders", 7)),
         "pace of the pipeline": lambda c: remote_log.metadata_pace(c, CLUSTER),
-        "copies of a day": lambda c: remote_log.copies_since(c, CLUSTER, now_ms - DAY_MS),
+        "copies of an hour": lambda c: remote_log.copies_since(c, CLUSTER, now_ms - 3_600_000),
         "bytes of a topic on each broker": lambda c: remote_log.local_bytes(c, CLUSTER, "__remote_log_metadata"),
         "segments before an offset": lambda c: partitions.segments_before(c, CLUSTER, "orders", 7, topic_id, 5),
         "when the log end passed an offset": lambda c: partitions.log_end_passed(c, CLUSTER, "orders", 7, 5, 1),
