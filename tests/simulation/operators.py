@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from backend.protocol.errors import KafkaError
+from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 from tests.simulation.client import BROKER_RESOURCE, TOPIC_RESOURCE
 from tests.simulation.workload import Workload
@@ -45,6 +45,8 @@ CHANGED: Final[dict[str, tuple[str, ...]]] = {
     "file.delete.delay.ms": ("0", "1000"),
 }
 NO_BOUND: Final = str(2**63 - 1)
+# Longer than a broker tries to reach the controller with a request.
+FORWARDED_S: Final = 5.0
 
 
 class Operators:
@@ -58,6 +60,8 @@ class Operators:
         self._next_topic = 0
         # Whether anybody asked for what would keep a run from its end: slow brokers, and topics that are not copied.
         self._throttled: set[str] = set()
+        # Whether a change of settings may be carried out or not.
+        self._unanswered = False
         self._copy_switched: set[str] = set()
         # Kind → (weight, action).
         self.kinds: dict[str, tuple[int, Callable[[], Awaitable[bool]]]] = {
@@ -145,7 +149,7 @@ class Operators:
         if "remote.log.copy.disable" in configs:
             self._copy_switched.add(topic.name)
         self._world.trace.note(f"topic {topic.name} gets {configs}")
-        await self._workload.client.configure(self._workload.some_broker(), TOPIC_RESOURCE, topic.name, configs)
+        await self._configure(self._workload.some_broker(), TOPIC_RESOURCE, topic.name, configs)
         return True
 
     async def _change_retention(self) -> bool:
@@ -201,7 +205,7 @@ class Operators:
             configs = {"remote.storage.enable": "true", "remote.log.copy.disable": "false"}
         topic.tiered = False
         self._world.trace.note(f"topic {topic.name} gets {configs}")
-        await self._workload.client.configure(self._workload.some_broker(), TOPIC_RESOURCE, topic.name, configs)
+        await self._configure(self._workload.some_broker(), TOPIC_RESOURCE, topic.name, configs)
         return True
 
     async def _move_directory(self) -> bool:
@@ -257,10 +261,25 @@ class Operators:
     async def _set(self, kind: int, name: str, configs: dict[str, str]) -> None:
         self._world.trace.note(f"{name or 'all brokers'} get {configs}")
         ask = int(name) if kind == BROKER_RESOURCE and name else self._workload.some_broker()
-        await self._workload.client.configure(ask, kind, name, configs)
+        await self._configure(ask, kind, name, configs)
+
+    async def _configure(self, ask: int, kind: int, name: str, configs: dict[str, str]) -> None:
+        answered = False
+        try:
+            await self._workload.client.configure(ask, kind, name, configs)
+            answered = True
+        except KafkaError as error:
+            answered = error.code not in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
+            raise
+        finally:
+            # Also when the run has gone on without the answer.
+            self._unanswered |= not answered
 
     async def restore_settings(self) -> None:
         """What would keep a run from its end is as at the beginning."""
+        if self._unanswered:
+            # A broker may still be at it: what it asks the controller for later would undo what follows.
+            await asyncio.sleep(FORWARDED_S)
         for name in sorted(self._throttled):
             rates = REPLICATION_RATES if name else (COPY_RATE, FETCH_RATE)
             await self._insist(BROKER_RESOURCE, name, dict.fromkeys(rates, NO_BOUND))
