@@ -69,23 +69,33 @@ class TopicProducer:
         """
         state = self._partitions.setdefault(partition, _Partition())
         deadline_ms = self._ports.clock.monotonic_ms() + timeout_ms
-        pause_ms = RETRY_PAUSE_MS
         async with state.lock:
-            while True:
-                try:
-                    offset = await self._append_once(state, partition, records)
-                except KafkaError as error:
-                    if error.code in _NEW_PRODUCER:
-                        state.producer_id, state.next_sequence = -1, 0
-                    elif not _may_retry(error):
-                        raise
-                    if self._ports.clock.monotonic_ms() + pause_ms > deadline_ms:
-                        raise
-                    await tasks.sleep_ms(pause_ms * self._ports.random.uniform(0.8, 1.2))
-                    pause_ms = min(pause_ms * 2, RETRY_PAUSE_MS_MAX)
-                    continue
-                state.next_sequence += len(records)
-                return offset
+            try:
+                offset = await self._append_until(deadline_ms, state, partition, records)
+            except BaseException:
+                # They may be in the log, or get there yet: the next records must not take their sequence, or the leader
+                # would answer them as a repetition and drop them. Cancelling is such a case too.
+                state.producer_id = -1
+                raise
+            state.next_sequence += len(records)
+            return offset
+
+    async def _append_until(
+        self, deadline_ms: float, state: _Partition, partition: int, records: Sequence[RecordData]
+    ) -> int:
+        pause_ms = RETRY_PAUSE_MS
+        while True:
+            try:
+                return await self._append_once(state, partition, records)
+            except KafkaError as error:
+                if error.code in _NEW_PRODUCER:
+                    state.producer_id = -1
+                elif not _may_retry(error):
+                    raise
+                if self._ports.clock.monotonic_ms() + pause_ms > deadline_ms:
+                    raise
+                await tasks.sleep_ms(pause_ms * self._ports.random.uniform(0.8, 1.2))
+                pause_ms = min(pause_ms * 2, RETRY_PAUSE_MS_MAX)
 
     async def _append_once(self, state: _Partition, partition: int, records: Sequence[RecordData]) -> int:
         if state.producer_id < 0:
