@@ -210,6 +210,10 @@ def test_a_new_replica_that_cannot_read_the_remote_tier_is_stuck_and_so_is_its_m
     assert stuck["evidence"]["phase"] in ("DELAYED", "WAITING_FOR_METADATA", "FAILED")
     shown = next(r for r in own.get("/v1/partitions/stuck/0")["replicas"] if r["broker_id"] == 3)
     assert stuck["evidence"]["sentence"].startswith(shown["evidence"]["reason"])
+    assert (shown["phase_source"], shown["evidence"]["rule"]) == ("exact", "event")
+    assert shown["evidence"]["target_offset"] == own.partitions("stuck")[0]["local_log_start_offset"]
+    assert shown["evidence"]["attempts"] >= 1
+    assert stuck["opened_ms"] >= shown["phase_since_ms"] > 0
     moving = opens(own, "move-stalled", "stuck")
     assert (moving["object"], moving["evidence"]["adding"]) == ("stuck-0", [3])
     repair_remote(own)

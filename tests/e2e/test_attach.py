@@ -64,8 +64,9 @@ AUTHORIZER: Final = (
 )
 # Some fifty starts of a JVM in one test.
 pytestmark = pytest.mark.timeout(900)
-# Longer than several rounds of samples: how long a restarted broker does not know the remote tier.
-SLOW_TASK_MS: Final = 60_000
+# Until it is restarted once more, a broker started with this does not look what is in the remote tier.
+NEVER_MS: Final = 3_600_000
+TASK_MS: Final = 500
 
 
 class Kafka:
@@ -280,11 +281,13 @@ def test_its_metadata_topic_gives_the_ledger_that_our_rlmm_cache_gives(
     engine.dispose()
 
 
-def test_a_restarted_leader_is_said_not_to_know_the_remote_tier_yet(kafka: Kafka, attached: Site) -> None:
+def test_a_restarted_leader_is_said_not_to_know_the_remote_tier_yet_and_so_is_the_replica_that_waits_for_it(
+    kafka: Kafka, attached: Site
+) -> None:
     create(kafka.bootstrap, "sole", [[3]], TIERED)
     produce(kafka.bootstrap, "sole", partitions=1)
     wait_until_quiet(attached, "sole")
-    kafka.restart(3, f"remote.log.manager.task.interval.ms={SLOW_TASK_MS}")
+    kafka.restart(3, f"remote.log.manager.task.interval.ms={NEVER_MS}")
 
     def loading() -> Any:
         found = attached.get("/v1/findings?slug=metadata-loading")["items"]
@@ -293,8 +296,24 @@ def test_a_restarted_leader_is_said_not_to_know_the_remote_tier_yet(kafka: Kafka
     finding = wait_until("the leader is seen not to know", loading, timeout_s=60)
     assert "answers -1 for the latest tiered offset" in finding["evidence"]["sentence"]
     assert finding["action"].startswith("Wait: ")
+    flag = {"scope": "broker", "broker_id": 1}
+    attached.done(attached.plan("toggle_bootstrap", flag | {"enable": True}))
+    kafka.reassign("sole", [3, 1])
+
+    def delayed() -> Any:
+        held = attached.get("/v1/partitions/sole/0")["replicas"]
+        return next((one for one in held if (one["broker_id"], one["phase"]) == (1, "DELAYED")), None)
+
+    replica = wait_until("the new replica is seen to wait", delayed, timeout_s=120)
+    assert (replica["log_end_offset"], replica["phase_source"]) == (0, "inferred")
+    assert replica["evidence"]["rule"] == "empty-still"
+    kafka.restart(3, f"remote.log.manager.task.interval.ms={TASK_MS}")
     attached.wait_until_closed(finding)
-    assert (attached.row("sole") or {})["latest_tiered_offset"] > 0
+    joined = wait_until(
+        "it has joined", lambda: (row := attached.row("sole")) and sorted(row["isr"]) == [1, 3] and row, timeout_s=120
+    )
+    assert joined["latest_tiered_offset"] > 0
+    attached.done(attached.plan("toggle_bootstrap", flag | {"enable": False}))
 
 
 def test_what_kafkas_authorizer_refuses_is_one_sentence_and_changes_nothing(kafka: Kafka, attached: Site) -> None:

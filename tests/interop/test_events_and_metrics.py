@@ -60,6 +60,13 @@ def test_state_changes_arrive_as_events(cluster: EngineCluster) -> None:
     found = read_events(cluster.bootstrap, {"leader", "phase", "rlmm_ready", "copy"})
     assert {"leader", "phase", "rlmm_ready", "copy"} <= {event.type for event in found}
     assert {event.broker for event in found} == {1, 2, 3}
+    phases = [event for event in found if isinstance(event, events.PhaseEvent) and event.topic == "told"]
+    named = {"reason", "leader", "leader_epoch", "fetch_offset", "last_fetched_epoch"}
+    for event in phases:
+        assert 0 < event.since_ms <= event.at_ms
+        assert (event.evidence or {}).keys() == named
+    cuts = [(event.target_offset, (event.evidence or {})["reason"]) for event in phases if event.phase == "TRUNCATING"]
+    assert cuts[0] == (0, "no leader epochs on disk: cut back to the high watermark 0")
     assert sum(cluster.broker(node).part.events.dropped for node in (1, 2, 3)) == 0
 
 

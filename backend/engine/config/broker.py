@@ -200,8 +200,8 @@ class BrokerConfig:
         "kip",
         one_of=("kip", "kafka"),
         dynamic=True,
-        doc="kafka: a fully tiered or emptied leader keeps new replicas out, and asking for the old replicas does not "
-        "end a move, as in 4.3.1",
+        doc="kafka: a fully tiered or emptied leader keeps new replicas out, a replica built from the remote tier "
+        "knows no producers, and asking for the old replicas does not end a move, as in 4.3.1",
     )
     # Quotas
     quota_window_num: int = _int(11, least=1, doc="windows that clients' quotas are measured over")

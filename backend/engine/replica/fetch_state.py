@@ -76,6 +76,7 @@ def initial_state(
     if latest_epoch is None:
         return FetchState(
             high_watermark, leader_epoch, UNDEFINED_EPOCH, True, FollowerPhase.TRUNCATING, wall_ms,
+            target_offset=high_watermark,
             evidence=f"no leader epochs on disk: cut back to the high watermark {high_watermark}",
         )  # fmt: skip
     return FetchState(log_end_offset, leader_epoch, latest_epoch, False, FollowerPhase.FETCHING, wall_ms)

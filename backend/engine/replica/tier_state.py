@@ -6,8 +6,8 @@ through the remote log manager) and carries the outcome out in one go. Nothing l
 there: both indexes of the remote segment are in hand (KAFKA-17249).
 
 Facts: `TierStateMachine`, `ReplicaFetcherThread.shouldFetchFromLastTieredOffset`. Where Kafka 4.3 can never join
-(nothing valid in the remote tier while the flag is on), this follows KIP-1023 instead, unless
-`follower.fetch.tiered.compat=kafka`.
+(nothing valid in the remote tier while the flag is on) or loses the producers that it has downloaded, this follows
+KIP-405 and KIP-1023 instead, unless `follower.fetch.tiered.compat=kafka`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from backend.engine.log.producer_snapshot import encode_snapshot
 from backend.engine.replica.fetch_state import EpochEnd
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition
@@ -25,6 +26,9 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 EARLIEST_LOCAL: Final = -4
 EARLIEST_PENDING_UPLOAD: Final = -6
+
+# What Kafka 4.3 is left with: it has registered an empty file of the same name, whose removal takes the downloaded one.
+NO_PRODUCERS: Final = encode_snapshot(())
 
 
 class AuxState(Protocol):
@@ -198,7 +202,7 @@ def _start_behind(view: View, start: LeaderOffset, *, last_tiered: bool) -> Plan
         rebuild.next_offset,
         start.offset,
         rebuild.leader_epochs,
-        rebuild.producer_snapshot,
+        NO_PRODUCERS if view.kafka_compat else rebuild.producer_snapshot,
         max(0, latest.offset - rebuild.next_offset),
     )
 

@@ -1,23 +1,27 @@
 """Trouble while a replica of a tiered partition starts: nothing local is dropped first, one sentence says what it waits
-for, attempts come with the back-off, and it goes on by itself once the trouble is over.
+for (in the log and on the page), attempts come with the back-off, and it goes on by itself once the trouble is over.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.components.replica_phases import sentence as sentence_on_page
+from backend.control.observer.events import exact_phase
+from backend.control.observer.phases import FollowerSight, conclude
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from backend.engine.replica.tier_state import EARLIEST
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
+from tests.unit.app.partition_rows import replica_row
 from tests.unit.engine.log.test_full_disk import files_of_at_most
 from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes, play
 
@@ -42,6 +46,35 @@ async def remote_up_to_5(nodes: Nodes) -> None:
 def told(nodes: Nodes, node: int = NEW) -> list[dict[str, Any]]:
     """What the broker said of the replica's phases."""
     return [seen for kind, seen in nodes[node].events.seen if kind == "phase" and seen["topic"] == TOPIC]
+
+
+async def behind_the_local_log(nodes: Nodes) -> None:
+    """0-5 remote only, 6 local, on brokers 1 and 2; broker 3 is down and has 0 and 1."""
+    nodes.create(TOPIC, [1, 2, NEW], **SMALL_SEGMENTS, local_retention_bytes="1")
+    for number in range(2):
+        await nodes.produce(1, TOPIC, b"v%d" % number)
+    await nodes.stop(NEW)
+    await nodes.in_sync(TOPIC, 1, 2)
+    for number in range(2, 7):
+        await nodes.produce(1, TOPIC, b"v%d" % number)
+    for node in (1, 2):
+        await nodes.tiered_up_to(node, TOPIC, 5)
+    await nodes.until("the high watermark", lambda: nodes[2].offsets(TOPIC)[2] == 7)
+    await nodes.retain(1, 2)
+    assert nodes[1].offsets(TOPIC) == (0, 6, 7, 7)
+
+
+def has_what_it_had(nodes: Nodes) -> bool:
+    return nodes[NEW].values(TOPIC) == [(0, b"v0"), (1, b"v1")]
+
+
+def on_the_page(told: Mapping[str, Any]) -> str:
+    """What the dashboard says of a replica whose phase was told so."""
+    exact = exact_phase(dict(told))
+    _, seen = conclude(None, FollowerSight(1, False, True, 0, 0, 0, 0, 6, 7, tiered=True, exact=exact))
+    assert seen.phase is not None
+    row = replica_row(NEW, phase=seen.phase.value, phase_source=seen.source, evidence=dict(seen.evidence))
+    return sentence_on_page(row, dict(seen.evidence))
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +117,8 @@ async def waits(
     [reason] = {row["evidence"]["reason"] for row in told(nodes, node) if sentence in row["evidence"]["reason"]}
     assert "\n" not in reason
     assert any(f"is {phase} at offset" in line and line.endswith(reason) for line in log.messages)
+    pages = [on_the_page(row) for row in told(nodes, node) if sentence in row["evidence"]["reason"]]
+    assert all(page[1:].startswith(reason[1:]) for page in pages), pages
     if phase == "DELAYED":
         await nodes.until("two more attempts", lambda: len(began_ms) >= 3)
         back_off_ms = nodes[node].config.replica_fetch_backoff_ms
@@ -132,13 +167,21 @@ def emptied(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("index", "spoil", "sentence"),
     [
+        ("*", None, "leader_epoch_checkpoint"),
         ("leader_epoch_checkpoint", None, "leader_epoch_checkpoint"),
         ("leader_epoch_checkpoint", spoilt, "cannot be read"),
         ("leader_epoch_checkpoint", emptied, "cannot be read"),
         ("snapshot", None, "snapshot"),
         ("snapshot", spoilt, "snapshot"),
     ],
-    ids=["epochs missing", "epochs damaged", "epochs emptied", "producers missing", "producers damaged"],
+    ids=[
+        "segment missing",
+        "epochs missing",
+        "epochs damaged",
+        "epochs emptied",
+        "producers missing",
+        "producers damaged",
+    ],
 )
 def test_it_waits_for_an_index_that_is_missing_or_damaged(
     tmp_path: Path,
@@ -148,17 +191,19 @@ def test_it_waits_for_an_index_that_is_missing_or_damaged(
     sentence: str,
 ) -> None:
     async def run() -> None:
-        async with Nodes(tmp_path, tiered=True) as nodes:
-            await remote_up_to_5(nodes)
-            [path] = (tmp_path / "remote").rglob(f"00000000000000000004-*.{index}")
-            data = path.read_bytes()
-            path.unlink()
-            if spoil is not None:
-                path.write_bytes(spoil(data))
-            await nodes.reassign(TOPIC, 1, 2, NEW)
+        async with Nodes(tmp_path, tiered=True, replica_lag_time_max_ms="300") as nodes:
+            await behind_the_local_log(nodes)
+            good = {path: path.read_bytes() for path in (tmp_path / "remote").rglob(f"00000000000000000004-*.{index}")}
+            assert len(good) == (5 if index == "*" else 1)
+            for path, data in good.items():
+                path.unlink()
+                if spoil is not None:
+                    path.write_bytes(spoil(data))
+            await nodes.restart(NEW)
             await waits(nodes, sentence, broker_log)
-            assert nodes[NEW].offsets(TOPIC) == (0, 0, 0, 0)
-            path.write_bytes(data)
+            assert has_what_it_had(nodes)
+            for path, data in good.items():
+                path.write_bytes(data)
             await joins(nodes)
 
     play(run)
@@ -217,21 +262,11 @@ def test_a_full_disk_in_the_middle_of_a_build_drops_nothing(
 ) -> None:
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True, replica_lag_time_max_ms="300") as nodes:
-            nodes.create(TOPIC, [1, 2, NEW], **SMALL_SEGMENTS, local_retention_bytes="1")
-            for number in range(2):
-                await nodes.produce(1, TOPIC, b"v%d" % number)
-            await nodes.stop(NEW)
-            await nodes.in_sync(TOPIC, 1, 2)
-            for number in range(2, 7):
-                await nodes.produce(1, TOPIC, b"v%d" % number)
-            await nodes.tiered_up_to(1, TOPIC, 5)
-            await nodes.until("the high watermark", lambda: nodes[2].offsets(TOPIC)[2] == 7)
-            await nodes.retain(1)
+            await behind_the_local_log(nodes)
             with files_of_at_most(8 << 10):
                 await nodes.restart(NEW)
                 await waits(nodes, "free some space", broker_log)
-                assert nodes[NEW].offsets(TOPIC)[3] == 2
-                assert nodes[NEW].values(TOPIC) == [(0, b"v0"), (1, b"v1")]
+                assert has_what_it_had(nodes)
             await joins(nodes)
 
     play(run)

@@ -51,7 +51,7 @@ def test_a_log_with_epochs_is_fetched_from_its_end() -> None:
 
 def test_a_log_without_epochs_is_first_cut_to_its_high_watermark() -> None:
     state = initial_state(log_end_offset=12, high_watermark=9, latest_epoch=None, leader_epoch=3, wall_ms=0)
-    assert (state.fetch_offset, state.last_fetched_epoch, state.truncating) == (9, -1, True)
+    assert (state.fetch_offset, state.target_offset, state.last_fetched_epoch, state.truncating) == (9, 9, -1, True)
     assert state.phase is FollowerPhase.TRUNCATING
     assert not state.is_ready(0)
     state = moved(state, offset=9, last_epoch=-1, lag=None, evidence="", wall_ms=5)

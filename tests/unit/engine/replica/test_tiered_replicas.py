@@ -218,29 +218,6 @@ def test_a_follower_that_fell_behind_the_local_log_rebuilds(tmp_path: Path) -> N
     play(run)
 
 
-def test_a_missing_remote_index_leaves_the_follower_untouched(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with Nodes(tmp_path, tiered=True) as nodes:
-            await seven_records(nodes, local=False)
-            hidden = {
-                path: path.read_bytes()
-                for path in (tmp_path / "remote").rglob("00000000000000000004-*.leader_epoch_checkpoint")
-            }
-            assert hidden
-            for path in hidden:
-                path.unlink()
-            await nodes.reassign("orders", 1, 2, 3)
-            await nodes.until("two attempts", lambda: attempts(nodes, 3) >= 2)
-            assert nodes[3].offsets("orders") == (0, 0, 0, 0)
-            assert "DELAYED" in nodes[3].events.phases("orders")
-            for path, data in hidden.items():
-                path.write_bytes(data)
-            await nodes.in_sync("orders", 1, 2, 3)
-            assert nodes[3].offsets("orders") == (0, 6, 7, 7)
-
-    play(run)
-
-
 def test_producer_state_of_a_rebuilt_replica_is_the_leaders(tmp_path: Path) -> None:
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True) as nodes:
@@ -261,5 +238,25 @@ def test_producer_state_of_a_rebuilt_replica_is_the_leaders(tmp_path: Path) -> N
             assert (again.error_code, again.base_offset) == (0, 6), "the retried batch is known to the new leader"
             gap = await nodes.produce(3, "orders", b"v9", base_sequence=9, **idempotent)
             assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    play(run)
+
+
+def test_kafkas_way_forgets_the_producers_of_a_rebuilt_replica(tmp_path: Path) -> None:
+    """The file that a real Kafka was left with (`new_replica_snapshots` of bootstrap.json)."""
+
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True, follower_fetch_tiered_compat="kafka") as nodes:
+            nodes.create("orders", [1, 2], **DROP_LOCAL)
+            for number in range(7):
+                identity = {"producer_id": 2001, "producer_epoch": 0, "base_sequence": number}
+                await nodes.produce(1, "orders", b"v%d" % number, **identity)
+            await nodes.tiered_up_to(1, "orders", 5)
+            await nodes.retain(1)
+            await nodes.reassign("orders", 1, 2, 3)
+            await nodes.in_sync("orders", 1, 2, 3)
+            assert nodes[3].offsets("orders") == (0, 6, 7, 7)
+            state = nodes[3].partition("orders").log.producer_state
+            assert (state.snapshot_bytes(6) or b"").hex() == "000148674bc700000000"
 
     play(run)
