@@ -30,7 +30,9 @@ class MetadataLog:
         """Takes one event; what the life cycles do not allow changes nothing."""
         if isinstance(event, SegmentMetadata | SegmentUpdate):
             known = self.segments.get(event.segment_id)
-            if is_legal(None if known is None else known[1], event.state):
+            # A segment that is gone is unknown: whoever finds that its copy came too late tells it again.
+            before = None if known is None or known[1] is SegmentState.DELETE_SEGMENT_FINISHED else known[1]
+            if is_legal(before, event.state):
                 segment = event if isinstance(event, SegmentMetadata) else self.segments[event.segment_id][0]
                 self.segments[event.segment_id] = segment, event.state
         elif isinstance(event, PartitionDelete) and is_legal_delete(
