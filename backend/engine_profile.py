@@ -18,6 +18,9 @@ EMBEDDED_SETTINGS: Final = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "500",
     "group.initial.rebalance.delay.ms": "500",
+    # Its nodes share a machine, where a leader may have to wait for its turn longer than Kafka's 2 s when much is
+    # created at once. One that has ended is noticed at once, by its closed port.
+    "controller.quorum.fetch.timeout.ms": "6000",
     # Its metadata topic is its own: what it does not know was deleted, and came from nowhere else.
     "ebbline.delete.vanished.topics": "true",
     # Its 150 replicas take 0.4 s of CPU on one loop, which the first clients have unless a topic is tiered at once.

@@ -169,7 +169,7 @@ class LogState:
         Raises OFFSET_OUT_OF_RANGE past the high watermark. A full disk is no reason not to: then
         :meth:`require_saved_epochs` tells whether it will outlast a restart.
         """
-        self._check_online()
+        self.check_online()
         if offset > self._high_watermark:
             raise OffsetOutOfRange(
                 f"Cannot increment the log start offset of {self} to {offset}, "
@@ -237,7 +237,8 @@ class LogState:
             if self.on_offline is not None:
                 self.on_offline(reason)
 
-    def _check_online(self) -> None:
+    def check_online(self) -> None:
+        """KAFKA_STORAGE_ERROR when the log's disk failed."""
         if self.offline_reason is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {self} is offline: {self.offline_reason}")
 
@@ -268,7 +269,7 @@ class LogState:
 
         Raises NoSpace; the log is as it was.
         """
-        self._check_online()
+        self.check_online()
         path = f"{self.dir}/{SPACE_PROBE_FILE}"
         try:
             try:

@@ -24,7 +24,7 @@ class LogStorage(LogState):
 
         An empty active segment at that offset is started afresh instead.
         """
-        self._check_online()
+        self.check_online()
         base = max(expected_base or 0, self.log_end_offset)
         try:
             segment = self._local.roll(base)
@@ -47,7 +47,7 @@ class LogStorage(LogState):
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Deletes local segments by log start, size and time; how many. On a tiered topic only local start moves."""
-        self._check_online()
+        self.check_online()
         segments = self.segments
         # No rule wants an empty active segment gone.
         if len(segments) == 1 and not segments.active.size_bytes:
@@ -112,7 +112,7 @@ class LogStorage(LogState):
 
     def replace_segments(self, old: Sequence[LogSegment], new: LogSegment) -> None:
         """Puts a segment that compaction made in the place of the sealed ones that it was made of."""
-        self._check_online()
+        self.check_online()
         with self._disk_errors("swap a cleaned segment into"):
             self._local.replace(old, new)
             for segment in old[1:]:
@@ -144,7 +144,7 @@ class LogStorage(LogState):
 
         Below the first segment everything goes.
         """
-        self._check_online()
+        self.check_online()
         if offset < 0:
             raise ValueError(f"{self} cannot be truncated to {offset}")
         with self._disk_errors("truncate"):
@@ -172,7 +172,7 @@ class LogStorage(LogState):
 
         `log_start_offset` is given when the records below `offset` are in the remote tier.
         """
-        self._check_online()
+        self.check_online()
         with self._disk_errors("truncate"):
             self._local.replace_all(offset)
             self._note_cut(offset)
@@ -245,7 +245,7 @@ class LogStorage(LogState):
 
     def flush(self) -> None:
         """Everything appended reaches the device before this returns."""
-        self._check_online()
+        self.check_online()
         work = self.flush_work()
         if work is not None:
             with self._disk_errors("flush"):

@@ -57,7 +57,7 @@ class UnifiedLog(LogStorage):
         A client's records are one batch and are validated as Kafka does (see `validation`); those of a coordinator or
         of the metadata quorum are batches of our own making. The buffer is patched in place when it is writable.
         """
-        self._check_online()
+        self.check_online()
         if origin != "client":
             return self._append_own(records, leader_epoch, now_ms)
         config = self._local.config
@@ -123,7 +123,7 @@ class UnifiedLog(LogStorage):
         back to that batch's first offset (`Partition.doAppendRecordsToFollowerOrFutureReplica`). Raises
         CORRUPT_MESSAGE, INVALID_RECORD, or `UnexpectedAppendOffset` when they start below the log end otherwise.
         """
-        self._check_online()
+        self.check_online()
         records, batches = validate_fetched(records, leader_epoch)
         if not batches:
             return AppendInfo(-1, -1, -1, -1, self._log_start_offset)
@@ -186,7 +186,7 @@ class UnifiedLog(LogStorage):
         With `min_one_message` the first batch comes whole even when it is larger. Raises OFFSET_OUT_OF_RANGE below log
         start, past the log end, and when no local segment reaches back to `start_offset`.
         """
-        self._check_online()
+        self.check_online()
         local = self._local
         first = local.segments.first_base_offset
         if start_offset > local.end_offset or start_offset < self._log_start_offset or start_offset < first:
@@ -221,13 +221,13 @@ class UnifiedLog(LogStorage):
 
     def offset_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first local record at or past log start with at least this timestamp."""
-        self._check_online()
+        self.check_online()
         with self._disk_errors("search"):
             return first_at_or_after(self.segments, timestamp, self._log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The local record with the largest timestamp (ListOffsets -3)."""
-        self._check_online()
+        self.check_online()
         with self._disk_errors("search"):
             return latest_timestamp(self.segments)
 

@@ -28,6 +28,8 @@ class Pool:
         self._pending_max = pending_max
         self._waiting: deque[tasks.Future[None]] = deque()
         self.running = 0
+        self.members = 0
+        """Those who come here again and again."""
 
     @property
     def pending(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import tasks
@@ -16,6 +16,12 @@ from backend.engine.remote.rsm import RemoteStorageError, RetriableRemoteStorage
 from backend.engine.remote.tier import PartitionView, Tier
 from backend.protocol.errors import KafkaError
 from backend.tiering.ids import TopicIdPartition
+
+# A run that finds nothing to do takes 0.1 ms of the loop that also answers clients and the metadata quorum. With so
+# long a turn for each task those of a pool take 2 % of it, however many partitions there are: up to 200 keep a second
+# as it is set, and nobody waits longer than by Kafka's default.
+MS_PER_TASK: Final = 5
+CROWDED_INTERVAL_MS_MAX: Final = 30_000
 
 _log = logging.getLogger(__name__)
 
@@ -54,13 +60,18 @@ class FollowerTask:
         log.update_highest_remote_offset(found.offset)
 
 
-def delay_ms(failures: int, config: BrokerConfig, random: Random) -> float:
-    """Pause before a task's next run: the fixed interval, or after `failures` in a row KIP-405's back-off in its place,
+def interval_ms(config: BrokerConfig, members: int) -> float:
+    """Between two runs of a task that is one of so many: what is set, or more where they are too many for it."""
+    return max(config.remote_log_manager_task_interval_ms, min(members * MS_PER_TASK, CROWDED_INTERVAL_MS_MAX))
+
+
+def delay_ms(failures: int, config: BrokerConfig, random: Random, *, members: int = 1) -> float:
+    """Pause before a task's next run: the interval, or after `failures` in a row KIP-405's back-off in its place,
     be it shorter or longer. It doubles from ``remote.log.manager.task.retry.backoff.ms``, with jitter, and never
     passes ``remote.log.manager.task.retry.backoff.max.ms``.
     """
     if not failures:
-        return config.remote_log_manager_task_interval_ms
+        return interval_ms(config, members)
     # 2^20 times any back-off is past every limit, and no float overflows.
     backoff_ms = config.remote_log_manager_task_retry_backoff_ms * 2.0 ** min(failures - 1, 20)
     jitter = config.remote_log_manager_task_retry_jitter
@@ -79,39 +90,46 @@ class Loop:
         self._kind = kind
         self._active = False
         self._failures = 0
+        pool.members += 1
         self._running = tasks.spawn(self._repeat(), name=f"{kind.value} of {task.partition}")
+        self._running.add_done_callback(self._left)
+
+    def _left(self, _: object) -> None:
+        self._pool.members -= 1
 
     async def _repeat(self) -> None:
         while not self.task.cancelled:
             await self._pool.run(self._run)
             if not self.task.cancelled:
-                await tasks.sleep_ms(delay_ms(self._failures, self._tier.config(), self._tier.ports.random))
+                tier, members = self._tier, self._pool.members
+                await tasks.sleep_ms(delay_ms(self._failures, tier.config(), tier.ports.random, members=members))
 
     async def _run(self) -> None:
         if self.task.cancelled:
             return
         self._active = True
         try:
-            await self._attempt(f"{self._kind.value} of {self.task.partition}")
+            await self.task.run()
+            self._failures = 0
+        except Exception as error:
+            # Whatever it was: other partitions go on, and so does this one.
+            self._failures += 1
+            self._told(error)
         finally:
             self._active = False
 
-    async def _attempt(self, subject: str) -> None:
-        try:
-            await self.task.run()
-            self._failures = 0
-            return
-        except RetriableRemoteStorageError as error:
-            self._tier.meters.retried(self._kind.value)
-            _log.info("%s will be tried again: %s", subject, error)
-        except KafkaError as error:
-            _log.log(logging.INFO if error.retriable else logging.WARNING, "%s failed: %s", subject, error)
-        except RemoteStorageError as error:
-            _log.error("%s failed: %s", subject, error)
-        except Exception:
-            # Whatever it was: other partitions go on, and so does this one.
-            _log.exception("%s failed", subject)
-        self._failures += 1
+    def _told(self, error: Exception) -> None:
+        subject = f"{self._kind.value} of {self.task.partition}"
+        match error:
+            case RetriableRemoteStorageError():
+                self._tier.meters.retried(self._kind.value)
+                _log.info("%s will be tried again: %s", subject, error)
+            case KafkaError():
+                _log.log(logging.INFO if error.retriable else logging.WARNING, "%s failed: %s", subject, error)
+            case RemoteStorageError():
+                _log.error("%s failed: %s", subject, error)
+            case _:
+                _log.error("%s failed", subject, exc_info=error)
 
     def stop(self, *, deleted: bool = False) -> None:
         """Nothing new is begun. A segment that is being copied is finished, or taken back with its `deleted` topic."""

@@ -200,6 +200,9 @@ class Partition:
             log_start_offset=log.log_start_offset,
         )
         end = self.fetchable_end(params.isolation)
+        if params.from_follower and self._has_all(spec, end):
+            log.check_online()
+            return data
         if spec.last_fetched_epoch != NO_EPOCH:
             data.diverging = self._divergence(spec)
             if data.diverging is not None:
@@ -209,6 +212,10 @@ class Partition:
         if params.isolation is Isolation.COMMITTED:
             data.aborted = log.aborted_transactions(spec.fetch_offset, log.read_end_bound(info)) if info.records else ()
         return data
+
+    def _has_all(self, spec: FetchSpec, end: int) -> bool:
+        """Whether a follower has this log to its end, as nearly all have nearly always: there is nothing to look up."""
+        return spec.fetch_offset == end and spec.last_fetched_epoch in (NO_EPOCH, self.log.leader_epochs.latest_epoch)
 
     def nearer_replica(self, params: FetchParams, spec: FetchSpec) -> FetchData | None:
         """Where the consumer should read instead (KIP-392), with this replica's offsets; None to read here."""

@@ -6,7 +6,7 @@ import pytest
 
 from backend.engine.config import BrokerConfig
 from backend.engine.ports.random import SystemRandom
-from backend.engine.remote.rlm_tasks import delay_ms
+from backend.engine.remote.rlm_tasks import CROWDED_INTERVAL_MS_MAX, MS_PER_TASK, delay_ms
 from backend.engine_profile import EMBEDDED_SETTINGS
 
 PREFIX = "remote.log.manager.task"
@@ -33,6 +33,24 @@ def test_jitter_spreads_the_wait_but_never_past_the_limit(seed: int) -> None:
     assert 400 <= delay_ms(1, config, SystemRandom(seed)) <= 600
     assert 24_000 <= delay_ms(7, config, SystemRandom(seed)) <= 30_000
     assert delay_ms(10**6, config, SystemRandom(seed)) == 30_000
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "members", "expected_ms"),
+    [
+        (1000, 1, 1000),
+        (1000, 1000 // MS_PER_TASK, 1000),
+        (1000, 3_333, 3_333 * MS_PER_TASK),
+        (1000, 100_000, CROWDED_INTERVAL_MS_MAX),
+        (60_000, 100_000, 60_000),
+    ],
+)
+def test_many_tasks_run_less_often_so_that_they_leave_the_broker_to_its_clients(
+    interval_ms: int, members: int, expected_ms: int
+) -> None:
+    config = BrokerConfig.parse({f"{PREFIX}.interval.ms": str(interval_ms)})
+    assert delay_ms(0, config, SystemRandom(1), members=members) == expected_ms
+    assert delay_ms(1, config, SystemRandom(1), members=members) <= 600, "the back-off is its own"
 
 
 def test_the_embedded_cluster_tries_again_within_five_seconds() -> None:

@@ -12,9 +12,11 @@ import pytest
 
 from backend.engine.apis.fetch_session import FetchSessions
 from backend.engine.controller.commands.topics import delete_topics
+from backend.engine.replica import fetcher
 from backend.engine.replica.role_changes import REPLICAS_PER_TURN
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
+from backend.protocol.messages import Message
 from backend.tiering.phases import FollowerPhase
 from tests.effort import effort
 from tests.unit.engine.replica.nodes import Nodes, play
@@ -43,6 +45,31 @@ def test_followers_learn_the_high_watermark_without_another_append(tmp_path: Pat
             nodes.create("orders", [1, 2])
             await nodes.produce(1, "orders", b"a")
             await nodes.until("high watermark 1 on the follower", lambda: nodes[2].offsets("orders")[2] == 1, 5)
+
+    play(run)
+
+
+def test_the_more_partitions_are_in_sync_the_longer_a_fetch_waits_and_news_ends_the_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "WAIT_MS_PER_PARTITION", 1000)
+    waits: list[int] = []
+
+    def listen(_sender: int, _receiver: int, request: Message, _answer: Message) -> None:
+        if isinstance(request, m.FetchRequest):
+            waits.append(request.max_wait_ms)
+
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_fetch_wait_max_ms="20", replica_lag_time_max_ms="30000") as nodes:
+            nodes.listen = listen
+            nodes.create("orders", [1, 2], [1, 2])
+            await nodes.until("a fetch of two partitions", lambda: 2000 in waits)
+            nodes.create("more", *([1, 2] for _ in range(20)))
+            row = await nodes.produce(1, "more", b"a", timeout_ms=5000)
+            assert row.error_code == 0
+            assert waits[0] == 20, "whether they are in sync is not known yet"
+            assert (await nodes.produce(1, "more", b"b", timeout_ms=5000)).error_code == 0
+            assert max(waits) == 10_000, "a third of replica.lag.time.max.ms"
 
     play(run)
 
