@@ -10,6 +10,8 @@ Arithmetic, per partition with 3 replicas (4 rows a round), sampled every 2 s, a
 | rows x 4      | 8,880, 1.8 MB                  | 1,920, 0.4 MB                    |
 
 A laptop's cluster (10 moving, 110 quiet partitions) stays near 60 MB. Engine events are removed after 7 days too.
+A month (EBBLINE_SAMPLE_DAYS=30) of 10,000 partitions, which are sampled once a minute whether they move or not
+(`observer/pace.py`), is 60 + 276 + 696 rounds: 41 million rows, at most 9 GB.
 EBBLINE_SAMPLE_DAYS is another number of days: each more is 24 rounds, 96 rows.
 """
 
@@ -39,9 +41,21 @@ class Tier:
     every_ms: int
 
 
+# With its indexes, in SQLite.
+ROW_BYTES: Final = 215
 TIERS: Final = (Tier(HOUR_MS, 5 * MINUTE_MS), Tier(DAY_MS, HOUR_MS))
 KEEP_DAYS: Final = 7
 HISTORY: Final[tuple[Table, ...]] = (t.partition_sample, t.replica_sample, t.cluster_sample)
+
+
+def rows_kept(days: int, *, every_ms: int, replicas: int = 3) -> int:
+    """Rows of one partition and its replicas that are sampled so often, `days` after the first one."""
+    rounds, since_ms, spacing_ms = 0, 0, every_ms
+    for tier in TIERS:
+        rounds += (tier.after_ms - since_ms) // spacing_ms
+        since_ms, spacing_ms = tier.after_ms, max(every_ms, tier.every_ms)
+    rounds += (days * DAY_MS - since_ms) // spacing_ms
+    return rounds * (1 + replicas)
 
 
 class Retention:

@@ -10,7 +10,8 @@ from sqlalchemy import Table, select
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
-from backend.store.retention import DAY_MS, HOUR_MS, MINUTE_MS, Retention
+from backend.store.retention import DAY_MS, HOUR_MS, MINUTE_MS, ROW_BYTES, Retention, rows_kept
+from backend.store.samples import PartitionSample, ReplicaSample, SampleWriter
 from tests.databases import new_sqlite
 
 NOW_MS = 1_800_000_000_000 // DAY_MS * DAY_MS
@@ -45,3 +46,51 @@ def test_samples_are_thinned_with_age_and_removed_after_the_days_that_are_set(
     wanted = {3: {3}, 7: {3, 7}, None: set()}[oldest_days]
     assert old == {NOW_MS - day * DAY_MS + 40 * MINUTE_MS for day in wanted}
     engine.dispose()
+
+
+def test_a_month_of_ten_thousand_partitions_takes_the_size_that_is_stated(tmp_path: Path) -> None:
+    path = tmp_path / "ebbline.db"
+    url = new_sqlite(path)
+    engine = create_engine(url)
+    with writing(engine) as connection:
+        connection.execute(t.cluster.insert(), [row(t.cluster, cluster_id="c")])
+    writer = SampleWriter(engine, "c")
+    keys = [(f"payments-of-region-{n // 20}", n % 20) for n in range(200)]
+
+    def write(round_: int) -> None:
+        end = 1_000_000_000 + round_
+        partitions = [
+            PartitionSample(
+                topic=topic, partition=p, topic_id="Q" * 22, leader=1, leader_epoch=7, replicas=(1, 2, 3),
+                isr=(1, 2, 3), tiered=True, log_start_offset=0, local_log_start_offset=end - 10_000,
+                latest_tiered_offset=end - 5_000, earliest_pending_upload_offset=end - 4_999, high_watermark=end,
+                log_end_offset=end, local_log_bytes=10_000_000, remote_log_bytes=10_000_000_000,
+            )
+            for topic, p in keys
+        ]  # fmt: skip
+        replicas = [
+            ReplicaSample(
+                topic=topic, partition=p, broker_id=broker, role="follower", in_isr=True, log_start_offset=0,
+                local_log_start_offset=end - 10_000, latest_tiered_offset=end - 5_000, log_end_offset=end,
+                local_log_bytes=10_000_000, leader_epochs=((7, 0),), log_dir="/var/lib/kafka", phase="IN_SYNC",
+                phase_since_ms=NOW_MS, phase_source="exact", evidence={"rule": "in the ISR"},
+            )
+            for topic, p in keys
+            for broker in (1, 2, 3)
+        ]  # fmt: skip
+        writer.write(partitions, replicas, NOW_MS + round_ * MINUTE_MS)
+
+    write(0)
+
+    def size_bytes() -> int:
+        with writing(engine) as connection:
+            return int(connection.exec_driver_sql("PRAGMA page_count").scalar_one()) * 4096
+
+    before = size_bytes()
+    for round_ in range(1, 11):
+        write(round_)
+    row_bytes = (size_bytes() - before) / (10 * 4 * len(keys))
+    engine.dispose()
+    assert row_bytes <= ROW_BYTES
+    # A round a minute, which is what observer/pace.py allows a cluster of this size.
+    assert 10_000 * rows_kept(30, every_ms=MINUTE_MS) * ROW_BYTES <= 9_000_000_000
