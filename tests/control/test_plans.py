@@ -19,7 +19,12 @@ LIMIT = 50_000_000
 # Less than one answer to a follower's fetch, so that it has to wait from the first one on.
 SLOW = 1_000
 # An answer holds at most this much of a partition: a limit is only felt by the second one.
-SETTINGS = {"replica.fetch.max.bytes": "8192"}
+# A killed broker is missed after 5 s instead of 9.
+SETTINGS = {
+    "replica.fetch.max.bytes": "8192",
+    "broker.session.timeout.ms": "5000",
+    "broker.heartbeat.interval.ms": "500",
+}
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
@@ -186,6 +191,44 @@ def test_a_stopped_move_puts_back_what_was_moving_in_its_old_order(site: Control
     assert limits(site, "stopped") == {}
     assert ("execute reassign", "stopped") in audit(site, plan["id"])
     assert site.operator.post(f"/v1/plans/{plan['id']}/pause", json={}).status_code == 409
+
+
+def test_a_broker_that_leaves_in_the_middle_of_a_move_leaves_nothing_half_done(site: ControlSite) -> None:
+    plan = slow(site, "deserted", 2, at_once=1)
+    site.execute(plan["id"], wait_ms=0)
+    moving(site, plan["id"])
+    site.cluster.kill_broker(3)
+    site.wait_until("it is missed", lambda: not broker(site, 3)["reachable"])
+    assert site.get(f"/v1/plans/{plan['id']}")["plan"]["state"] == "running", "it goes on when the broker is back"
+    more = {"action": "add", "topics": ["deserted"], "brokers": [3], "throttle_bytes_per_s": LIMIT}
+    refused = site.plan(more, kind="reassign")
+    said = " ".join(check["sentence"] for check in refused["checks"] if check["outcome"] == "refused")
+    assert (refused["state"], "roker 3" in said) == ("refused", True)
+    steer(site, plan["id"], "stop")
+    done_ = ended(site, plan["id"])
+    assert done_["state"] == "stopped", done_["result"]
+    assert replicas(site, "deserted") == {0: [1, 2], 1: [1, 2]}
+    # A broker's own settings can be changed only through itself.
+    assert set(limits(site, "deserted")) <= {f"3 {rate}" for rate in RATES}
+    site.cluster.start_broker(3)
+    site.wait_until("it is back", lambda: broker(site, 3)["reachable"])
+    if limits(site, "deserted"):
+        site.wait_until("its limit can be cleared", lambda: clears(site), timeout_s=60)
+    assert limits(site, "deserted") == {}
+
+
+def broker(site: ControlSite, broker_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = next(b for b in site.get("/v1/brokers")["items"] if b["broker_id"] == broker_id)
+    return found
+
+
+def clears(site: ControlSite) -> bool:
+    """Whether a plan to clear what was left finds something, and does it."""
+    plan = site.operator.post("/v1/plans", json={"kind": "clear_throttle", "inputs": {}})
+    if plan.status_code != 201 or plan.json()["plan"]["state"] != "checked":
+        return False
+    site.execute(plan.json()["plan"]["id"])
+    return bool(ended(site, plan.json()["plan"]["id"])["state"] == "verified")
 
 
 def test_a_move_goes_on_after_the_control_plane_was_stopped(site: ControlSite) -> None:
