@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -17,7 +19,14 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
@@ -30,6 +39,7 @@ from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.remote_log_metadata import SegmentUpdate, encode
 from backend.tiering.ids import TopicIdPartition, uuid_bytes, uuid_text
 from backend.tiering.segment_state import SegmentState
+from spark.reading import open_consumer
 from tests.conformance.memory_topic import MemoryTopicLog
 from tests.e2e import attached_site
 from tests.e2e.attached_site import CLUSTER_NAME, FLAG, Site
@@ -49,12 +59,34 @@ SERDE: Final = "org.apache.kafka.server.log.remote.metadata.storage.serializatio
 FORMATTER: Final = f"{SERDE}$RemoteLogMetadataFormatter"
 
 
+BROKERS: Final = (1, 2)
+# What an attached ebbline comes by, with a password and the rights that docs/attach.md lists; everything else comes by
+# PLAINTEXT as ANONYMOUS, who may do anything.
+OUTSIDE_PORT_OFFSET: Final = 30
+CREDENTIALS: Final = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "ebbline",
+    "sasl.password": "watches",
+}
+SECURITY: Final = (
+    "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTSIDE:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms=PLAIN",
+    "listener.name.outside.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
+    f' user_{CREDENTIALS["sasl.username"]}="{CREDENTIALS["sasl.password"]}";',
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users=User:ANONYMOUS",
+)
+DOCUMENTATION: Final = Path(__file__).parents[2] / "docs" / "attach.md"
+
+
 @dataclass
 class Kafka:
-    """Two brokers of Apache Kafka with LocalTieredStorage."""
+    """Two brokers of Apache Kafka with LocalTieredStorage; `outside` asks who comes."""
 
     folder: Path
     bootstrap: str
+    outside: str
     libs: Path
 
     @property
@@ -67,20 +99,30 @@ class Kafka:
         return found
 
 
+def listeners(port: int, broker: int) -> Iterator[str]:
+    """A broker's own settings: where it listens."""
+    places = f"PLAINTEXT://127.0.0.1:{port + broker - 1},OUTSIDE://127.0.0.1:{port + OUTSIDE_PORT_OFFSET + broker}"
+    controller = f",CONTROLLER://127.0.0.1:{port + apache_kafka.CONTROLLER_PORT_OFFSET}"
+    yield f"{broker}:listeners={places}{controller if broker == 1 else ''}"
+    yield f"{broker}:advertised.listeners={places}"
+
+
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     libs, folder = libraries(), tmp_path_factory.mktemp("apache-kafka") / "cluster"
-    port = free_ports(40)[0]
+    port = free_ports(apache_kafka.CONTROLLER_PORT_OFFSET + 1)[0]
     script = [sys.executable, apache_kafka.__file__]
     settings = ["remote.log.manager.task.interval.ms=200", "log.retention.check.interval.ms=200"]
-    chosen = [word for one in settings for word in ("--set", one)]
+    chosen = [word for one in (*settings, *SECURITY) for word in ("--set", one)]
+    chosen += [word for broker in BROKERS for one in listeners(port, broker) for word in ("--set-broker", one)]
     up = [*script, "up", "--dir", str(folder), "--brokers", "2", "--tiered", "--port-base", str(port), *chosen]
     started = subprocess.run(up, capture_output=True, text=True, check=False)
     if started.returncode == apache_kafka.EXIT_UNAVAILABLE:
         pytest.skip(f"Apache Kafka is unavailable: {started.stderr.strip()}")
     try:
         assert started.returncode == 0, started.stderr
-        yield Kafka(folder, started.stdout.strip().splitlines()[-1], libs)
+        outside = ",".join(f"127.0.0.1:{port + OUTSIDE_PORT_OFFSET + broker}" for broker in BROKERS)
+        yield Kafka(folder, started.stdout.strip().splitlines()[-1], outside, libs)
     finally:
         subprocess.run([*script, "down", "--dir", str(folder)], capture_output=True, check=False)
 
@@ -214,12 +256,59 @@ def read_values(kafka: Kafka, timeout_s: float) -> list[bytes | None]:
     return found
 
 
+def documented_rights() -> Iterator[AclBinding]:
+    """What the commands of docs/attach.md allow."""
+    kinds = {
+        "--cluster": (ResourceType.BROKER, "kafka-cluster"),
+        "--topic": (ResourceType.TOPIC, ""),
+        "--group": (ResourceType.GROUP, ""),
+    }
+    for command in re.findall(r"^    kafka-acls.sh .*$", DOCUMENTATION.read_text(), re.MULTILINE):
+        words = shlex.split(command)
+        (flag,) = kinds.keys() & set(words)
+        kind, name = kinds[flag]
+        for operation in (words[at + 1] for at, word in enumerate(words) if word == "--operation"):
+            yield AclBinding(
+                kind, name or words[words.index(flag) + 1], ResourcePatternType.LITERAL,
+                words[words.index("--allow-principal") + 1], "*",
+                AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()], AclPermissionType.ALLOW,
+            )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def attached(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """An ebbline that may change the cluster."""
-    options = ("--attach", kafka.bootstrap, "--allow-changes", "--cluster-name", CLUSTER_NAME)
-    with UpProcess(tmp_path_factory.mktemp("up") / "data", options=(*options, "--no-ui", "--no-pipeline")) as up:
+def allowed(kafka: Kafka) -> None:
+    """The user has the rights that the documentation lists, and no others."""
+    rights = list(documented_rights())
+    assert len(rights) == 10
+    for done in AdminClient({"bootstrap.servers": kafka.bootstrap}).create_acls(rights).values():
+        done.result(30)
+
+
+@pytest.fixture(scope="module")
+def attached(kafka: Kafka, allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """An ebbline that may change the cluster, as a user with the rights that the documentation lists."""
+    folder = tmp_path_factory.mktemp("up")
+    properties = folder / "client.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in CREDENTIALS.items()))
+    place = ("--attach", kafka.outside, "--client-properties", str(properties), "--allow-changes")
+    options = (*place, "--cluster-name", CLUSTER_NAME, "--no-ui", "--no-pipeline")
+    with UpProcess(folder / "data", options=options) as up:
         yield Site(up)
+
+
+def test_the_ledger_is_read_with_the_rights_that_the_documentation_lists(
+    kafka: Kafka, tip: TopicIdPartition, allowed: None
+) -> None:
+    consumer = open_consumer(kafka.outside, CREDENTIALS)
+    with MetadataTopicReader(kafka.bootstrap) as reader:
+        consumer.assign([TopicPartition(METADATA_TOPIC, number, 0) for number in reader.partitions()])
+
+    def read() -> bool:
+        found = [message for message in consumer.consume(100, 0.2) if message.error() is None]
+        return any(message.value() for message in found)
+
+    wait_until("a record is read", read)
+    consumer.close()
 
 
 def test_an_attached_ebbline_shows_kafkas_own_numbers_and_takes_back_what_it_changed(
