@@ -24,8 +24,16 @@ JARS_MIN: Final = 4  # the connector, its token provider, kafka-clients, commons
 # Without these the consumer of each task asks for 500 records at a time and waits half a second: a third of the speed.
 _CONSUMER: Final = {"kafka.max.poll.records": "10000", "kafka.fetch.max.wait.ms": "10"}
 # librdkafka's names and Java's, where both mean the same by the same values.
-_SAME: Final = frozenset({"security.protocol", "sasl.mechanism", "client.id", "ssl.endpoint.identification.algorithm"})
+_SAME: Final = frozenset(
+    {"security.protocol", "sasl.mechanism", "client.id", "ssl.endpoint.identification.algorithm", "ssl.key.password"}
+)
 _RENAMED: Final = {"sasl.mechanisms": "sasl.mechanism", "ssl.ca.location": "ssl.truststore.location"}
+# Files of librdkafka, whose text Java takes.
+_TEXTS: Final = {
+    "ssl.certificate.location": "ssl.keystore.certificate.chain",
+    "ssl.key.location": "ssl.keystore.key",
+}
+_PKCS8: Final = ("BEGIN PRIVATE KEY", "BEGIN ENCRYPTED PRIVATE KEY")
 _LOGIN: Final = ("sasl.username", "sasl.password")
 _MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -53,6 +61,8 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
             found[name] = "" if (name, value) == ("ssl.endpoint.identification.algorithm", "none") else value
         elif name in _RENAMED:
             found[_RENAMED[name]] = value
+        elif name in _TEXTS:
+            found[_TEXTS[name]] = _pem(name, value)
         elif name not in _LOGIN:
             raise SettingsError(
                 f"EBBLINE_CLIENT_PROPERTIES has {name}, which Spark's Kafka connector does not know: "
@@ -60,9 +70,25 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
             )
     if "ssl.truststore.location" in found:
         found["ssl.truststore.type"] = "PEM"
+    if "ssl.keystore.key" in found:
+        found["ssl.keystore.type"] = "PEM"
     if any(name in properties for name in _LOGIN):
         found["sasl.jaas.config"] = _login(found.get("sasl.mechanism", ""), *(properties.get(n, "") for n in _LOGIN))
     return found
+
+
+def _pem(name: str, file: str) -> str:
+    try:
+        text = Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"The file {file} of {name} in EBBLINE_CLIENT_PROPERTIES cannot be read: {error}."
+        ) from error
+    if name == "ssl.key.location" and not any(kind in text for kind in _PKCS8):
+        raise SettingsError(
+            f"The key {file} is not PKCS #8, which Java wants: `openssl pkcs8 -topk8 -in {file} -out NEW` makes one."
+        )
+    return text
 
 
 def _login(mechanism: str, user: str, password: str) -> str:

@@ -41,7 +41,21 @@ class Progress:
     records: int = 0
     quarantined: int = 0
     illegal: int = 0
+    newest_event_ms: int | None = None  # of the last transaction that stored events, by the events' own clock
     last_batch: Mapping[str, int] | None = None
+
+
+def waited_ms(
+    now_ms: int, lag_records: int | None, caught_up_ms: int | None, newest_event_ms: int | None
+) -> int | None:
+    """At most how long the oldest record that waits has waited; None where that cannot be known.
+
+    It came after the moment at which nothing waited, and after what was stored last. Times of the future say nothing.
+    """
+    if lag_records is None or lag_records == 0:
+        return lag_records
+    known = [at_ms for at_ms in (caught_up_ms, newest_event_ms) if at_ms is not None and at_ms <= now_ms]
+    return now_ms - max(known) if known else None
 
 
 class Heartbeat:
@@ -65,6 +79,7 @@ class Heartbeat:
         self._pruned_ms = 0
         self._started_ms = _now_ms()
         self._waiting_since_ms: int | None = None
+        self._caught_up_ms: int | None = None
         self._failing = False
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -123,8 +138,11 @@ class Heartbeat:
             self._waiting_since_ms = None
         elif self._waiting_since_ms is None:
             self._waiting_since_ms = now_ms
+        if lag == 0:
+            self._caught_up_ms = now_ms
         detail: dict[str, Any] = {
             "lag_records": lag,
+            "lag_ms": waited_ms(now_ms, lag, self._caught_up_ms, self._progress.newest_event_ms),
             "records": self._progress.records,
             "quarantined_records": self._progress.quarantined,
             "illegal_events": self._progress.illegal,

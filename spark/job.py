@@ -122,6 +122,8 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
             prepare_environment(java, settings.spark_dir)
             session = _start(settings)
             stack.callback(_stop_session, session)
+            if session.sparkContext.uiWebUrl:
+                log.info("pipeline: Spark's own pages are at %s", session.sparkContext.uiWebUrl)
             source.register(session)
             gc.freeze()  # what is imported by now stays: a batch's many tuples need not be searched together with it
             Pipeline(settings, session, sink, progress, stop).run()
@@ -143,6 +145,7 @@ def _start(settings: PipelineSettings) -> SparkSession:
             poll_interval_ms=settings.poll_interval_ms,
             jars=[] if settings.connector_jars is None else connector.jars_in(settings.connector_jars),
             master=settings.spark_master,
+            ui_port=settings.ui_port,
         )
     except (PySparkException, Py4JError, OSError) as error:
         raise SparkFailed(
@@ -307,6 +310,7 @@ class Pipeline:
             progress.records += written.records
             progress.quarantined += written.quarantined
             progress.illegal += written.illegal
+            progress.newest_event_ms = written.newest_event_ms or progress.newest_event_ms
         progress.last_batch = {
             "batch_id": batch_id,
             "records": stored,

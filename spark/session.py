@@ -52,10 +52,12 @@ def start_session(
     poll_interval_ms: int = 200,
     jars: Sequence[Path] = (),
     master: str = f"local[{CORES}]",
+    ui_port: int = 0,
 ) -> SparkSession:
     """Start the JVM and the session (4 to 6 s). Call `prepare_environment` first.
 
-    ``jars`` are for Spark's classpath, here and on executors.
+    ``jars`` are for Spark's classpath, here and on executors. ``ui_port``: Spark's own pages on the loopback address
+    (SPARK_LOCAL_IP), 0 for none.
     """
     log4j = spark_dir / "log4j2.properties"
     log4j.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +74,8 @@ def start_session(
         "spark.driver.extraJavaOptions": " ".join(java_options),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
+        "spark.ui.enabled": "true" if ui_port else "false",
+        "spark.ui.port": str(ui_port),  # or one of the 16 above it, where that is in use
         "spark.ui.showConsoleProgress": "false",
         "spark.python.daemon.module": "spark.worker_daemon",
         "spark.sql.session.timeZone": "UTC",

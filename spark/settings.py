@@ -35,6 +35,7 @@ class PipelineSettings:
     connector_jars: Path | None = None  # the folder of Spark's own
     spark_master: str = LOCAL  # of a Spark cluster: PostgreSQL only, executors write to it
     tasks: int = 2  # that read at once
+    ui_port: int = 0  # of Spark's own pages, on the loopback address; 0: none
 
     @property
     def spark_dir(self) -> Path:
@@ -89,6 +90,7 @@ def from_environment(environment: Mapping[str, str]) -> PipelineSettings:
         connector_jars=Path(jars) if jars else None,
         spark_master=master,
         tasks=number("EBBLINE_PIPELINE_TASKS", 2, 1, 1_000),
+        ui_port=number("EBBLINE_PIPELINE_SPARK_UI_PORT", 0, 0, 65_535),
     )
 
 

@@ -108,7 +108,8 @@ def segment_states(followed: DataFrame) -> DataFrame:
 def summaries(states: DataFrame, by: tuple[str, ...] = BY_PARTITION) -> DataFrame:
     """Segments and bytes by state, times of copies and deletions, how far the remote log reaches, its leader epochs.
 
-    Per partition, or with `BY_TOPIC` per topic. Times are exact percentiles in ms, null where there is none.
+    Per partition, or with `BY_TOPIC` per topic. Times are exact percentiles in ms, null where there is none; ``lag`` is
+    how long after its newest record a segment was remote.
     """
     copied = F.col("state") == int(SegmentState.COPY_SEGMENT_FINISHED)
     size = F.col("segment_size_bytes").cast("long")
@@ -118,10 +119,12 @@ def summaries(states: DataFrame, by: tuple[str, ...] = BY_PARTITION) -> DataFram
         name = state.name.lower().replace("_segment", "")
         parts.append(F.count_if(here).alias(f"{name}_segments"))
         parts.append(F.sum(F.when(here, size).otherwise(0)).alias(f"{name}_bytes"))
-    for what in ("copy", "delete"):
-        took = F.col(f"{what}_finished_ms") - F.col(f"{what}_started_ms")
+    took = {what: F.col(f"{what}_finished_ms") - F.col(f"{what}_started_ms") for what in ("copy", "delete")}
+    # A segment without a record's time says -1.
+    took["lag"] = F.when(F.col("max_timestamp_ms") >= 0, F.col("copy_finished_ms") - F.col("max_timestamp_ms"))
+    for what, time_ms in took.items():
         for percent in (50, 99):
-            parts.append(F.percentile(took, percent / 100).alias(f"{what}_p{percent}_ms"))
+            parts.append(F.percentile(time_ms, percent / 100).alias(f"{what}_p{percent}_ms"))
     epochs = F.from_json("leader_epochs", "array<array<bigint>>")
     return states.groupBy(*by).agg(
         *parts,

@@ -15,7 +15,9 @@ from app.components.page import Page, ledger_key
 from app.views.remote_reading import Question
 from backend.store.queries import config as config_queries
 from backend.store.queries import overview as overview_queries
+from backend.store.queries import pipeline as pipeline_queries
 from backend.store.queries import remote_log as queries
+from backend.store.queries.pipeline import PipelineStatus
 from backend.store.queries.remote_log import Scope
 
 UNFOLLOWED_SHOWN: Final = 4
@@ -34,13 +36,14 @@ def draw_health(page: Page) -> None:
     share = f" ({live_segments / reading.records:.1%})" if reading.records else ""
     replay = state.read_cached(queries.metadata_pace, page.cluster_id, version=version)
     sizes = state.read_cached(queries.local_bytes, page.cluster_id, attention.METADATA_TOPIC, version=version)
-    lag = ((view.processes["pipeline"].detail or {}) if "pipeline" in view.processes else {}).get("lag_records")
+    status = state.read_cached(pipeline_queries.pipeline_status, page.cluster_id, view.read_ms, version=version)
     pairs: list[tuple[str, str | markup.Cell]] = [
         ("Records read", fmt.count(reading.records) if reading.partitions else "? none yet"),
         ("Live segments", f"{fmt.count(live_segments)}{share}"),
         ("Bytes on each broker", _each(sizes)),
         ("Replay after a restart", _replay_words(reading.records, replay)),
-        ("Pipeline behind by", f"{fmt.count(lag)} records" if isinstance(lag, int) else "? not told"),
+        ("Pipeline behind by", _lag(status)),
+        ("Transactions, 5 min", _batches(status)),
         ("Read last", page.clock(reading.updated_ms, view.now_ms)),
         ("Not followed", fmt.count(totals.illegal_events)),
         ("Quarantined", fmt.count(reading.quarantined)),
@@ -63,6 +66,19 @@ def _replay_words(records: int, pace: float | None) -> str | markup.Cell:
         return "? no batch is large enough to tell a pace"
     hint = f"{fmt.count(records)} records at {fmt.count(round(pace))} records/s, the pipeline's quickest batch"
     return markup.Cell(html=f'<span title="{markup.text(hint)}">about {fmt.duration(records / pace)}</span>')
+
+
+def _lag(status: PipelineStatus) -> str:
+    if status.lag_records is None:
+        return "? not told"
+    waited = f", {fmt.duration(max(1, round(status.lag_ms / 1000)))}" if status.lag_ms else ""
+    return f"{fmt.count(status.lag_records)} records{waited}"
+
+
+def _batches(status: PipelineStatus) -> str:
+    if status.batch_p50_ms is None:
+        return "none"
+    return f"{fmt.count(status.batches)} · p50 {status.batch_p50_ms} ms · p99 {status.batch_p99_ms} ms"
 
 
 def _metadata_pills(topic: config_queries.TopicRow | None, brokers: int) -> str:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
@@ -168,7 +169,8 @@ def _databases(folder: Path) -> Iterator[tuple[str, Callable[[str], str]]]:
 def _life(number: int, partition: int, at_ms: int) -> tuple[RemoteLogMetadata, RemoteLogMetadata]:
     """Begin and end of a copy: half of the events are segment records, half are updates."""
     tip = TopicIdPartition("orders", b"orders----------", partition)
-    segment_id, start = number.to_bytes(16, "big"), 1_000 * number
+    # As random as Kafka's, and the same for the same number.
+    segment_id, start = blake2b(number.to_bytes(8, "big"), digest_size=16).digest(), 1_000 * number
     return (
         SegmentMetadata(
             tip, segment_id, start, start + 999, 1, at_ms, at_ms, ((0, 0),), 1 << 20, None,
@@ -389,7 +391,7 @@ def _sizes(engine: Engine, segments: int) -> Figures:
                      WHERE c.relkind = 'r' AND n.nspname = current_schema()"""
         else:
             sql = """SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m ON m.name = s.name
-                     WHERE s.aggregate GROUP BY m.tbl_name"""
+                     WHERE s.aggregate = 1 GROUP BY m.tbl_name"""
         try:
             rows = connection.execute(text(sql)).all()
         except OperationalError:

@@ -40,6 +40,7 @@ TESTS = (
     "tests/spark/test_time_travel.py",
     "tests/spark/test_batch_analysis.py",
     "tests/spark/test_full_disk.py",
+    "tests/spark/test_secure_kafka.py",
     "tests/spark/test_spark_cluster.py",
     "tests/spark/test_year.py",
     "tests/e2e/test_flights.py",

@@ -28,7 +28,8 @@ from tests.spark.outage import locked, stopped
 from tests.spark.running import CLUSTER
 
 # Jobs of Spark alone and a year of metadata take minutes; `make soak` runs them.
-collect_ignore = effort(["test_batch_analysis.py", "test_full_disk.py", "test_spark_cluster.py", "test_year.py"], [])
+LONG = ("batch_analysis", "full_disk", "secure_kafka", "spark_cluster", "year")
+collect_ignore = effort([f"test_{name}.py" for name in LONG], [])
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
+from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RAW_VALUE_BYTES_MAX, RawRecord, to_batch
 from spark.reading import TopicRecreated
@@ -192,6 +193,23 @@ def test_the_steps_of_a_partition_delete_are_followed(engine: Engine) -> None:
     with reading(engine) as connection:
         row = connection.execute(select(t.remote_partition)).one()
     assert (row.delete_state, row.illegal_events) == (1, 1)
+
+
+def test_events_of_a_deleted_topic_are_followed_and_a_topic_made_again_is_another(engine: Engine) -> None:
+    old_id, new_id = b"orders".ljust(16, b"\x01"), b"the-topic-again!"
+    old = log(list(life(1)))
+    again = [(*one[:4], (one[4] or b"").replace(old_id, new_id)) for one in old]
+    # Late updates of the old topic come after the end of its deletion, between events of the new one.
+    told = [*old[:2], *log(list(delete_partition())), again[0], *old[2:], again[1], log(list(delete_partition()))[-1]]
+    sink_of(engine).write(0, table([(0, offset, *one[2:]) for offset, one in enumerate(told)]))
+    with reading(engine) as connection:
+        segments = {row.topic_id: row.state for row in connection.execute(select(t.segment))}
+        partitions = {
+            row.topic_id: (row.delete_state, row.copy_finished_segments, row.delete_finished_segments)
+            for row in connection.execute(select(t.remote_partition))
+        }
+    assert segments == {uuid_text(old_id): 3, uuid_text(new_id): 1}
+    assert partitions == {uuid_text(old_id): (2, 0, 1), uuid_text(new_id): (None, 1, 0)}
 
 
 @pytest.mark.parametrize(

@@ -283,16 +283,17 @@ def test_a_partition_and_its_topic_are_summed_up(frame: Any, spark_session: Spar
     other = log(life(5, partition=1), partition=3)
     states = transforms.segment_states(transforms.followed(transforms.events(frame([*log(events), *other]))))
     names = ("partition", "copy_finished_segments", "copy_finished_bytes", "copy_started_segments",
-             "delete_started_segments", "delete_finished_bytes", "copy_p50_ms", "delete_p99_ms", "first_remote_offset",
-             "highest_copied_offset", "first_leader_epoch", "last_leader_epoch")  # fmt: skip
+             "delete_started_segments", "delete_finished_bytes", "copy_p50_ms", "delete_p99_ms", "lag_p50_ms",
+             "first_remote_offset", "highest_copied_offset", "first_leader_epoch", "last_leader_epoch")  # fmt: skip
     schema = (
         "partition int, copy_finished_segments long, copy_finished_bytes long, copy_started_segments long, "
         "delete_started_segments long, delete_finished_bytes long, copy_p50_ms double, delete_p99_ms double, "
-        "first_remote_offset long, highest_copied_offset long, first_leader_epoch long, last_leader_epoch long"
+        "lag_p50_ms double, first_remote_offset long, highest_copied_offset long, "
+        "first_leader_epoch long, last_leader_epoch long"
     )
     wanted = [
-        (0, 2, 2000, 1, 1, 0, 1000.0, None, 0, 399, 0, 2),
-        (1, 0, 0, 0, 0, 1000, 1000.0, 1000.0, None, 599, 0, 0),
+        (0, 2, 2000, 1, 1, 0, 1000.0, None, 6002.0, 0, 399, 0, 2),
+        (1, 0, 0, 0, 0, 1000, 1000.0, 1000.0, 6005.0, None, 599, 0, 0),
     ]
     found = transforms.summaries(states).select(*names)
     assertDataFrameEqual(found, spark_session.createDataFrame(wanted, schema), ignoreNullable=True)

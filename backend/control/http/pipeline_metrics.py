@@ -46,7 +46,7 @@ def _families(found: PipelineStatus) -> Iterator[Metric]:
             state.add_metric([name], float(process.state == name))
     yield state
     yield _gauge("ebbline_pipeline_lag_records", "Records of the metadata topic not stored yet", found.lag_records)
-    yield _gauge("ebbline_pipeline_lag_seconds", "Age of the newest stored batch while records wait", _s(found.lag_ms))
+    yield _gauge("ebbline_pipeline_lag_seconds", "How long the oldest of them waits, at most", _s(found.lag_ms))
     yield _gauge("ebbline_pipeline_offsets_read", "Offsets of the metadata topic that are behind", found.records_read)
     yield _gauge("ebbline_pipeline_segments", "Segments in the ledger, deleted ones too", found.segments)
     yield _gauge("ebbline_pipeline_quarantined_records", "Records that could not be read", found.quarantined_records)

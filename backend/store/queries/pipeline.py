@@ -18,7 +18,10 @@ BATCHES_MAX: Final = 2_000  # about five a second for five minutes
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """None: not known, or there was none. Batch times are of transactions of the last five minutes."""
+    """None: not known, or there was none. Batch times are of transactions of the last five minutes.
+
+    ``lag_ms``: at most how long the oldest record that waits has waited (`spark.heartbeat.waited_ms`).
+    """
 
     process: ProcessHealth | None
     partitions: int
@@ -63,7 +66,10 @@ def pipeline_status(connection: Connection, cluster_id: str, now_ms: int) -> Pip
     ).all()
     took = sorted(int(row[1]) for row in rows)
     process = processes(connection, cluster_id, now_ms).get(PIPELINE)
-    lag = None if process is None or not process.detail else process.detail.get("lag_records")
+    told = {} if process is None else process.detail or {}
+    lag, waited_ms = told.get("lag_records"), told.get("lag_ms")
+    if process is not None and lag and waited_ms is not None:
+        waited_ms += process.age_ms
     return PipelineStatus(
         process=process,
         partitions=int(read[0]),
@@ -73,8 +79,7 @@ def pipeline_status(connection: Connection, cluster_id: str, now_ms: int) -> Pip
         illegal_events=int(ledger[0]),
         segments=int(ledger[1]),
         lag_records=lag,
-        # While records wait, the oldest of them came after the last that was stored.
-        lag_ms=None if lag is None or read[2] is None else 0 if lag == 0 else max(0, now_ms - int(read[2])),
+        lag_ms=waited_ms,
         newest_event_ms=ledger[2],
         batches=len(rows),
         batch_records=sum(int(row[0]) for row in rows),

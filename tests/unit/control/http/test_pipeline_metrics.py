@@ -47,7 +47,7 @@ def test_a_scrape_tells_lag_batches_and_what_could_not_be_read(tmp_path: Path) -
         )
         heartbeat(
             connection, "c", "pipeline", pid=1, started_ms=1, now_ms=NOW_MS - 1_000, interval_ms=2_000,
-            state="running", detail={"lag_records": 12},
+            state="running", detail={"lag_records": 12, "lag_ms": 3_000},
         )  # fmt: skip
     told = scrape(engine)
     for line in (
