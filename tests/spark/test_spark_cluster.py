@@ -67,7 +67,7 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
     master = f"spark://127.0.0.1:{port}"
     given = {"JAVA_HOME": str(java.home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
     place = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"))
-    commands = [("master.Master", *HERE, "--port", str(port))]
+    commands: list[tuple[str, ...]] = [("master.Master", *HERE, "--port", str(port))]
     commands += [("worker.Worker", *HERE, *place, master)] * WORKERS
     cluster = SparkCluster(master, [], folder / "spark-cluster.log")
     try:

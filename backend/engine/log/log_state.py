@@ -195,7 +195,7 @@ class LogState:
 
         Raises NoSpace.
         """
-        self._check_online()
+        self.check_online()
         try:
             self.leader_epochs.save_again()
         except OSError as error:
