@@ -5,11 +5,24 @@ last stable offset >= remote end >= remote start; nothing that was never stable 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from tests.simulation.checkers.checker import Checker, Seen
+from backend.engine.replica.partition import Partition
+from backend.tiering.ids import TopicIdPartition
+from backend.tiering.segment_state import SegmentState
+from tests.simulation.checkers.checker import Checker, Seen, metadata_version
+from tests.simulation.history import PartitionHistory, TopicHistory
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 
 class OffsetsInOrder(Checker):
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        # What the last look at a partition's remote end depended on.
+        self._seen: dict[TopicIdPartition, tuple[Any, ...]] = {}
+
     def step(self, replicas: Sequence[Seen]) -> None:
         for node, topic, history, replica in replicas:
             log = replica.log
@@ -33,3 +46,23 @@ class OffsetsInOrder(Checker):
     def look(self) -> None:
         for _, _, _, replica in self.replicas():
             replica.log.check()
+        for node, topic, history, replica in self.leaders():
+            if topic.tiered:
+                self._check_remote_end(node, topic, history, replica)
+
+    def _check_remote_end(self, node: int, topic: TopicHistory, history: PartitionHistory, replica: Partition) -> None:
+        """What is in the remote tier ends below what was stable, and not before it starts."""
+        log, tip = replica.log, replica.topic_id_partition
+        remote = self.world.brokers()[node].services.remote_log_manager
+        if remote is None or not remote.is_ready(tip):
+            return
+        start, local_start = log.log_start_offset, log.local_log_start_offset
+        depends_on = (node, start, local_start, metadata_version(remote, tip))
+        if self._seen.get(tip) == depends_on:
+            return
+        self._seen[tip] = depends_on
+        segments = remote._tier.metadata.segments(tip)
+        ends = [one.end_offset for one in segments if one.state is SegmentState.COPY_SEGMENT_FINISHED]
+        end = max(ends, default=-1)
+        if (end >= history.stable_end and not topic.unclean) or (start < local_start and end < start):
+            raise self.violated(f"broker {node}: {log.describe()}, and the remote tier ends at {end}")
