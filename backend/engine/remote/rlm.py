@@ -197,13 +197,14 @@ class RemoteLogManager:
         self._tier.metadata.on_stop_partitions([one for one in stopped if one not in self._hosted])
 
     def tiered_again(self, is_tiered: Callable[[TopicIdPartition], bool]) -> None:
-        """What is remote of these partitions belongs to whoever leads them now: none of it is deleted here any more.
+        """What is remote of these partitions belongs to whoever leads them now: another broker deletes none of it any
+        more. Their leader goes on if it had begun, and copies nothing until it is done.
 
-        What is half deleted by then their leader's retention finishes. Kafka's old leader deletes on, also what the new
-        one has taken for copied and dropped from its disk.
+        What is half deleted by then the new leader's retention finishes. Kafka's old leader deletes on, also what the
+        new one has taken for copied and dropped from its disk.
         """
         for deletion, partition in self._deletions.items():
-            if is_tiered(partition):
+            if is_tiered(partition) and Kind.EXPIRATION not in self._hosted.get(partition, {}):
                 _log.info("%s is tiered again: what is remote of it stays", partition)
                 deletion.cancel()
 

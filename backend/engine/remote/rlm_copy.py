@@ -16,6 +16,7 @@ from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import tasks
 from backend.engine.remote.discovery import find_copied, find_log_start
 from backend.engine.remote.rlm_delete import delete_segment
+from backend.engine.remote.rlm_expire import known_segments
 from backend.engine.remote.rsm import LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.tier import PartitionView, Tier
 from backend.protocol.errors import KafkaError
@@ -55,6 +56,7 @@ class CopyTask:
         if self._is_over() or not self._tier.is_ready(self.partition):
             return
         try:
+            self._recount(log)
             self._discover(log)
             for segment, next_base in self._candidates(log):
                 if not await self._may_copy(segment.size_bytes):
@@ -98,6 +100,22 @@ class CopyTask:
             _log.debug("Copy of %s waits %d ms for the copy quota", self.partition, throttle_ms)
             await tasks.sleep_ms(min(throttle_ms, QUOTA_WAIT_MS))
         return False
+
+    def _recount(self, log: UnifiedLog) -> None:
+        """What counted as copied is looked at again while anything is in deletion: an earlier leader may have been
+        deleting all that is remote, when tiering was off, and its last word may have come after this broker looked.
+
+        What is still local is copied once more then, and stays local until it is.
+        """
+        metadata, before = self._tier.metadata, self._copied
+        if before is None or not known_segments(metadata, self.partition).summary.deleting:
+            return
+        log.forget_highest_remote_offset()
+        self._copied = find_copied(log, metadata, self.partition).offset
+        log.update_highest_remote_offset(self._copied)
+        if self._copied < before:
+            _log.warning("%s is copied up to offset %d, not to %d: what lies between is deleted, and copied again",
+                         log, self._copied, before)  # fmt: skip
 
     def _discover(self, log: UnifiedLog) -> None:
         metadata, epochs = self._tier.metadata, log.leader_epochs.entries

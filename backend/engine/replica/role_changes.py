@@ -117,9 +117,10 @@ class RoleChanges:
         if old.brokers is not new.brokers:
             self._fetchers.reconnect(self._hosted.by_name.values())
         self._fetchers.stop_idle()
-        if self._manager.remote_logs is not None:
-            self._manager.remote_logs.tiered_again(self._is_tiered)
         self._tell_remote(filter(self._hosts, leaders), filter(self._hosts, followers), tiered_before)
+        if self._manager.remote_logs is not None:
+            # Once it has been told who leads.
+            self._manager.remote_logs.tiered_again(self._is_tiered)
 
     def _is_tiered(self, tip: TopicIdPartition) -> bool:
         """Also of a partition that is not hosted here."""

@@ -230,6 +230,31 @@ def test_a_segment_that_is_deleted_while_it_is_copied_leaves_no_object_and_is_co
     asyncio.run(play())
 
 
+def test_what_an_earlier_leader_deletes_after_it_counted_as_copied_is_copied_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        log = golden_tiered_log(tmp_path)
+        async with tier_broker(tmp_path) as broker:
+            task = CopyTask(View(log), broker.tier)
+            await task.run()
+            [second] = [one for one in broker.metadata.segments(TIP) if one.start_offset == 3]
+            await broker.metadata.update_segment(
+                SegmentUpdate(TIP, second.segment_id, 7, NOW_MS, second.custom_metadata, DELETE_STARTED)
+            )
+            await task.run()
+            assert "is copied up to offset 2, not to 5" in caplog.text
+            assert states(broker)[-3:] == [DELETE_STARTED, STARTED, FINISHED]
+            found = broker.metadata.lookup(TIP, 1, 3)
+            assert found is not None
+            assert found.segment_id != second.segment_id
+            assert log.highest_remote_offset == 5
+            await task.run()
+            assert states(broker)[-3:] == [DELETE_STARTED, STARTED, FINISHED], "once is enough"
+
+    asyncio.run(play())
+
+
 def test_too_much_custom_metadata_removes_the_segment_and_stops_the_task(tmp_path: Path) -> None:
     async def play() -> None:
         log = golden_tiered_log(tmp_path)
