@@ -178,9 +178,9 @@ class PartitionRemover:
         pending = deletions.pending
         if pending:
             self._waiting[target] = len(pending)
-            caches = await self._caches(target, held, pending)
+            caches, read_to = await self._caches(target, held, pending)
             for partition, deletion in pending.copy().items():
-                if await self._removed(target, partition, deletion, list(caches[partition].segments())):
+                if await self._removed(target, partition, deletion, caches[partition], read_to):
                     del pending[partition]
                     self._waiting[target] = len(pending)
         read_on = min((deletion.offset for deletion in pending.values()), default=held.end)
@@ -190,30 +190,30 @@ class PartitionRemover:
 
     async def _caches(
         self, target: int, held: OffsetRange, wanted: Collection[TopicIdPartition]
-    ) -> dict[TopicIdPartition, RemoteLogMetadataCache]:
-        """What the metadata partition says about the wanted partitions' segments, from its first record on."""
+    ) -> tuple[dict[TopicIdPartition, RemoteLogMetadataCache], int]:
+        """What the metadata partition says about the wanted partitions' segments, up to an offset."""
         caches = {partition: RemoteLogMetadataCache(partition) for partition in wanted}
         now = (await self._scan.held([target])).get(target, held)
         async for records in self._scan.records(target, now):
             apply_segments(records, caches)
-        return caches
+        return caches, now.end
 
     async def _removed(
-        self, target: int, partition: TopicIdPartition, deletion: Deletion, segments: list[SegmentMetadata]
+        self, target: int, partition: TopicIdPartition, deletion: Deletion, cache: RemoteLogMetadataCache, read_to: int
     ) -> bool:
         """Whether all is gone now."""
         try:
-            return await self._remove(target, partition, deletion, segments)
+            return await self._remove(target, partition, deletion, cache, read_to)
         except RemoteStorageError as error:
             self._tier.meters.retried("Removal")
             _log.warning("Remote data of deleted partition %s could not be removed yet: %s", partition, error)
             return False
 
     async def _remove(
-        self, target: int, partition: TopicIdPartition, deletion: Deletion, segments: list[SegmentMetadata]
+        self, target: int, partition: TopicIdPartition, deletion: Deletion, cache: RemoteLogMetadataCache, read_to: int
     ) -> bool:
         """Whether all is gone now; not when a copy may be under way, or another broker leads meanwhile."""
-        tier = self._tier
+        tier, segments = self._tier, list(cache.segments())
         if target not in self._led():
             return False
         if still_copied(segments, tier.ports.clock.time_ms()):
@@ -230,10 +230,26 @@ class PartitionRemover:
             await publish(progress(STARTED))
         segments.sort(key=lambda segment: segment.start_offset)
         await delete_all(tier, segments, publish)
+        if not await self._is_all(target, partition, cache, read_to):
+            _log.info("Remote data of deleted %s: another segment was told of meanwhile, and goes next", partition)
+            return False
         await publish(progress(FINISHED))
         tier.meters.partitions_removed += 1
         _log.info("Removed %d remote segments of deleted partition %s", len(segments), partition)
         return True
+
+    async def _is_all(
+        self, target: int, partition: TopicIdPartition, cache: RemoteLogMetadataCache, read_to: int
+    ) -> bool:
+        """Whether nothing but the deletion was told since: a broker may have begun a copy behind the mark, and died
+        before it read that.
+        """
+        now = (await self._scan.held([target])).get(target)
+        if now is None:
+            return False
+        async for records in self._scan.records(target, OffsetRange(read_to, now.end)):
+            apply_segments(records, {partition: cache})
+        return not any(True for _ in cache.segments())
 
 
 class Positions:

@@ -286,6 +286,41 @@ def test_a_partition_into_which_something_may_be_copied_waits_and_dangling_copie
     asyncio.run(play())
 
 
+def test_a_segment_that_is_told_of_during_the_removal_goes_before_the_partition_is_finished(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with tier_broker(tmp_path) as broker:
+            await copied(tmp_path, broker)
+            [first, _] = sorted(broker.metadata.segments(TIP), key=lambda one: one.start_offset)
+            late = first._replace(
+                segment_id=bytes([7]) * 16,
+                start_offset=6,
+                end_offset=7,
+                state=SegmentState.COPY_SEGMENT_STARTED,
+                event_timestamp_ms=0,
+            )
+            mark(broker)
+            remover = remover_of(broker, tmp_path)
+            topic = remover._topic
+            assert isinstance(topic, MemoryMetadataTopic)
+
+            async def tell_more(value: bytes) -> None:
+                event = decode(value)
+                if isinstance(event, SegmentUpdate) and ("COPY_SEGMENT_STARTED", 6) not in told(broker):
+                    publish(broker, late)
+
+            topic.before_produce = tell_more
+            assert not await remover.run_once()
+            assert ("DELETE_PARTITION_FINISHED", -1) not in told(broker)
+            assert await remover.run_once()
+            assert told(broker)[-3:] == [
+                ("DELETE_SEGMENT_STARTED", 6),
+                ("DELETE_SEGMENT_FINISHED", 6),
+                ("DELETE_PARTITION_FINISHED", -1),
+            ]
+
+    asyncio.run(play())
+
+
 def test_a_position_that_cannot_be_read_costs_only_a_reading_from_the_start(tmp_path: Path) -> None:
     async def play() -> None:
         async with tier_broker(tmp_path) as broker:
