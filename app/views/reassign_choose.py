@@ -181,9 +181,9 @@ def _target(action: str, brokers: list[int]) -> dict[str, Any]:
         chosen = st.multiselect(names[action], brokers, key=f"brokers-{action}", placeholder="Brokers", width=170)
         return {"brokers": list(chosen)}
     if action in ("move", "swap_leaders"):
-        names = ("From broker", "To broker") if action == "move" else ("Broker", "And broker")
-        source = st.selectbox(names[0], brokers, index=None, key="from", width=120)
-        to = st.selectbox(names[1], brokers, index=None, key="to", width=120)
+        first, second = ("From broker", "To broker") if action == "move" else ("Broker", "And broker")
+        source = st.selectbox(first, brokers, index=None, key="from", width=120)
+        to = st.selectbox(second, brokers, index=None, key="to", width=120)
         pair = {"brokers": [b for b in (source, to) if b is not None]}
         return pair if action == "move" else {**pair, "elect": True}
     if action == "replication_factor":

@@ -221,9 +221,9 @@ def _storage(shown: str) -> float:
 def test_debt_is_told_by_reason_and_what_the_tier_costs_at_the_prices_given(trouble: Database) -> None:
     page = open_page("remote", q="telemetry-143")
     shown = _shown(page)
-    # 64.2 GB of it are not copied; 12 GB may stay.
+    # 96 GB local, 64 GB of them not copied; 12 GB may stay.
     assert re.search(r"Local data past retention [\d.]+ GB, by reason · as of now", shown)
-    assert re.search(r"Not copied yet 6\d\.\d GB Active segment", shown)
+    assert re.search(r"Not copied yet 52\.\d GB Active segment", shown)
     usual = _storage(shown)
     page.number_input(key="price-storage").set_value(0.046).run()
     assert usual > 0

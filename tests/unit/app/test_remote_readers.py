@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from app.components import remote_readers
 from backend.control.findings.sight import GroupOffset
 from backend.control.observer.reader_watch import TOLD_MAX, reads_told
@@ -37,7 +39,7 @@ def test_a_heartbeat_holds_those_with_the_most_left_and_says_that_there_are_more
 
 def test_nobody_has_looked_is_not_nobody_reads() -> None:
     assert remote_readers.NOT_LOOKED in remote_readers.html(remote_readers.of(None, "orders", 0))
-    refused = {"readers": {"seen_ms": None, "rows": [], "count": 0, "cause": "Not authorized."}}
+    refused: dict[str, Any] = {"readers": {"seen_ms": None, "rows": [], "count": 0, "cause": "Not authorized."}}
     assert "? Not authorized." in remote_readers.html(remote_readers.of(refused, "orders", 0))
-    looked = {"readers": {"seen_ms": NOW_MS, "rows": [], "count": 0, "cause": None}}
+    looked: dict[str, Any] = {"readers": {"seen_ms": NOW_MS, "rows": [], "count": 0, "cause": None}}
     assert "No group with members is below" in remote_readers.html(remote_readers.of(looked, "orders", 0))
