@@ -63,6 +63,7 @@ BY_CARD: Final[dict[str, tuple[Source, ...]]] = {
     "history": (OFFSETS,),
     "ledger": (LEDGER,),
     "events": (EVENTS, LEDGER),
+    "actions": (OFFSETS, LEDGER),
     "absent": (OFFSETS, LEDGER),
     "compare": (LEDGER, OFFSETS),
     "cycle": (LEDGER,),

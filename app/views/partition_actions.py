@@ -10,6 +10,7 @@ import streamlit as st
 from app import links
 from app.components import format as fmt
 from app.components import health_words, markup, plan_dialog
+from app.components.cards import title_line
 from app.components.lineage_verdicts import Judged, Standing
 from app.components.page import Page, live
 from app.person import READ_ONLY
@@ -35,7 +36,7 @@ def draw(page: Page, topic: str, number: int) -> None:
     block = health_words.write_block(view, page.person.may_write, READ_ONLY)
     name = view.cluster.name
     with st.container(key="card-actions"):
-        st.html(markup.card_title("Actions", "each is planned, shown and confirmed before anything changes"))
+        title_line("actions", "Actions", "each is planned, shown and confirmed before anything changes")
         with st.container(horizontal=True, key="partition-actions", vertical_alignment="bottom"):
             if st.button("Reassign…", key="to-reassign", help="Choose brokers for this partition on the Reassign page"):
                 st.session_state[TOPICS], st.session_state[PARTITIONS] = [topic], str(number)
