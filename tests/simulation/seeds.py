@@ -17,6 +17,8 @@ SEEDS: Final = effort(200, 5_000)
 # As many test files play them, since a file is what one of pytest's workers gets.
 SHARES: Final = 4
 SOAK_TIMEOUT_S: Final = 1_800
+# Of a seed with a violation.
+LINES_TOLD: Final = 30
 
 
 def play(seeds: Iterable[int]) -> Iterator[Result]:
@@ -29,19 +31,23 @@ def play(seeds: Iterable[int]) -> Iterator[Result]:
 
 
 def play_share(share: int, record_property: Any) -> None:
-    """The seeds of one of the test files; fails at the first violation and says how to see it again."""
+    """The seeds of one of the test files; tells every violation in the end, and how to see it again."""
     faults: Counter[str] = Counter()
-    acknowledged = 0
+    acknowledged, violations = 0, []
     seeds = range(1 + share, SEEDS + 1, SHARES)
     for result in play(seeds):
-        assert result.ok, (
-            f"seed {result.seed}: {result.violation}\n"
-            f"replay it with python -m tests.simulation {result.seed}; it ended with\n" + "\n".join(result.lines[-30:])
-        )
+        if not result.ok:
+            violations.append(
+                f"seed {result.seed}: {result.violation}\n"
+                f"replay it with python -m tests.simulation {result.seed}; it ended with\n"
+                + "\n".join(result.lines[-LINES_TOLD:])
+            )
         faults.update(result.faults)
         acknowledged += result.acknowledged
-    assert acknowledged
-    assert faults
     record_property("seeds", len(seeds))
+    record_property("violations", len(violations))
     record_property("faults", sum(faults.values()))
     record_property("acknowledged", acknowledged)
+    assert not violations, "\n\n".join(violations)
+    assert acknowledged
+    assert faults
