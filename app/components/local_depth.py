@@ -12,23 +12,33 @@ from app.components import format as fmt
 from app.components import markup
 
 THIN_MS: Final = 3_600_000
+THIN_SHARE: Final = 0.5  # of the deepest replica of its partition: less is not what retention leaves to all
 ROWS_MAX: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """A replica's local depth; None: not known. ``whole``: it holds the log from its start, so nothing is missing."""
+    """A replica's local depth; None: not known. ``whole``: it holds the log from its start, so nothing is missing.
+
+    ``deepest_ms``: the depth of the deepest replica of its partition.
+    """
 
     name: str
     broker_id: int
     leads: bool
     depth_ms: int | None
     whole: bool = False
+    deepest_ms: int = 0
 
     @property
     def thin(self) -> bool:
-        """Less than an hour, while older records are in the remote tier."""
-        return self.depth_ms is not None and self.depth_ms < THIN_MS and not self.whole
+        """A follower that would send consumers to the remote tier if it led, where another replica would not."""
+        return not self.leads and not self.whole and is_shallow(self.depth_ms, self.deepest_ms)
+
+
+def is_shallow(depth_ms: int | None, deepest_ms: int) -> bool:
+    """Less than an hour, and less than half of what the deepest replica of the partition holds."""
+    return depth_ms is not None and 0 < depth_ms < min(THIN_MS, THIN_SHARE * deepest_ms)
 
 
 def html(found: Sequence[Depth]) -> str:

@@ -11,13 +11,12 @@ import pandas as pd
 
 from app.components import format as fmt
 from app.components import markup
-from app.components.local_depth import THIN_MS
+from app.components.local_depth import is_shallow
 from app.components.markup import Cell
 from app.components.replica_ranges import PHASE_WORDS
 from backend.store.queries.partitions import PartitionPoint, PartitionRow, ReplicaRow, SegmentRow
 from backend.tiering.phases import FollowerPhase
 
-THIN_SHARE: Final = 0.5  # of the deepest replica: less is not what retention leaves to all
 STATUS: Final = {
     FollowerPhase.IN_SYNC.value: "ok",
     FollowerPhase.FETCHING.value: "notice",
@@ -62,8 +61,7 @@ def states(
     found = []
     for replica, depth in zip(replicas, depths, strict=True):
         whole_log = replica.local_log_start_offset == replica.log_start_offset
-        shallow = depth is not None and 0 < depth < min(THIN_MS, THIN_SHARE * deepest)
-        thin = shallow and not whole_log and replica.role != "leader"
+        thin = is_shallow(depth, deepest) and not whole_log and replica.role != "leader"
         found.append(_state(row, replica, depth, thin))
     return found
 

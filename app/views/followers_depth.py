@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
 
 import streamlit as st
 
@@ -18,19 +20,21 @@ from backend.store.queries.followers import Follower
 from backend.store.queries.partitions import ReplicaRow
 
 # Samples asked for move in steps, so that a minute's reads share one answer.
-STEP_MS = 60_000
+STEP_MS: Final = 60_000
 
 
 def draw(page: Page, view: View, chosen: Follower, listed: Iterable[Follower], now_ms: int) -> None:
-    """The leader first: its depth is what the others are held against."""
+    """The chosen partition's replicas, the leader first; then others of the list, each held against its own leader."""
     first = chosen.replica
-    mine = state.read_cached(partitions.replicas, page.cluster_id, first.topic, first.partition, version=view.version)
+    found = _depths(page, view, first.topic, first.partition, now_ms)
     others = [
         one.replica
         for one in listed
         if one.tiered and (one.replica.topic, one.replica.partition) != (first.topic, first.partition)
     ]
-    found = [_depth(page, view, replica, now_ms) for replica in [*mine, *others][:ROWS_MAX]]
+    for replica in others[: max(0, ROWS_MAX - len(found))]:
+        of_partition = _depths(page, view, replica.topic, replica.partition, now_ms)
+        found += [one for one in of_partition if one.broker_id == replica.broker_id]
     card_head(
         "depth", "Local depth", "time each replica can serve locally", rows=local_depth.rows(found) if found else None
     )
@@ -39,6 +43,14 @@ def draw(page: Page, view: View, chosen: Follower, listed: Iterable[Follower], n
         return
     with st.container(key=body_key(view, "depth")):
         st.html(local_depth.html(found))
+
+
+def _depths(page: Page, view: View, topic: str, number: int, now_ms: int) -> list[Depth]:
+    """Of all replicas of one partition."""
+    replicas = state.read_cached(partitions.replicas, page.cluster_id, topic, number, version=view.version)
+    found = [_depth(page, view, replica, now_ms) for replica in replicas]
+    deepest_ms = max((one.depth_ms or 0 for one in found), default=0)
+    return [replace(one, deepest_ms=deepest_ms) for one in found]
 
 
 def _depth(page: Page, view: View, replica: ReplicaRow, now_ms: int) -> Depth:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
 from app.components import local_depth
 from app.components.local_depth import Depth
 
 HOUR_MS = 3_600_000
-LEADER = Depth("orders-7", 2, True, 4 * HOUR_MS)
-THIN = Depth("orders-7", 5, False, HOUR_MS // 10)
+LEADER = Depth("orders-7", 2, True, 4 * HOUR_MS, deepest_ms=4 * HOUR_MS)
+THIN = Depth("orders-7", 5, False, HOUR_MS // 10, deepest_ms=4 * HOUR_MS)
 
 
-def test_less_than_an_hour_is_thin_unless_the_log_is_no_longer() -> None:
-    young = Depth("orders-8", 1, False, HOUR_MS // 10, whole=True)
-    assert [one.thin for one in (LEADER, THIN, young, Depth("x-0", 1, False, None))] == [False, True, False, False]
+@pytest.mark.parametrize(
+    ("changed", "thin"),
+    [
+        ({}, True),
+        ({"whole": True}, False),
+        ({"leads": True}, False),
+        ({"depth_ms": None}, False),
+        ({"depth_ms": HOUR_MS}, False),
+        ({"deepest_ms": HOUR_MS // 6}, False),
+    ],
+)
+def test_less_than_an_hour_is_thin_where_another_replica_holds_more(changed: dict[str, Any], thin: bool) -> None:
+    assert replace(THIN, **changed).thin is thin
 
 
 def test_bars_share_one_scale_and_what_is_not_known_has_none() -> None:
