@@ -47,6 +47,8 @@ def by_spark(settings: PipelineSettings, connector: str, done: Callable[[], bool
     process = subprocess.Popen([sys.executable, "-m", "spark.job"], env=running.environment(settings, **more))
     try:
         wait_until("everything is stored", done, running.WAIT_S)
-    finally:
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(running.WAIT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
