@@ -24,16 +24,14 @@ JARS_MIN: Final = 4  # the connector, its token provider, kafka-clients, commons
 # Without these the consumer of each task asks for 500 records at a time and waits half a second: a third of the speed.
 _CONSUMER: Final = {"kafka.max.poll.records": "10000", "kafka.fetch.max.wait.ms": "10"}
 # librdkafka's names and Java's, where both mean the same by the same values.
-_SAME: Final = frozenset(
-    {"security.protocol", "sasl.mechanism", "client.id", "ssl.endpoint.identification.algorithm", "ssl.key.password"}
-)
+_SAME: Final = frozenset({"security.protocol", "sasl.mechanism", "client.id", "ssl.endpoint.identification.algorithm"})
 _RENAMED: Final = {"sasl.mechanisms": "sasl.mechanism", "ssl.ca.location": "ssl.truststore.location"}
 # Files of librdkafka, whose text Java takes.
 _TEXTS: Final = {
     "ssl.certificate.location": "ssl.keystore.certificate.chain",
     "ssl.key.location": "ssl.keystore.key",
 }
-_PKCS8: Final = ("BEGIN PRIVATE KEY", "BEGIN ENCRYPTED PRIVATE KEY")
+_PKCS8: Final = "BEGIN PRIVATE KEY"
 _LOGIN: Final = ("sasl.username", "sasl.password")
 _MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -84,9 +82,10 @@ def _pem(name: str, file: str) -> str:
         raise SettingsError(
             f"The file {file} of {name} in EBBLINE_CLIENT_PROPERTIES cannot be read: {error}."
         ) from error
-    if name == "ssl.key.location" and not any(kind in text for kind in _PKCS8):
+    if name == "ssl.key.location" and _PKCS8 not in text:
         raise SettingsError(
-            f"The key {file} is not PKCS #8, which Java wants: `openssl pkcs8 -topk8 -in {file} -out NEW` makes one."
+            f"The key {file} of ssl.key.location is not PKCS #8 in plain text, which Spark's Kafka connector needs: "
+            f"`openssl pkcs8 -topk8 -nocrypt -in {file} -out NEW` makes one."
         )
     return text
 

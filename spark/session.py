@@ -17,6 +17,7 @@ CORES: Final = 2
 DRIVER_MEMORY: Final = "768m"
 # A batch that is larger is refused when it comes to the driver, instead of filling the memory; the job then halves it.
 BATCH_MAX: Final = "192m"
+SECRETS: Final = "(?i)secret|password|token|access[.]?key|jaas|keystore|url"
 
 _LOG4J: Final = """\
 rootLogger.level = error
@@ -76,6 +77,9 @@ def start_session(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "true" if ui_port else "false",
         "spark.ui.port": str(ui_port),  # or one of the 16 above it, where that is in use
+        # Passwords and keys of Kafka's clients are options of the source; plans show options.
+        "spark.redaction.regex": SECRETS,
+        "spark.sql.redaction.options.regex": SECRETS,
         "spark.ui.showConsoleProgress": "false",
         "spark.python.daemon.module": "spark.worker_daemon",
         "spark.sql.session.timeZone": "UTC",

@@ -39,7 +39,7 @@ PROCESS: Final = "pipeline"
 # is 4,000 to 10,000 rows; the sink measures and adapts between the two ends.
 LOCK_TARGET_MS: Final = 200
 CHUNK_ROWS_FIRST, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX = 4_000, 500, 20_000
-# SQLite does not queue writers; they look again after up to 100 ms. The pause lets one in.
+# SQLite does not queue writers; they look again after up to 100 ms. The pause lets one in. PostgreSQL has no such lock.
 PAUSE_BETWEEN_CHUNKS_S: Final = 0.02
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 5.0
 BATCH_HISTORY_MS: Final = 3_600_000  # about five batches a second: 18,000 rows of history at most
@@ -148,7 +148,7 @@ class LedgerSink:
         written: list[Written] = []
         position = 0
         while position < records.num_rows:
-            if written:
+            if written and self._engine.dialect.name == "sqlite":
                 time.sleep(PAUSE_BETWEEN_CHUNKS_S)
             part = records.slice(position, self._chunk_rows)
             chunk = list(zip(*(column.to_pylist() for column in part.columns), strict=True))

@@ -119,7 +119,7 @@ def parts_of(records: list[RawRecord], parts: int) -> list[list[RawRecord]]:
 
 
 @pytest.mark.timeout(effort(4, 15) * WAIT_S)
-@pytest.mark.parametrize("seed", range(1, effort(1, 3) + 1))
+@pytest.mark.parametrize("seed", range(1, effort(1, 3) + 1), ids="seed{}".format)
 def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(
     settings: PipelineSettings, engine: Engine, database_url: str, seed: int
 ) -> None:

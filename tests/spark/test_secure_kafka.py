@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from backend.store.engine import create_engine
 from spark.settings import PipelineSettings
-from tests.certificates import KEY_PASSWORD, Authority
+from tests.certificates import Authority
 from tests.databases import new_sqlite
 from tests.engine_cluster import EngineCluster
 from tests.secure_cluster import PASSWORD, USER, secure_layout
@@ -44,14 +44,13 @@ def test_the_same_rows_come_through_tls_and_sasl(
     files = {
         "ssl.ca.location": authority.pem,
         "ssl.certificate.location": client.certificate_pem,
-        "ssl.key.location": client.encrypted_key_pem,
+        "ssl.key.location": client.key_pem,
     }
     properties = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",
         "sasl.username": USER,
         "sasl.password": PASSWORD,
-        "ssl.key.password": KEY_PASSWORD,
     }
     for name, text in files.items():
         properties[name] = str(tmp_path / name)

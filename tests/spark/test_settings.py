@@ -8,7 +8,7 @@ import pytest
 
 from spark.connector import jars_in, java_properties
 from spark.settings import SOURCE_TOPIC, SettingsError, from_environment
-from tests.certificates import KEY_PASSWORD, Authority
+from tests.certificates import Authority
 
 COMPLETE = {
     "EBBLINE_DATA_DIR": "/data",
@@ -74,20 +74,15 @@ def test_client_settings_are_told_to_java_in_its_own_words() -> None:
 def test_a_client_certificate_is_told_to_java_as_text(tmp_path: Path) -> None:
     identity = Authority().identity("pipeline")
     (tmp_path / "certificate").write_text(identity.certificate_pem)
-    (tmp_path / "key").write_text(identity.encrypted_key_pem)
-    files = {
-        "ssl.certificate.location": str(tmp_path / "certificate"),
-        "ssl.key.location": str(tmp_path / "key"),
-        "ssl.key.password": KEY_PASSWORD,
-    }
+    (tmp_path / "key").write_text(identity.key_pem)
+    files = {"ssl.certificate.location": str(tmp_path / "certificate"), "ssl.key.location": str(tmp_path / "key")}
     assert java_properties(files) == {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": identity.certificate_pem,
-        "ssl.keystore.key": identity.encrypted_key_pem,
-        "ssl.key.password": KEY_PASSWORD,
+        "ssl.keystore.key": identity.key_pem,
     }
-    (tmp_path / "key").write_text(identity.key_pem.replace("PRIVATE KEY", "EC PRIVATE KEY"))
-    with pytest.raises(SettingsError, match="openssl pkcs8 -topk8"):
+    (tmp_path / "key").write_text(identity.encrypted_key_pem)
+    with pytest.raises(SettingsError, match="openssl pkcs8 -topk8 -nocrypt"):
         java_properties(files)
     (tmp_path / "key").unlink()
     with pytest.raises(SettingsError, match=r"key of ssl\.key\.location in .* cannot be read"):
