@@ -296,8 +296,8 @@ def test_a_restarted_leader_is_said_not_to_know_the_remote_tier_yet_and_so_is_th
     finding = wait_until("the leader is seen not to know", loading, timeout_s=60)
     assert "answers -1 for the latest tiered offset" in finding["evidence"]["sentence"]
     assert finding["action"].startswith("Wait: ")
-    flag = {"scope": "broker", "broker_id": 1}
-    attached.done(attached.plan("toggle_bootstrap", flag | {"enable": True}))
+    switched = attached.plan("toggle_bootstrap", {"scope": "broker", "broker_id": 1, "enable": True})
+    attached.done(switched)
     kafka.reassign("sole", [3, 1])
 
     def delayed() -> Any:
@@ -311,7 +311,7 @@ def test_a_restarted_leader_is_said_not_to_know_the_remote_tier_yet_and_so_is_th
     attached.wait_until_closed(finding)
     wait_until("it has joined", lambda: sorted((attached.row("sole") or {"isr": []})["isr"]) == [1, 3], timeout_s=120)
     assert (attached.row("sole") or {})["latest_tiered_offset"] > 0
-    attached.done(attached.plan("toggle_bootstrap", flag | {"enable": False}))
+    attached.revert(switched)
 
 
 def test_what_kafkas_authorizer_refuses_is_one_sentence_and_changes_nothing(kafka: Kafka, attached: Site) -> None:
