@@ -96,8 +96,9 @@ def killed_on_the_way(settings: PipelineSettings, engine: Engine, records: list[
             wait_until("the first rows are stored", more_than(engine, before), WAIT_S)
             first = sum(next_offsets(engine).values())
             deadline_s = time.monotonic() + WAIT_S
-            while place != ANY_TIME and not come_to_it():  # at once: a transaction takes some hundredths of a second
+            while place != ANY_TIME and not come_to_it():
                 assert time.monotonic() < deadline_s, place
+                time.sleep(0.002)  # a transaction takes some hundredths of a second, and this asks for its lock
         if place in (ANY_TIME, BEFORE_ROWS):
             time.sleep(random.random() / effort(20, 5))
     finally:
