@@ -1,4 +1,4 @@
-"""Kind `reassign`: add, remove and move replicas, change the replication factor, drain brokers, spread leaders.
+"""Kind `reassign`: add, remove and move replicas, change the replication factor, drain brokers, spread or swap leaders.
 
 Carried out in steps (`lasting`): limits first, then a batch of partitions at a time; each step looks at the cluster and
 asks for what is still missing, so that it may be repeated after a crash at any point.
