@@ -23,6 +23,15 @@ def control_api(person: Person) -> ControlApi:
     return ControlApi(known.api_url, known.api_token_file, now)
 
 
+def reading_api(person: Person) -> ControlApi:
+    """For a file that is made when somebody takes it: Streamlit does that outside of the page, where nobody is known.
+
+    It must only be read with; the API checks the role that the page was drawn for.
+    """
+    known = state.environment()
+    return ControlApi(known.api_url, known.api_token_file, person)
+
+
 # Systems take two presses within half a second for a double click.
 DOUBLE_CLICK_MS: Final = 1_000
 _PRESSED: Final = "pressed"

@@ -8,7 +8,7 @@ from typing import Final
 import streamlit as st
 
 from app import runbooks, state
-from app.acting import control_api
+from app.acting import reading_api
 from app.client import ApiError
 from app.components import alert_rules
 from app.components.cards import card_head, download
@@ -39,7 +39,7 @@ def _rules(page: Page) -> None:
 
 def _rules_file(person: Person) -> bytes:
     try:
-        return control_api(person).alert_rules()
+        return reading_api(person).alert_rules()
     except ApiError as error:
         # No YAML of rules, so that Prometheus refuses it; who opens it reads why.
         return f"No rules were written: {error}\n`ebbline rules` prints them without the control API.\n".encode()

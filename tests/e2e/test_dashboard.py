@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from playwright.sync_api import expect
 
-from backend.control.findings.catalogue import SLUGS
 from backend.control.lab.demo import TOPIC
 from tests import browser
 from tests.e2e.journey import Dashboard, Journey, Record
@@ -136,18 +135,6 @@ def test_what_was_remote_a_while_ago_is_told(dashboard: Dashboard, record_proper
     expect(page.get_by_text(re.compile(r"As of .*, computed from \d+ of \d+ stored events"))).to_be_visible()
     expect(page.get_by_text("Then and now")).to_be_visible()
     assert "at=" in page.url
-    journey.answered(record_property)
-
-
-def test_the_alert_rules_are_taken_away_as_a_file_for_prometheus(dashboard: Dashboard, record_property: Record) -> None:
-    journey = dashboard.journey("Take the alert rules")
-    journey.go("Activity")
-    with dashboard.page.expect_download() as taken:
-        journey.click(dashboard.page.get_by_role("button", name="Download Prometheus rules"))
-    rules = taken.value.path().read_text()
-    assert "groups:" in rules, rules[:200]
-    assert rules.count("alert:") >= len(SLUGS)
-    assert "runbook" in rules
     journey.answered(record_property)
 
 

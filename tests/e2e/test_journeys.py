@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import expect
 
+from backend.control.findings.catalogue import SLUGS
 from tests import browser
 from tests.e2e.journey import Dashboard, Record
 from tests.e2e.up_process import UpProcess
@@ -148,4 +149,17 @@ def test_the_race_is_run_stepped_through_and_taken_away(dashboard: Dashboard, re
     expect(page.get_by_text(re.compile(r"step 1 of \d+"))).to_be_visible()
     expect(page).to_have_url(re.compile(r"step=1\b"))
     replay.answered(record_property)
+    dashboard.is_quiet()
+
+
+def test_the_alert_rules_are_taken_away_as_a_file_for_prometheus(dashboard: Dashboard, record_property: Record) -> None:
+    journey = dashboard.journey("Take the alert rules")
+    journey.go("Activity")
+    with dashboard.page.expect_download() as taken:
+        journey.click(dashboard.page.get_by_role("button", name="Download Prometheus rules"))
+    rules = taken.value.path().read_text()
+    assert "groups:" in rules, rules[:200]
+    assert rules.count("alert:") >= len(SLUGS)
+    assert "runbook" in rules
+    journey.answered(record_property)
     dashboard.is_quiet()

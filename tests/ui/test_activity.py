@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
+from app.person import VIEWER, Person
+from app.views import activity_rules
 from backend.store import tables as t
+from tests.ui.api_stub import refusing_api
 from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of, viewer
 from tests.ui.seed import CLUSTER_ID, uuid_text
 
@@ -184,3 +189,11 @@ def test_every_rule_is_listed_with_those_that_fire_first_and_the_file_for_promet
     listed = next(frame.value for frame in page.dataframe if "firing" in frame.value.columns)
     assert next(iter(listed["rule"])) == "local-debt"
     assert "Download Prometheus rules" in {str(one.proto.label) for one in page.get("download_button")}
+
+
+def test_the_rules_file_is_made_outside_of_the_page_for_whom_it_was_drawn(tmp_path: Path) -> None:
+    """Streamlit makes it on a thread of its own, where nobody is signed in."""
+    with refusing_api(tmp_path), ThreadPoolExecutor(1) as threads:
+        made = threads.submit(activity_rules._rules_file, Person("ann@example.com", VIEWER)).result(30)
+    assert b"No rules were written" not in made
+    assert json.loads(made) == {"run": None}, "what that server answers"
