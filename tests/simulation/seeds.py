@@ -26,7 +26,9 @@ def play(seeds: Iterable[int]) -> Iterator[Result]:
     if not SOAK:
         yield from map(simulate, seeds)
         return
-    with ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=get_context("spawn")) as pool:
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    processes = max(1, (os.cpu_count() or 1) // beside)
+    with ProcessPoolExecutor(max_workers=processes, mp_context=get_context("spawn")) as pool:
         yield from pool.map(simulate, seeds, chunksize=5)
 
 

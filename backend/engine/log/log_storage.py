@@ -142,7 +142,7 @@ class LogStorage(LogState):
     def truncate_to(self, offset: int) -> bool:
         """Drops all records at or past `offset`; False when there were none.
 
-        Below the first segment everything goes.
+        Below the first segment everything local goes; what is remote below `offset` stays, with its leader epochs.
         """
         self.check_online()
         if offset < 0:
@@ -153,7 +153,12 @@ class LogStorage(LogState):
                 self.leader_epochs.truncate_from_end(offset)
                 return False
             if offset < self.segments.first_base_offset:
-                self.truncate_fully_and_start_at(offset)
+                if self.remote_enabled and offset > self._log_start_offset:
+                    # Kafka forgets both here. As leader it would take what is remote for another lineage's.
+                    self._start_over(offset, self._log_start_offset)
+                    self.leader_epochs.truncate_from_end(offset)
+                else:
+                    self.truncate_fully_and_start_at(offset)
                 return True
             end = self._local.truncate_to(offset)
             self._note_cut(end)
@@ -174,14 +179,17 @@ class LogStorage(LogState):
         """
         self.check_online()
         with self._disk_errors("truncate"):
-            self._local.replace_all(offset)
-            self._note_cut(offset)
-            self.recovery_point = min(self.recovery_point, offset)
+            self._start_over(offset, offset if log_start_offset is None else log_start_offset)
             self.leader_epochs.clear()
-            self.producer_state.truncate_fully(offset)
-            self._log_start_offset = offset if log_start_offset is None else log_start_offset
-            self._local_log_start_offset = offset
-            self._high_watermark = offset
+
+    def _start_over(self, offset: int, log_start_offset: int) -> None:
+        self._local.replace_all(offset)
+        self._note_cut(offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.producer_state.truncate_fully(offset)
+        self._log_start_offset = log_start_offset
+        self._local_log_start_offset = offset
+        self._high_watermark = offset
 
     def _note_cut(self, end_offset: int) -> None:
         self.truncations += 1

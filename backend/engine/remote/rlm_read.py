@@ -18,8 +18,9 @@ from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.remote_indexes import RemoteIndexes
 from backend.engine.remote.segment_scan import CHUNK_BYTES, CorruptSegment, SegmentScan
 from backend.engine.remote.tier import Tier
-from backend.protocol.batch import BatchHeader
+from backend.protocol.batch import BatchHeader, iter_batches
 from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.tiering.lineage import segment_lineage
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,28 @@ async def read(
         records = await scan.bytes_at(position, max(header.size_bytes, max_bytes))
         if len(records) < header.size_bytes:
             raise scan.corrupt(position, f"the log has {len(records)} of its {header.size_bytes} bytes")
+        records = _of_own_history(log, segment, records)
         if not read_committed:
             return RemoteRead(records)
         bound = indexes.offset_past(position + len(records))
         upper_bound = segment.end_offset + 1 if bound is None else bound
         return RemoteRead(records, await _aborted(tier, log, segment, offset, upper_bound))
     return RemoteRead(b"", none_aborted)
+
+
+def _of_own_history(log: UnifiedLog, segment: SegmentMetadata, records: memoryview) -> memoryview:
+    """Without the batches of a deposed leader behind the point where this log's history parts from the segment's.
+
+    Kafka returns them: after an unclean election its consumers read other records from the tier than from the log.
+    """
+    epochs = log.leader_epochs
+    own = segment_lineage(segment.segment_leader_epochs, segment.end_offset, epochs.entries, log.log_end_offset)
+    if own.within:
+        return records
+    for position, header in iter_batches(records):
+        if epochs.epoch_for_offset(header.base_offset) not in (header.leader_epoch, None):
+            return records[:position]
+    return records
 
 
 async def _find(

@@ -343,6 +343,21 @@ def test_truncation_below_the_first_segment_starts_afresh_there(tmp_path: Path) 
     log.check()
 
 
+def test_truncation_below_the_local_start_keeps_what_is_remote_and_its_epochs(tmp_path: Path) -> None:
+    config = replace(DENSE, remote_storage_enable=True)
+    log = open_test_log(tmp_path, config, remote=True)
+    log.truncate_fully_and_start_at(8, 0)
+    log.leader_epochs.assign_all([(0, 0), (1, 2), (2, 4)])
+    log.update_highest_remote_offset(5)
+    assert log.truncate_to(3)
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 3, 3)
+    assert log.leader_epochs.entries == ((0, 0), (1, 2))
+    assert log.highest_remote_offset == 2
+    log.close()
+    again = open_test_log(tmp_path, config, remote=True, clean=True)
+    assert (again.log_start_offset, again.log_end_offset, again.leader_epochs.entries) == (0, 3, ((0, 0), (1, 2)))
+
+
 def test_a_log_that_starts_behind_remote_data_keeps_its_log_start(tmp_path: Path) -> None:
     config = replace(DENSE, remote_storage_enable=True)
     log = open_test_log(tmp_path, config, remote=True)

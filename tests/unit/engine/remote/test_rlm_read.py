@@ -73,6 +73,19 @@ def test_every_offset_is_read_from_its_segment_with_one_call_to_the_storage(tmp_
     play(tmp_path, scene)
 
 
+def test_what_a_deposed_leader_wrote_behind_the_fork_is_not_read_from_the_tier(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        # Segment 3-5 has offsets 3 and 4 of epoch 1; an unclean leader had one of them.
+        log.truncate_to(4)
+        append(log, 4, epoch=7)
+        replicate(log)
+        assert log.leader_epochs.entries == ((0, 0), (1, 3), (7, 4))
+        assert offsets(await fetch(broker, log, 3, 10_000)) == [3]
+        assert offsets(await fetch(broker, log, 1, 10_000)) == [1, 2]
+
+    play(tmp_path, scene)
+
+
 def test_a_new_limit_of_the_index_cache_holds_at_once(tmp_path: Path) -> None:
     async def scene(broker: Broker, log: UnifiedLog) -> None:
         for offset in (0, 3):
