@@ -11,6 +11,7 @@ from app.components import broker_form, health_words, markup, plan_dialog
 from app.components.broker_form import Scope
 from app.components.page import Page, live
 from app.person import READ_ONLY
+from app.views import settings_form
 from backend.store.queries import config, overview
 
 KIND: Final = "broker_config"
@@ -55,8 +56,8 @@ def draw(page: Page) -> None:
                 on_click=plan_dialog.propose,
                 args=(page.person, view.cluster.name, KIND, {**scope.inputs, "settings": settings}),
             )
-        st.html(f'<div class="eb-lines">{_words(block, problem, settings)}</div>')
-    live(page, "broker-watch", _watch, page, block)
+        st.html(f'<div class="eb-lines">{settings_form.told(block, problem, settings, broker_form.lines)}</div>')
+    live(page, "broker-watch", settings_form.watch, page, block)
 
 
 def _field(name: str, now: str, scope: Scope) -> str:
@@ -70,18 +71,3 @@ def _field(name: str, now: str, scope: Scope) -> str:
         # Another broker has other values: a control of its own.
         key=f"{name}-{scope.broker_id}",
     )
-
-
-def _words(block: str | None, problem: str | None, settings: dict[str, str]) -> str:
-    if block is not None:
-        return f"{markup.mark('notice')} {markup.text(block)}"
-    if problem is not None:
-        status = "critical" if settings else "notice"
-        return f'<span class="eb-{status}">{markup.mark(status)} {markup.text(problem)}</span>'
-    return "<br>".join(markup.text(line) for line in broker_form.lines(settings))
-
-
-def _watch(page: Page, block: str | None) -> None:
-    """Draws the page again when the button no longer fits what may be done."""
-    if health_words.write_block(page.view(), page.person.may_write, READ_ONLY) != block:
-        st.rerun()

@@ -11,6 +11,7 @@ from app import state
 from app.components import health_words, markup, plan_dialog, topic_form
 from app.components.page import Page, live
 from app.person import READ_ONLY
+from app.views import settings_form
 from backend.store.queries import config
 from backend.store.queries.config import TopicRow
 
@@ -39,8 +40,8 @@ def draw(page: Page) -> None:
                 args=(page.person, view.cluster.name, KIND, {"topic": name, "settings": settings}),
             )
         if name in topics:
-            st.html(f'<div class="eb-lines">{_words(block, problem, settings)}</div>')
-    live(page, "topic-watch", _watch, page, block)
+            st.html(f'<div class="eb-lines">{settings_form.told(block, problem, settings, topic_form.lines)}</div>')
+    live(page, "topic-watch", settings_form.watch, page, block)
 
 
 def _fields(topic: TopicRow) -> dict[str, str]:
@@ -76,21 +77,6 @@ def _choice(topic: TopicRow, label: str, values: Mapping[str, str]) -> str:
         key=f"{setting}-{topic.topic}",
     )
     return values[chosen or names[0]]
-
-
-def _words(block: str | None, problem: str | None, settings: Mapping[str, str]) -> str:
-    if block is not None:
-        return f"{markup.mark('notice')} {markup.text(block)}"
-    if problem is not None:
-        status = "critical" if settings else "notice"
-        return f'<span class="eb-{status}">{markup.mark(status)} {markup.text(problem)}</span>'
-    return "<br>".join(markup.text(line) for line in topic_form.lines(settings))
-
-
-def _watch(page: Page, block: str | None) -> None:
-    """Draws the page again when the button no longer fits what may be done."""
-    if health_words.write_block(page.view(), page.person.may_write, READ_ONLY) != block:
-        st.rerun()
 
 
 CSS: Final = """

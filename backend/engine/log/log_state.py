@@ -199,10 +199,7 @@ class LogState:
         try:
             self.leader_epochs.save_again()
         except OSError as error:
-            if error.errno not in FULL_ERRNOS:
-                raise self._failed("write the leader epochs of", error) from error
-            text = f"could not write {self.dir}: {error.strerror}; free some space there, it goes on by itself"
-            raise NoSpace(text) from error
+            raise self._no_space("write the leader epochs of", error) from error
 
     def maybe_increment_local_log_start_offset(self, offset: int) -> bool:
         """Raises local start only (tiered topics); True when it moved."""
@@ -264,6 +261,12 @@ class LogState:
             _log.error("Partition %s takes no records: %s", self, message)
         return NoSpace(message)
 
+    def _no_space(self, doing: str, error: OSError) -> KafkaError:
+        """For what may wait: a full disk takes nothing offline. As :meth:`_failed` for any other error."""
+        if error.errno not in FULL_ERRNOS:
+            return self._failed(doing, error)
+        return NoSpace(f"could not {doing} {self.dir}: {error.strerror}; free some space there, it goes on by itself")
+
     def require_space(self, size_bytes: int) -> None:
         """Finds out whether the disk takes so many bytes more, before something that must not fail half-way.
 
@@ -281,10 +284,7 @@ class LogState:
             finally:
                 self._disk.remove(path)
         except OSError as error:
-            if error.errno not in FULL_ERRNOS:
-                raise self._failed("write", error) from error
-            text = f"could not write {self.dir}: {error.strerror}; free some space there, it goes on by itself"
-            raise NoSpace(text) from error
+            raise self._no_space("write", error) from error
 
     @contextmanager
     def _disk_errors(self, doing: str) -> Iterator[None]:

@@ -6,12 +6,12 @@ who leads; an observer asks the voters in turn until one of them knows.
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from backend.engine.log.errors import NoSpace
+from backend.engine.log.log_state import FULL_ERRNOS
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft import quorum as q
 from backend.engine.raft.fetch import as_buffer
@@ -311,7 +311,7 @@ class Follower:
         try:
             return await self._ports.workers.run(work)
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno not in FULL_ERRNOS:
                 raise
             await self._forget()
             raise NoSpace(

@@ -165,7 +165,8 @@ class RemoteLogManager:
         coroutine ends once nothing of theirs runs here.
 
         With `delete_remote` (this broker led them, and their topic is deleted, or tiering was switched off with that
-        wish) their remote data goes first; it is tried until it is done or the partition is hosted again. Of a deleted
+        wish) their remote data goes first; it is tried until it is done, the partition is hosted again, or it is tiered
+        again under another leader. Of a deleted
         topic (`topic_deleted`) the partition remover takes what is remote; a copy under way is taken back here.
         """
         delete_remote = delete_remote and (self._deletes_inline or not topic_deleted)

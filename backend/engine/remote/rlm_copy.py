@@ -15,8 +15,8 @@ from backend.engine.log.segment import LogSegment
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import tasks
 from backend.engine.remote.discovery import find_copied, find_log_start
+from backend.engine.remote.known_segments import known_segments
 from backend.engine.remote.rlm_delete import delete_segment
-from backend.engine.remote.rlm_expire import known_segments
 from backend.engine.remote.rsm import LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
 from backend.engine.remote.tier import PartitionView, Tier
 from backend.protocol.errors import KafkaError

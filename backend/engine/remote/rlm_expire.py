@@ -8,20 +8,17 @@ the first object goes, so that nobody is promised an offset that is about to van
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Protocol, cast, runtime_checkable
 
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.discovery import find_copied
+from backend.engine.remote.known_segments import Known, known_segments
 from backend.engine.remote.meters import RetentionShares
 from backend.engine.remote.rlm_delete import delete_segment
-from backend.engine.remote.rlmm import RemoteLogMetadataManager
-from backend.engine.remote.segment_summary import SegmentSummary, summarize
+from backend.engine.remote.segment_summary import SegmentSummary
 from backend.engine.remote.tier import PartitionView, Tier
 from backend.protocol.remote_log_metadata import SegmentMetadata
-from backend.tiering.ids import TopicIdPartition
 from backend.tiering.lineage import EpochEntry, segment_lineage, without_empty_epochs
 from backend.tiering.segment_state import SegmentState
 
@@ -64,18 +61,6 @@ class Expired:
     segments: tuple[SegmentMetadata, ...]
     log_start: int | None
     size_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The segments that are not deleted. A run that lets nothing go looks at the summary alone; one that does takes
-    from `of_epoch` (by start offset) little more than what goes, unless `retention.bytes` is passed or leader epochs
-    are forgotten.
-    """
-
-    summary: SegmentSummary
-    segments: Callable[[], Iterable[SegmentMetadata]]
-    of_epoch: Callable[[int], Iterable[SegmentMetadata]]
 
 
 def choose_expired(view: RetentionView, known: Known, copying: frozenset[bytes] = frozenset()) -> Expired:
@@ -190,38 +175,6 @@ def _counted(
             counted[segment.segment_id] = segment.segment_size_bytes
             reached = segment.end_offset + 1
     return counted, view.only_local_bytes + sum(counted.values())
-
-
-@runtime_checkable
-class Summarizes(Protocol):
-    """A metadata manager that need not list all segments for it. The contract (KIP-405) has the lists only."""
-
-    def summary(self, partition: TopicIdPartition) -> SegmentSummary: ...
-
-    def oldest_of(self, partition: TopicIdPartition, epoch: int) -> Iterable[SegmentMetadata]: ...
-
-
-@cache
-def _kind_summarizes(kind: type) -> bool:
-    # To look for a protocol's methods takes as long as the rest of a run that finds nothing to do.
-    return issubclass(kind, Summarizes)
-
-
-def _summarizing(metadata: RemoteLogMetadataManager) -> Summarizes | None:
-    return cast(Summarizes, metadata) if _kind_summarizes(type(metadata)) else None
-
-
-def known_segments(metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> Known:
-    """What a manager knows of a partition, as of now: use it before anything changes."""
-    summaries = _summarizing(metadata)
-    if summaries is not None:
-        return Known(
-            summaries.summary(partition),
-            lambda: metadata.segments(partition),
-            lambda epoch: summaries.oldest_of(partition, epoch),
-        )
-    listed = list(metadata.segments(partition))
-    return Known(summarize(listed), lambda: listed, lambda epoch: metadata.segments_of(partition, epoch))
 
 
 def percent_of(size_bytes: int, limit_bytes: int) -> int:

@@ -261,13 +261,7 @@ def log_end_passed(
 ) -> list[PartitionPoint]:
     """The samples since ``since_ms`` between which the log end went over ``offset``, or none of them."""
     table = t.partition_sample
-    columns = [table.c[name] for name in PartitionPoint.__slots__]
-    query = select(*columns).where(
-        table.c.cluster_id == cluster_id,
-        table.c.topic == topic,
-        table.c.partition == partition_,
-        table.c.sampled_ms >= since_ms,
-    )
+    query = _samples(cluster_id, topic, partition_, since_ms)
     before = query.where(table.c.log_end_offset <= offset).order_by(table.c.sampled_ms.desc()).limit(1)
     after = query.where(table.c.log_end_offset > offset).order_by(table.c.sampled_ms).limit(1)
     found = [row for part in (before, after) for row in connection.execute(part)]
@@ -285,16 +279,20 @@ def offset_history(
 ) -> list[PartitionPoint]:
     """Offsets of one partition from ``since_ms`` to ``until_ms``, oldest first, the newest ``limit`` points."""
     table = t.partition_sample
-    columns = [table.c[name] for name in PartitionPoint.__slots__]
-    query = select(*columns).where(
+    query = _samples(cluster_id, topic, partition_, since_ms).where(table.c.sampled_ms <= until_ms)
+    rows = connection.execute(query.order_by(table.c.sampled_ms.desc()).limit(limit))
+    return [PartitionPoint(**row._mapping) for row in rows][::-1]
+
+
+def _samples(cluster_id: str, topic: str, partition_: int, since_ms: int) -> Select[Any]:
+    """The columns of :class:`PartitionPoint`, in no order."""
+    table = t.partition_sample
+    return select(*(table.c[name] for name in PartitionPoint.__slots__)).where(
         table.c.cluster_id == cluster_id,
         table.c.topic == topic,
         table.c.partition == partition_,
         table.c.sampled_ms >= since_ms,
-        table.c.sampled_ms <= until_ms,
     )
-    rows = connection.execute(query.order_by(table.c.sampled_ms.desc()).limit(limit))
-    return [PartitionPoint(**row._mapping) for row in rows][::-1]
 
 
 def _partitions(cluster_id: str) -> Select[Any]:

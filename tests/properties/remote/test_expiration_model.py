@@ -8,7 +8,8 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.remote.rlm_expire import Chain, Known, RetentionView, choose_expired
+from backend.engine.remote.known_segments import Known
+from backend.engine.remote.rlm_expire import Chain, RetentionView, choose_expired
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
 from backend.engine.remote.segment_summary import summarize
 from backend.protocol.remote_log_metadata import SegmentMetadata, SegmentUpdate

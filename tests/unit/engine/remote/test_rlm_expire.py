@@ -11,8 +11,9 @@ from typing import Any, Final
 import pytest
 
 from backend.engine.log.errors import NoSpace, OffsetOutOfRange
+from backend.engine.remote.known_segments import Known
 from backend.engine.remote.rlm_copy import CopyTask
-from backend.engine.remote.rlm_expire import ExpirationTask, Expired, Known, RetentionView, choose_expired, percent_of
+from backend.engine.remote.rlm_expire import ExpirationTask, Expired, RetentionView, choose_expired, percent_of
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.remote.rsm_object_store import EventType
