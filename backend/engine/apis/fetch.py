@@ -17,6 +17,7 @@ from backend.engine.apis.fetch_session import NO_SESSION, TOPIC_IDS_SINCE, Entry
 from backend.engine.apis.services import Services
 from backend.engine.ports import tasks
 from backend.engine.replica.fetch_data import CONSUMER, FetchData, FetchParams, Isolation
+from backend.engine.replica.fetch_reads import Wanted
 from backend.engine.replica.purgatory import WaitingFetch
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -53,17 +54,18 @@ def fetch(
     replicas = services.replica_manager
     find = replicas.find_by_id if by_id else replicas.find
     # `by_id` has chosen both the question and its kind of name.
-    wanted = [
+    wanted: list[Wanted] = [
         (find(entry.topic_id if by_id else entry.topic, entry.index), entry.spec)  # type: ignore[arg-type]  # as said
         for entry in asked.entries
     ]
 
     def waits(waiting: WaitingFetch) -> None:
         if asked.session is not None:
-            asked.session.waiting = waiting
+            asked.session.waits(asked, waiting)
 
-    respond = partial(_respond, services, context, params, asked)
-    return replicas.reads.fetch(params, wanted, respond, waits)
+    respond = partial(_respond, services, context, params, asked, wanted)
+    more_may_join = asked.session is not None and bool(asked.session.quiet)
+    return replicas.reads.fetch(params, wanted, respond, waits, more_may_join=more_may_join)
 
 
 def _params(services: Services, context: RequestContext, request: m.FetchRequest) -> FetchParams:
@@ -93,6 +95,7 @@ def _respond(
     context: RequestContext,
     params: FetchParams,
     asked: FetchContext,
+    wanted: Sequence[Wanted],
     found: list[FetchData],
 ) -> m.FetchResponse:
     version = context.api_version
@@ -104,11 +107,13 @@ def _respond(
         asked,
         found,
         slots=services.config.max_incremental_fetch_session_cache_slots,
-        of_follower=params.from_follower,
+        replica_id=params.replica_id,
         uses_topic_ids=version >= TOPIC_IDS_SINCE,
         random=services.ports.random,
         now_ms=services.ports.clock.monotonic_ms(),
     )
+    if asked.session is not None and params.from_follower:
+        asked.session.let_rest(asked, wanted, found, params)
     response = m.FetchResponse(session_id=session_id, responses=_topics(pairs))
     _count(services, params, pairs)
     if version >= LEADER_HINT_SINCE:
@@ -134,7 +139,7 @@ def _throttled(
         return None
     quotas.take_back(image, "consumer_byte_rate", user, client_id, size, now_ms)
     if session is not None:
-        session.waiting = None
+        session.waits_no_longer()
     return m.FetchResponse(throttle_time_ms=throttle_ms, session_id=NO_SESSION if session is None else session.id)
 
 

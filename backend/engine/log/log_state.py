@@ -66,6 +66,7 @@ class LogState:
         self._kept_until_ms = 0
         self._disk_full = False
         self.on_offline: Callable[[str], None] | None = None
+        self.on_log_start: Callable[[], None] | None = None
         self._log_start_offset = log_start_offset
         self._local_log_start_offset = max(log_start_offset, segments.first_base_offset)
         if not self.remote_enabled:
@@ -188,6 +189,8 @@ class LogState:
                 if error.errno not in FULL_ERRNOS:
                     raise
             self.producer_state.on_log_start(offset)
+        if self.on_log_start is not None:
+            self.on_log_start()
         return True
 
     def require_saved_epochs(self) -> None:

@@ -92,6 +92,11 @@ class FetchData:
     remote_bytes_max: int = 0
     remote_min_one_message: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Neither records nor anything else that the reader has to act on."""
+        return not self.records and self.error is ErrorCode.NONE and self.diverging is None
+
 
 def failed(error: ErrorCode) -> FetchData:
     """No offsets and no records."""

@@ -46,30 +46,32 @@ class FetchReads:
     def fetch(
         self,
         params: FetchParams,
-        wanted: Sequence[Wanted],
+        wanted: list[Wanted],
         respond: Callable[[list[FetchData]], R],
         on_wait: Callable[[WaitingFetch], None] | None = None,
+        *,
+        more_may_join: bool = False,
     ) -> R | tasks.Future[R]:
         """What `respond` makes of one FetchData per wanted partition, in their order; a future while that must wait.
 
-        `on_wait` is given the waiting request, which may be completed early.
+        `on_wait` is given the waiting request, which may be completed early, and which further partitions may join,
+        at the end of `wanted`; it waits for them too when `more_may_join`.
         """
         found = self._read_all(params, wanted, first=True)
         if any(data.remote_bytes_max for data in found):
             answered: tasks.Future[R] = tasks.future()
             self._read_remotely(params, wanted, found, respond, answered)
             return answered
-        if not self._must_wait(params, wanted, found):
+        if not (wanted or more_may_join) or not self._must_wait(params, found):
             return respond(found)
         answered = tasks.future()
-        parts = {item: spec for item, spec in wanted if isinstance(item, Partition)}
-        waiting = WaitingFetch(self._purgatory, params, parts, lambda: self._answer(params, wanted, respond, answered))
+        waiting = WaitingFetch(self._purgatory, params, wanted, lambda: self._answer(params, wanted, respond, answered))
         if on_wait is not None:
             on_wait(waiting)
         return answered
 
-    def _must_wait(self, params: FetchParams, wanted: Sequence[Wanted], found: list[FetchData]) -> bool:
-        if params.max_wait_ms <= 0 or not wanted or self._purgatory.full:
+    def _must_wait(self, params: FetchParams, found: list[FetchData]) -> bool:
+        if params.max_wait_ms <= 0 or self._purgatory.full:
             return False
         size = 0
         for data in found:

@@ -24,15 +24,8 @@ from backend.engine.replica.tier_plans import TierPlans
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_code
 from backend.tiering.ids import TopicIdPartition
-from backend.tiering.phases import FollowerPhase
 
 FETCH_VERSION: Final = 18
-# For each Fetch a leader looks at every partition of the session, which takes it some 30 µs for each. With so long a
-# wait for each partition those that find nothing take 3 % of a core for each follower, however many partitions there
-# are. Whatever is news ends the wait: records, a high watermark, a log start that was asked for, another leader.
-WAIT_MS_PER_PARTITION: Final = 1
-# Parts of replica.lag.time.max.ms that a wait may take at most: it is also a sign of life.
-LAG_PARTS: Final = 3
 # The session is begun anew at once; every other error of a whole response waits for the back-off.
 _SESSION_ERRORS: Final = frozenset(
     {
@@ -214,7 +207,7 @@ class Fetcher:
             forgotten.setdefault(topic_id, []).append(index)
         config = self._host.config
         return fetch(
-            max_wait_ms=self._wait_ms(),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=turn.session_id,
@@ -226,19 +219,6 @@ class Fetcher:
             ],
             replica_state=fetch.ReplicaState(replica_id=self._host.node_id, replica_epoch=self._host.broker_epoch),
         )
-
-    def _wait_ms(self) -> int:
-        """How long the leader may keep a Fetch that finds nothing: what is set, or more where partitions are many.
-
-        Only where all are in sync: a follower that the leader's limit holds back has to ask again.
-        """
-        config = self._host.config
-        wait_ms = config.replica_fetch_wait_max_ms
-        crowd_ms = min(len(self._followers) * WAIT_MS_PER_PARTITION, config.replica_lag_time_max_ms // LAG_PARTS)
-        if crowd_ms <= wait_ms:
-            return wait_ms
-        quiet = all(one.state.phase is FollowerPhase.IN_SYNC for one in self._followers.values())
-        return crowd_ms if quiet else wait_ms
 
     async def _exchange(self, turn: Turn[Key]) -> None:
         """One Fetch and its answer."""

@@ -117,6 +117,12 @@ class LeaderReplicas:
             self._maybe_expand(replica, after)
         return before, after
 
+    def was_at_end(self, replica: int, at_ms: float) -> None:
+        """A fetch then, which was not looked at, came from the end of the log as it was until now."""
+        state = self.states.get(replica)
+        if state is not None:
+            self.states[replica] = state.after_idle_fetch(at_ms)
+
     def is_eligible(self, replica: int) -> bool:
         """Whether the controller would let the replica into the ISR: registered, not fenced, the same life as here."""
         broker = self._host.image.brokers.get(replica)

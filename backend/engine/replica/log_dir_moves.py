@@ -115,8 +115,7 @@ class LogDirMoves:
             while size := future.copy_some(partition.log):
                 await self._pace(size)
             await self._logs.flush_log(future.log)
-            before = partition.log
-            partition.log = self._logs.finish_move(before)
+            partition.use(self._logs.finish_move(partition.log))
         except (KafkaError, OSError) as error:
             _log.error("The move of %s to %s failed: %s", partition, future.target_dir, error)
             self._running.pop(partition, None)

@@ -17,7 +17,15 @@ from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec,
 from backend.engine.replica.fetch_state import EpochEnd
 from backend.engine.replica.leader_replicas import Host, IsrProposal, LeaderReplicas
 from backend.engine.replica.partition_state import IsrState
-from backend.engine.replica.purgatory import WaitingDelete, WaitingFetch, WaitingProduce, settle_produces
+from backend.engine.replica.purgatory import (
+    FetchKey,
+    WaitingDelete,
+    WaitingFetch,
+    WaitingProduce,
+    Watcher,
+    knows_less,
+    settle_produces,
+)
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 
@@ -35,6 +43,7 @@ class Partition:
     def __init__(self, tip: TopicIdPartition, log: UnifiedLog, host: Host) -> None:
         self.topic_id_partition = tip
         self.log = log
+        log.on_log_start = self._changed
         self.role: Role = "follower"
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
@@ -45,6 +54,8 @@ class Partition:
         self.waiting_produces: OrderedDict[tuple[WaitingProduce, int], int] = OrderedDict()
         self.waiting_deletes: dict[WaitingDelete, None] = {}
         self.waiting_remote: dict[WaitingRemote, None] = {}
+        # Fetch sessions of followers that need not look here until something changes.
+        self.watchers: dict[Watcher, FetchKey] = {}
         self._host = host
         # Why this broker hosts the partition no longer.
         self._gone: ErrorCode | None = None
@@ -78,6 +89,12 @@ class Partition:
         """Members the ISR must have for acks=all and for the high watermark to move."""
         return partition_state.effective_min_isr(self.log.config.min_insync_replicas, len(self.replicas))
 
+    def use(self, log: UnifiedLog) -> None:
+        """The same records in another directory from now on."""
+        self.log.on_log_start = None
+        self.log = log
+        log.on_log_start = self._changed
+
     # Roles
 
     def become_leader(self, registration: PartitionRegistration) -> bool:
@@ -95,7 +112,7 @@ class Partition:
             self.end_waiting()
         # The ISR may have shrunk to this broker.
         if self._increment_high_watermark() or self.waiting_produces:
-            self._host.wake(self)
+            self._changed()
         return new_epoch
 
     def become_follower(self, registration: PartitionRegistration) -> bool:
@@ -111,6 +128,7 @@ class Partition:
         return new_epoch or was_leader
 
     def _take_over(self, registration: PartitionRegistration, role: Role) -> None:
+        self._tell_watchers()
         self.role = role
         self.leader = registration.leader
         self.leader_epoch = max(self.leader_epoch, registration.leader_epoch)
@@ -156,7 +174,7 @@ class Partition:
             )
         info = self.log.append_as_leader(records, self.leader_epoch, now_ms=self._host.clock.time_ms(), origin=origin)
         self._increment_high_watermark()
-        self._host.wake(self)
+        self._changed()
         return info
 
     def acknowledged(self, required_offset: int) -> ErrorCode | None:
@@ -264,8 +282,19 @@ class Partition:
         """A follower's read succeeded: what it asked for is where its log ends."""
         before, after = self.followers.fetched(params.replica_id, params.replica_epoch, spec)
         moved = after.log_end_offset != before.log_end_offset and self._increment_high_watermark()
-        if moved or (self.waiting_deletes and after.log_start_offset != before.log_start_offset):
+        if moved:
+            self._changed()
+        elif self.waiting_deletes and after.log_start_offset != before.log_start_offset:
             self._host.wake(self)
+
+    def has_nothing_for(self, params: FetchParams, spec: FetchSpec) -> bool:
+        """Whether a follower in the ISR has, and knows, all there is: until :attr:`watchers` are told."""
+        return (
+            self.is_leader
+            and spec.fetch_offset == self.log.log_end_offset
+            and params.replica_id in self.followers.isr.committed
+            and not knows_less(self, params, spec)
+        )
 
     def shrink_isr(self) -> None:
         """Asks to drop members that have been behind for replica.lag.time.max.ms."""
@@ -277,9 +306,10 @@ class Partition:
         if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch or not self.is_leader:
             return
         self.partition_epoch = partition_epoch
+        self._tell_watchers()
         self.followers.commit(isr)
         if self._increment_high_watermark() or self.waiting_produces:
-            self._host.wake(self)
+            self._changed()
 
     def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
         """The controller refused our proposal; True when the same proposal should be sent again."""
@@ -318,17 +348,25 @@ class Partition:
             raise OffsetOutOfRange(
                 f"{self} has high watermark {log.high_watermark}; offset {offset} cannot be deleted to"
             )
-        if log.maybe_increment_log_start_offset(target):
-            self._host.wake(self)
+        log.maybe_increment_log_start_offset(target)
         return target
 
     def forget_remote(self) -> None:
         """The topic is no longer tiered and its remote data go: log start is where local data begin (KIP-950)."""
         log = self.log
-        if log.maybe_increment_log_start_offset(min(log.segments.first_base_offset, log.high_watermark)):
-            self._host.wake(self)
+        log.maybe_increment_log_start_offset(min(log.segments.first_base_offset, log.high_watermark))
 
     # Waiting requests
+
+    def _changed(self) -> None:
+        """Something that a reader may wait for. What waits is answered after the present callback."""
+        self._tell_watchers()
+        self._host.wake(self)
+
+    def _tell_watchers(self) -> None:
+        watchers, self.watchers = self.watchers, {}
+        for watcher, key in watchers.items():
+            watcher.has_news(self, key)
 
     def settle_waiting(self) -> None:
         """Answers every waiting request that has become answerable."""
@@ -343,6 +381,7 @@ class Partition:
 
     def end_waiting(self) -> None:
         """The role or its epoch changed: whatever waited for the old one is answered with what is so now."""
+        self._tell_watchers()
         settle_produces(self.waiting_produces, self.acknowledged)
         for fetch in list(self.waiting_fetches):
             fetch.complete()

@@ -7,7 +7,7 @@ Facts of Kafka's `Partition` and `Replica` (KIP-497 AlterPartition, KIP-966 min 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -46,6 +46,12 @@ class ReplicaState:
             now_ms,
             caught_up_ms,
             broker_epoch,
+        )
+
+    def after_idle_fetch(self, at_ms: float) -> ReplicaState:
+        """A read at the leader's end that has not moved since the read before."""
+        return replace(
+            self, last_fetch_ms=max(self.last_fetch_ms, at_ms), last_caught_up_ms=max(self.last_caught_up_ms, at_ms)
         )
 
     def is_caught_up(self, *, leader_end_offset: int, now_ms: float, lag_max_ms: float) -> bool:

@@ -8,7 +8,7 @@ Facts: `DelayedProduce`, `DelayedFetch`, `DelayedDeleteRecords`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -19,6 +19,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
 if TYPE_CHECKING:
+    from backend.engine.replica.fetch_reads import Wanted
     from backend.engine.replica.partition import Partition
 
 # A connection has at most 32 requests underway (pipelined produce), nearly all connections one: this is some 10,000
@@ -91,21 +92,33 @@ class Purgatory:
             fetch.complete_if_stale()
 
 
+# A partition in a fetch session: the topic's id or name, and the index.
+FetchKey = tuple[Hashable, int]
+
+
+class Watcher(Protocol):
+    """Told once when a partition changes, with what the partition is known by there."""
+
+    def has_news(self, partition: Partition, key: FetchKey) -> None: ...
+
+
 class WaitingFetch:
     """A fetch that found too little; reads again and answers when it can find enough."""
 
-    __slots__ = ("_answer", "_done", "_due", "_params", "_parts", "_purgatory")
+    __slots__ = ("_answer", "_done", "_due", "_params", "_parts", "_purgatory", "_wanted")
 
     def __init__(
         self,
         purgatory: Purgatory,
         params: FetchParams,
-        parts: dict[Partition, FetchSpec],
+        wanted: list[Wanted],
         answer: Callable[[], None],
     ) -> None:
+        """`wanted` is what `answer` will read; :meth:`join` adds to it."""
         self._purgatory = purgatory
         self._params = params
-        self._parts = parts
+        self._wanted = wanted
+        self._parts = parts = {item: spec for item, spec in wanted if not isinstance(item, ErrorCode)}
         self._answer = answer
         self._done = False
         for partition in parts:
@@ -113,6 +126,12 @@ class WaitingFetch:
         self._due = purgatory.enter(self, params.max_wait_ms)
         if any(knows_less(partition, params, spec) for partition, spec in parts.items()):
             purgatory.tell_soon(self)
+
+    def join(self, partition: Partition, spec: FetchSpec) -> None:
+        """A partition that was left out since the reader has all of it; it is changing now and will poke."""
+        self._wanted.append((partition, spec))
+        self._parts[partition] = spec
+        partition.waiting_fetches[self] = None
 
     def poke(self, partition: Partition) -> None:
         """The partition has changed."""

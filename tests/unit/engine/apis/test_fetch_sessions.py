@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backend.engine.apis.fetch_session import EVICTION_MS, FetchContext, FetchSessions
 from backend.engine.ports.random import SystemRandom
-from backend.engine.replica.fetch_data import FetchData
+from backend.engine.replica.fetch_data import CONSUMER, FetchData
 from backend.engine.replica.follower_session import Asked, FollowerSession, Turn
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -61,7 +61,7 @@ class Server:
             context,
             data,
             slots=self.slots,
-            of_follower=follower,
+            replica_id=2 if follower else CONSUMER,
             uses_topic_ids=True,
             random=self.random,
             now_ms=self.now_ms,
@@ -160,7 +160,7 @@ def test_slots_go_to_followers_first_and_then_to_whoever_came() -> None:
 def test_a_session_without_partitions_is_gone() -> None:
     server = Server()
     session_id, _ = server.ask(request(0, 0, {0: 1}))
-    assert server.context(request(session_id, 1, forgotten=(0,))).entries == ()
+    assert server.context(request(session_id, 1, forgotten=(0,))).entries == []
     assert len(server.sessions) == 0
 
 
@@ -249,7 +249,7 @@ def test_both_ends_agree_about_what_is_asked(seed: int) -> None:
             context,
             [FetchData(high_watermark=dice.randrange(3)) for _ in context.entries],
             slots=3,
-            of_follower=True,
+            replica_id=2,
             uses_topic_ids=True,
             random=server.random,
             now_ms=0,

@@ -10,16 +10,17 @@ from random import Random
 
 import pytest
 
-from backend.engine.apis.fetch_session import FetchSessions
+from backend.engine.apis.fetch_session import FetchSessions, Session
 from backend.engine.controller.commands.topics import delete_topics
-from backend.engine.replica import fetcher
 from backend.engine.replica.role_changes import REPLICAS_PER_TURN
 from backend.protocol import messages as m
+from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
-from backend.protocol.messages import Message
 from backend.tiering.phases import FollowerPhase
 from tests.effort import effort
 from tests.unit.engine.replica.nodes import Nodes, play
+
+NOW_MS = 1_700_000_000_000
 
 
 def test_an_acknowledged_record_is_on_every_in_sync_replica(tmp_path: Path) -> None:
@@ -49,29 +50,51 @@ def test_followers_learn_the_high_watermark_without_another_append(tmp_path: Pat
     play(run)
 
 
-def test_the_more_partitions_are_in_sync_the_longer_a_fetch_waits_and_news_ends_the_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetcher, "WAIT_MS_PER_PARTITION", 1000)
-    waits: list[int] = []
-
-    def listen(_sender: int, _receiver: int, request: Message, _answer: Message) -> None:
-        if isinstance(request, m.FetchRequest):
-            waits.append(request.max_wait_ms)
-
+def test_partitions_of_which_a_follower_has_all_cost_its_fetches_nothing_until_they_change(tmp_path: Path) -> None:
     async def run() -> None:
-        async with Nodes(tmp_path, replica_fetch_wait_max_ms="20", replica_lag_time_max_ms="30000") as nodes:
-            nodes.listen = listen
-            nodes.create("orders", [1, 2], [1, 2])
-            await nodes.until("a fetch of two partitions", lambda: 2000 in waits)
-            nodes.create("more", *([1, 2] for _ in range(20)))
-            row = await nodes.produce(1, "more", b"a", timeout_ms=5000)
+        async with Nodes(tmp_path, count=2, replica_fetch_wait_max_ms="100") as nodes:
+            nodes.create("many", *([1, 2] for _ in range(30)))
+            nodes.create("orders", [1, 2])
+            row = await nodes.produce(1, "orders", b"a", timeout_ms=5000)
             assert row.error_code == 0
-            assert waits[0] == 20, "whether they are in sync is not known yet"
-            assert (await nodes.produce(1, "more", b"b", timeout_ms=5000)).error_code == 0
-            assert max(waits) == 10_000, "a third of replica.lag.time.max.ms"
+
+            def all_quiet() -> bool:
+                return [(len(one.entries), len(one.quiet)) for one in sessions_of(nodes)] == [(0, 31)]
+
+            await nodes.until("all partitions quiet", all_quiet, 5)
+            assert (await nodes.produce(1, "orders", b"b", timeout_ms=5000)).error_code == 0
+            await nodes.until("the high watermark", lambda: nodes[2].offsets("orders")[2] == 2, 5)
+            await nodes.until("all partitions quiet again", all_quiet, 5)
+            # A log start that moves by itself is news too, and so is a topic that goes.
+            nodes[1].partition("orders").log.maybe_increment_log_start_offset(1)
+            await nodes.until("the log start", lambda: nodes[2].offsets("orders")[0] == 1, 5)
+            nodes.delete("many")
+            await nodes.until("only one left", lambda: [len(one.quiet) for one in sessions_of(nodes)] == [1], 5)
 
     play(run)
+
+
+def test_a_follower_that_had_all_for_long_is_not_late_when_a_record_comes(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, count=2, replica_fetch_wait_max_ms="50", replica_lag_time_max_ms="400") as nodes:
+            nodes.create("orders", [1, 2])
+            assert (await nodes.produce(1, "orders", b"a", timeout_ms=5000)).error_code == 0
+            await nodes.until("the partition quiet", lambda: any(one.quiet for one in sessions_of(nodes)), 5)
+            await asyncio.sleep(0.6)
+            leader = nodes[1].partition("orders")
+            leader.append(memoryview(build_batch([RecordData(NOW_MS, None, b"b")])), acks=1)
+            leader.shrink_isr()
+            assert not leader.isr.in_flight, "it asked for all there was a moment ago"
+            # One that asks no more has the lag time from its last fetch.
+            nodes.cut.add((2, 1))
+            leader.append(memoryview(build_batch([RecordData(NOW_MS, None, b"c")])), acks=1)
+            await nodes.until("the ISR without it", lambda: leader.isr.committed == {1}, 5)
+
+    play(run)
+
+
+def sessions_of(nodes: Nodes) -> list[Session]:
+    return list(nodes[1].services.fetch_sessions._sessions.values())
 
 
 def test_a_new_partition_is_followed_at_once_while_a_fetch_waits(tmp_path: Path) -> None:
