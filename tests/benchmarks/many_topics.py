@@ -58,8 +58,7 @@ def _measure(data: Path, count: int, replicas: int, options: tuple[str, ...], id
         before_s, before = time.monotonic(), _cpu_s(run)
         time.sleep(idle_s)
         figures["idle, % of a core (target: 5)"] = 100 * (_cpu_s(run) - before) / (time.monotonic() - before_s)
-        replicas_count = count * PARTITIONS * replicas
-        figures["open descriptors of logs a replica (target: 1)"] = _open_logs(run, data) / replicas_count
+        figures["open descriptors of logs a replica (target: 1)"] = _open_logs(run, data) / _replicas(data)
     started_s = time.monotonic()
     with up(data, *options):
         _wait_for_leaders(count)
@@ -92,6 +91,11 @@ def _wait_for_leaders(count: int) -> None:
 def _cpu_s(run: Path) -> float:
     """CPU seconds of the brokers and the backend so far."""
     return sum(cpu_s_of(int(file.read_text())) for file in run.glob("*.pid"))
+
+
+def _replicas(data: Path) -> int:
+    """Replicas on all brokers, those of internal topics and of the metadata log included."""
+    return sum(1 for _ in (data / "brokers").rglob("partition.metadata"))
 
 
 def _open_logs(run: Path, data: Path) -> int:

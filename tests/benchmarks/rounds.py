@@ -5,6 +5,7 @@ Each system is started once for all groups but `start`: Apache Kafka takes 8 to 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -110,6 +111,8 @@ def _in_turns(works: Sequence[Work], opened: Opened, figures: Figures, *, quick:
             for work in due:
                 with _told(work, peer, figures):
                     topic = f"bench-{group}-{works.index(work)}-{number}"
+                    # Whoever is next would wait for the disk to take what the work before it has left in memory.
+                    os.sync()
                     value = work.measure(peer, topic, quick)
                     figures.of(peer.name).setdefault(work.name, []).append(value)
                     print(f"  {peer.name}: {work.name}: {value:.2f} {work.unit}", file=sys.stderr, flush=True)
