@@ -21,6 +21,18 @@ from backend.tiering.phases import FollowerPhase
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 
+# What a leader answers that has yet to read the metadata which made us follow it, as after every creation of a topic:
+# a matter of milliseconds, while acks=all waits for us. The first pause is this part of the back-off (31 ms of 1 s).
+FIRST_PAUSE_PARTS: Final = 32
+_LEADER_BEHIND: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
@@ -116,9 +128,10 @@ class ResolveTiered:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Ask again after the back-off."""
+    """Ask again after the back-off; sooner at first when the leader seems to be `behind` (`pause_ms`)."""
 
     reason: str
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +167,15 @@ def decide(state: FetchState, row: Row, *, request_leader_epoch: int, log_end_of
                 f"the leader has a newer epoch than {state.leader_epoch}; waiting for its metadata", expected=True
             )
         case _:
-            return Retry(f"the leader answered {row.error.name}")
+            return Retry(f"the leader answered {row.error.name}", behind=row.error in _LEADER_BEHIND)
+
+
+def pause_ms(attempts: int, backoff_ms: float, *, behind: bool) -> float:
+    """How long to ask for nothing after so many failures before this one: doubles up to the back-off when `behind`."""
+    if not behind:
+        return backoff_ms
+    # From 2**5 on it is the whole back-off.
+    return min(backoff_ms, backoff_ms * (1 << min(attempts, 5)) / FIRST_PAUSE_PARTS)
 
 
 @dataclass(frozen=True, slots=True)

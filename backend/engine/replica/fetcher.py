@@ -55,6 +55,7 @@ class Fetcher:
         self._dirty: dict[Key, None] = {}
         self._delayed: dict[Key, float] = {}
         self._timer: tasks.TimerHandle | None = None
+        self._timer_ms = 0.0
         self._wake = tasks.Event()
         self._in_flight = 0
         self._task: tasks.Task[None] | None = None
@@ -304,8 +305,8 @@ class Fetcher:
                 self._start_plan(follower, tier_state.out_of_range(follower.view()))
             case fetch_state.ResolveTiered():
                 self._start_plan(follower, tier_state.moved_to_tiered_storage(follower.view()))
-            case fetch_state.Retry(reason=reason):
-                self._delay(follower, f"{reason} (broker {self.leader})")
+            case fetch_state.Retry(reason=reason, behind=behind):
+                self._delay(follower, f"{reason} (broker {self.leader})", behind=behind)
             case fetch_state.Fail(reason=reason, expected=expected):
                 follower.fail(reason, expected=expected)
             case _:
@@ -313,8 +314,8 @@ class Fetcher:
 
     # --- failures and plans
 
-    def _delay(self, follower: Follower, reason: str) -> None:
-        follower.delay(reason)
+    def _delay(self, follower: Follower, reason: str, *, behind: bool = False) -> None:
+        follower.delay(reason, behind=behind)
         self._note_delay(follower)
 
     def _note_delay(self, follower: Follower) -> None:
@@ -331,8 +332,14 @@ class Fetcher:
 
     def _resume_at(self, key: Key, resume_ms: float) -> None:
         self._delayed[key] = resume_ms
-        if self._timer is None:
-            self._timer = tasks.call_later(max(0.0, resume_ms - self._host.clock.monotonic_ms()), self._resume)
+        if self._timer is None or resume_ms < self._timer_ms:
+            self._set_timer(resume_ms)
+
+    def _set_timer(self, due_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = tasks.call_later(max(0.0, due_ms - self._host.clock.monotonic_ms()), self._resume)
 
     def _resume(self) -> None:
         self._timer = None
@@ -341,7 +348,7 @@ class Fetcher:
             del self._delayed[key]
             self._may_differ(key)
         if self._delayed:
-            self._timer = tasks.call_later(min(self._delayed.values()) - now_ms, self._resume)
+            self._set_timer(min(self._delayed.values()))
 
     def _start_plan(self, follower: Follower, plan: tier_state.Plan) -> None:
         follower.plan()

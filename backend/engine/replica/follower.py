@@ -284,10 +284,11 @@ class Follower:
             error=error,
         )
 
-    def delay(self, reason: str) -> None:
-        """An attempt failed; nothing until the back-off is over."""
+    def delay(self, reason: str, *, behind: bool = False) -> None:
+        """An attempt failed; nothing until the back-off is over, of which a leader that is `behind` gets a part."""
         wall_ms = self._host.clock.time_ms()
-        self._set(fetch_state.delayed(self.state, reason, resume_ms=self._resume_ms(), wall_ms=wall_ms))
+        resume_ms = self._resume_ms(behind=behind)
+        self._set(fetch_state.delayed(self.state, reason, resume_ms=resume_ms, wall_ms=wall_ms))
 
     def wait(self, reason: str) -> None:
         """Remote log metadata is still being read; nothing until `waited`."""
@@ -298,8 +299,9 @@ class Follower:
         """The wait is over, and the metadata is read or is not."""
         self._set(fetch_state.waited(self.state, ready=ready))
 
-    def _resume_ms(self) -> float:
-        return self._host.clock.monotonic_ms() + self._host.config.replica_fetch_backoff_ms
+    def _resume_ms(self, *, behind: bool = False) -> float:
+        backoff_ms = self._host.config.replica_fetch_backoff_ms
+        return self._host.clock.monotonic_ms() + fetch_state.pause_ms(self.state.attempts, backoff_ms, behind=behind)
 
     def fail(self, reason: str, *, expected: bool = False) -> None:
         """Nothing until metadata brings a new leader epoch, which is on its way when the failure is `expected`."""

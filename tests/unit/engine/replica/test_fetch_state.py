@@ -24,6 +24,7 @@ from backend.engine.replica.fetch_state import (
     failed,
     initial_state,
     moved,
+    pause_ms,
     planning,
     progressed,
     truncating,
@@ -74,10 +75,20 @@ def test_a_log_without_epochs_is_first_cut_to_its_high_watermark() -> None:
             Fail("the leader has a newer epoch than 3; waiting for its metadata", expected=True),
         ),
         (Row(ErrorCode.FENCED_LEADER_EPOCH), 2, 10, Retry("the leader answered FENCED_LEADER_EPOCH")),
-        (Row(ErrorCode.UNKNOWN_LEADER_EPOCH), 3, 10, Retry("the leader answered UNKNOWN_LEADER_EPOCH")),
-        (Row(ErrorCode.NOT_LEADER_OR_FOLLOWER), 3, 10, Retry("the leader answered NOT_LEADER_OR_FOLLOWER")),
-        (Row(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 3, 10, Retry("the leader answered UNKNOWN_TOPIC_OR_PARTITION")),
-        (Row(ErrorCode.UNKNOWN_TOPIC_ID), 3, 10, Retry("the leader answered UNKNOWN_TOPIC_ID")),
+        (Row(ErrorCode.UNKNOWN_LEADER_EPOCH), 3, 10, Retry("the leader answered UNKNOWN_LEADER_EPOCH", behind=True)),
+        (
+            Row(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            3,
+            10,
+            Retry("the leader answered NOT_LEADER_OR_FOLLOWER", behind=True),
+        ),
+        (
+            Row(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            3,
+            10,
+            Retry("the leader answered UNKNOWN_TOPIC_OR_PARTITION", behind=True),
+        ),
+        (Row(ErrorCode.UNKNOWN_TOPIC_ID), 3, 10, Retry("the leader answered UNKNOWN_TOPIC_ID", behind=True)),
         (Row(ErrorCode.INCONSISTENT_TOPIC_ID), 3, 10, Retry("the leader answered INCONSISTENT_TOPIC_ID")),
         (Row(ErrorCode.KAFKA_STORAGE_ERROR), 3, 10, Retry("the leader answered KAFKA_STORAGE_ERROR")),
         (Row(ErrorCode.UNKNOWN_SERVER_ERROR), 3, 10, Retry("the leader answered UNKNOWN_SERVER_ERROR")),
@@ -88,6 +99,14 @@ def test_every_row_of_a_response_has_its_decision(
     row: Row, request_epoch: int, log_end: int, expected: Decision
 ) -> None:
     assert decide(fetching(), row, request_leader_epoch=request_epoch, log_end_offset=log_end) == expected
+
+
+def test_a_leader_that_is_behind_is_asked_again_soon_and_ever_more_seldom() -> None:
+    assert [pause_ms(attempts, 1000.0, behind=True) for attempts in range(7)] == [
+        31.25, 62.5, 125.0, 250.0, 500.0, 1000.0, 1000.0,
+    ]  # fmt: skip
+    assert [pause_ms(attempts, 1000.0, behind=False) for attempts in (0, 1, 5)] == [1000.0, 1000.0, 1000.0]
+    assert pause_ms(10**6, 1000.0, behind=True) == 1000.0
 
 
 def test_every_error_code_has_a_decision() -> None:

@@ -93,6 +93,29 @@ def test_a_follower_that_had_all_for_long_is_not_late_when_a_record_comes(tmp_pa
     play(run)
 
 
+@pytest.mark.parametrize("with_another_delay", [False, True], ids=["alone", "while another partition is delayed"])
+def test_a_follower_that_hears_of_a_topic_before_its_leader_follows_soon(
+    tmp_path: Path, *, with_another_delay: bool
+) -> None:
+    """The back-off is 20 s here: neither it nor another partition's may pass before the record is acknowledged."""
+
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_fetch_backoff_ms="20000", replica_lag_time_max_ms="60000") as nodes:
+            if with_another_delay:
+                nodes.create("broken", [1, 2])
+                await nodes.in_sync("broken", 1, 2)
+                nodes[1].partition("broken").log.mark_offline("as a test wants it")
+                await nodes.until("a delay", lambda: nodes[2].events.phases("broken")[-1:] == ["DELAYED"])
+            created = nodes.play.create("orders", [[1, 2]])
+            assert created.error_code == 0
+            nodes.publish(2)
+            await nodes.until("a refusal", lambda: "DELAYED" in nodes[2].events.phases("orders"))
+            nodes.publish(1)
+            assert (await nodes.produce(1, "orders", b"a", timeout_ms=5000)).error_code == 0
+
+    play(run)
+
+
 def sessions_of(nodes: Nodes) -> list[Session]:
     return list(nodes[1].services.fetch_sessions._sessions.values())
 
