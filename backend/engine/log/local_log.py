@@ -6,7 +6,7 @@ Knows offsets of the local disk only; leader epochs, producers, the high waterma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -43,6 +43,10 @@ class FlushWork:
     epochs_dirty: bool = False
 
 
+def _nobody() -> None:
+    """A log that nobody looks after has nobody to tell."""
+
+
 def sync_files(disk: Disk, work: FlushWork) -> None:
     """Syncs the files of a flush and their folder. Blocking; any thread.
 
@@ -73,6 +77,8 @@ class LocalLog:
         self._roll_jitter_ms = self._draw_jitter()
         self._open_sealed: dict[int, LogSegment] = {}
         self._deleted_paths: list[str] = []
+        # Told when there is something to flush or to remove.
+        self.on_work: Callable[[], None] = _nobody
 
     def _draw_jitter(self) -> int:
         spread = min(self.config.segment_jitter_ms, self.config.effective_segment_ms)
@@ -118,6 +124,7 @@ class LocalLog:
         segment = LogSegment.create(self.disk, self.dir, base_offset)
         self.segments.add(segment)
         self.end_offset = base_offset
+        self.on_work()
         self._roll_jitter_ms = self._draw_jitter()
         return segment
 
@@ -173,6 +180,7 @@ class LocalLog:
             self._open_sealed.pop(segment.base_offset, None)
             self.segments.remove(segment)
             self._deleted_paths.extend(segment.rename_deleted())
+            self.on_work()
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
         """Puts a segment that compaction made in the place of sealed neighbours (`LocalLog.replaceSegments`).
@@ -185,6 +193,7 @@ class LocalLog:
         for segment in old:
             self._open_sealed.pop(segment.base_offset, None)
             self._deleted_paths.extend(segment.rename_deleted())
+            self.on_work()
         new.change_suffix("")
         new.release()
 

@@ -60,7 +60,7 @@ class LogDir:
         self._lock = lock
         self.path = path
         self.meta = meta
-        self._written: dict[str, bytes] = {}
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
         marker = f"{path}/{CLEAN_SHUTDOWN_FILE}"
         self.clean_shutdown = disk.exists(marker)
         # Epoch of the broker that stopped cleanly, for its next registration; -1 after an unclean stop.
@@ -139,10 +139,9 @@ class LogDir:
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Writes one offset checkpoint unless it would not change. Blocking; any thread."""
-        data = encode_offsets(offsets)
-        if self._written.get(name) != data:
-            self._disk.write_atomic(f"{self.path}/{name}", data)
-            self._written[name] = data
+        if self._written.get(name) != offsets:
+            self._disk.write_atomic(f"{self.path}/{name}", encode_offsets(offsets))
+            self._written[name] = offsets
 
     def unlock(self) -> None:
         self._lock.close()

@@ -18,7 +18,7 @@ from typing import Final
 from backend.engine.log.config import LogConfig, LogManagerConfig
 from backend.engine.log.errors import CorruptLog
 from backend.engine.log.future_logs import FutureLog, forget_move, left_by_moves
-from backend.engine.log.housekeeping import INTERVAL_MS, Housekeeping
+from backend.engine.log.housekeeping import INTERVAL_MS, Housekeeping, retention_interval_ms
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_checkpoints import LogCheckpoints
 from backend.engine.log.log_cleaner import LogCleaner
@@ -175,6 +175,7 @@ class LogManager(LogDirectories):
     def _adopt(self, log: UnifiedLog) -> None:
         partition = log.topic_id_partition.topic_partition
         self._logs[partition] = log
+        self.housekeeping.look_after(log)
         log.on_offline = partial(self._on_offline, log)
 
     def _on_offline(self, log: UnifiedLog, reason: str) -> None:
@@ -248,6 +249,9 @@ class LogManager(LogDirectories):
 
     def logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
         """Usable logs of one directory."""
+        # Most brokers have one, and thousands of logs in it.
+        if len(self._dirs) == 1:
+            return self.all_logs
         return [log for log in self.all_logs if log.dir.rpartition("/")[0] == log_dir.path]
 
     def get_or_create(self, tip: TopicIdPartition, config: LogConfig) -> UnifiedLog:
@@ -267,6 +271,7 @@ class LogManager(LogDirectories):
             if log.topic_id_partition.topic_id == ZERO_UUID:
                 write_topic_id(self._ports.disk, log.dir, tip.topic_id)
                 log.topic_id_partition, log.topic_id_dirty = tip, True
+                self.housekeeping.look_after(log)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {partition} cannot be created: {error}"
@@ -335,30 +340,38 @@ class LogManager(LogDirectories):
     def start(self) -> None:
         """Begins retention, compaction, flushes, checkpoints and removals."""
         config, checkpoints, housekeeping = self.config, self.checkpoints, self.housekeeping
-        retention_ms = config.retention_check_interval_ms
         self.cleaner.start()
-        self._every("retention", retention_ms, housekeeping.apply_retention, delay_ms=config.initial_task_delay_ms)
-        self._every("housekeeping", INTERVAL_MS, housekeeping.work)
-        self._every("recovery points", config.recovery_point_checkpoint_interval_ms, checkpoints.write_recovery_points)
-        self._every("log starts", config.log_start_checkpoint_interval_ms, checkpoints.write_log_starts)
-        self._every("high watermarks", config.high_watermark_checkpoint_interval_ms, checkpoints.write_high_watermarks)
+        self._every(
+            "retention",
+            lambda: retention_interval_ms(config.retention_check_interval_ms, len(self._logs)),
+            housekeeping.apply_retention,
+            delay_ms=config.initial_task_delay_ms,
+        )
+        for name, interval_ms, job in (
+            ("housekeeping", INTERVAL_MS, housekeeping.work),
+            ("recovery points", config.recovery_point_checkpoint_interval_ms, checkpoints.write_recovery_points),
+            ("log starts", config.log_start_checkpoint_interval_ms, checkpoints.write_log_starts),
+            ("high watermarks", config.high_watermark_checkpoint_interval_ms, checkpoints.write_high_watermarks),
+        ):
+            self._every(name, partial(int, interval_ms), job, delay_ms=interval_ms)
 
     def _every(
-        self, name: str, interval_ms: int, job: Callable[[], Awaitable[None]], *, delay_ms: int | None = None
+        self, name: str, interval_ms: Callable[[], int], job: Callable[[], Awaitable[None]], *, delay_ms: int
     ) -> None:
-        first_ms = interval_ms if delay_ms is None else delay_ms
-        self._tasks.append(tasks.spawn(self._repeat(name, first_ms, interval_ms, job), name=f"log manager: {name}"))
+        self._tasks.append(tasks.spawn(self._repeat(name, delay_ms, interval_ms, job), name=f"log manager: {name}"))
 
-    async def _repeat(self, name: str, delay_ms: int, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(
+        self, name: str, delay_ms: int, interval_ms: Callable[[], int], job: Callable[[], Awaitable[None]]
+    ) -> None:
         await tasks.sleep_ms(delay_ms)
         while True:
             try:
                 await job()
             except OSError as error:
                 _log.error(
-                    "Log manager could not complete %s and will try again in %d ms: %s", name, interval_ms, error
+                    "Log manager could not complete %s and will try again in %d ms: %s", name, interval_ms(), error
                 )
-            await tasks.sleep_ms(interval_ms)
+            await tasks.sleep_ms(interval_ms())
 
     # --- end
 

@@ -94,6 +94,11 @@ class LogState:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._local.config = config
+        self._local.on_work()
+
+    def tell_of_work(self, told: Callable[[], None]) -> None:
+        """`told` is called whenever `has_work` may have become true, but for a new topic id."""
+        self._local.on_work = told
 
     @property
     def remote_enabled(self) -> bool:

@@ -202,7 +202,7 @@ class LogStorage(LogState):
 
     @property
     def has_work(self) -> bool:
-        """Whether housekeeping has anything to look at; asked of thousands of idle logs every second."""
+        """Whether housekeeping has anything to look at (see `tell_of_work`)."""
         local = self._local
         return (
             self.topic_id_dirty

@@ -13,6 +13,7 @@ import pytest
 from backend.engine.config import BrokerConfig
 from backend.engine.log.config import LogConfig, LogManagerConfig
 from backend.engine.log.errors import LogDirError
+from backend.engine.log.housekeeping import retention_interval_ms
 from backend.engine.log.log_dirs import read_topic_id
 from backend.engine.log.log_manager import LogManager
 from backend.engine.ports import system_ports
@@ -308,6 +309,40 @@ def test_a_flush_interval_moves_the_recovery_point(tmp_path: Path) -> None:
         manager.abandon()
 
     run(play)
+
+
+def test_housekeeping_looks_at_no_log_twice_that_has_nothing_to_do(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        logs = [manager.get_or_create(tip(partition=n), CONFIG) for n in range(5)]
+        for _ in range(3):
+            await manager.housekeeping.work()
+        assert not manager.housekeeping.with_work
+        # What brings work is noticed: a roll, files to remove, and a time to flush after.
+        append(logs[0], 0)
+        logs[0].roll()
+        assert manager.housekeeping.with_work == {logs[0]}
+        await manager.housekeeping.work()
+        assert logs[0].recovery_point == 1
+        logs[1].truncate_fully_and_start_at(7)
+        logs[2].config = replace(CONFIG, flush_ms=0)
+        assert manager.housekeeping.with_work == {*logs[:3]}
+        await manager.housekeeping.work()
+        await manager.housekeeping.work()
+        assert manager.housekeeping.with_work == {logs[2]}
+        manager.async_delete(tip(partition=2).topic_partition)
+        await manager.housekeeping.work()
+        assert not manager.housekeeping.with_work
+        manager.abandon()
+
+    run(play)
+
+
+def test_passes_of_retention_come_less_often_where_thousands_of_logs_are() -> None:
+    assert retention_interval_ms(1_000, 500) == 1_000
+    assert retention_interval_ms(1_000, 6_000) == 12_000
+    assert retention_interval_ms(60_000, 6_000) == 60_000
+    assert retention_interval_ms(1_000, 10**6) == 300_000, "Kafka's default"
 
 
 def test_the_background_work_runs_and_ends_with_the_manager(tmp_path: Path) -> None:
