@@ -22,7 +22,7 @@ from backend.control.gateway.pool import Pool
 from backend.control.gateway.security import SecurityError, read_security
 from backend.control.http.app import create_app
 from backend.control.http.endpoints import ENDPOINTS
-from backend.control.http.metrics import Metrics, Source
+from backend.control.http.metrics import Metrics
 from backend.control.http.openapi import document
 from backend.control.http.pipeline_metrics import PipelineNumbers
 from backend.control.http.readiness import Readiness
@@ -31,6 +31,7 @@ from backend.control.http.tokens import Tokens
 from backend.control.lab.bootstrap import BootstrapLab
 from backend.control.lab.faults import FaultLab
 from backend.control.lab.machine import Machine
+from backend.control.observer.broker_numbers import Source
 from backend.control.observer.cluster_rows import Watched
 from backend.control.observer.observer import Observer
 from backend.control.observer.quorum_watch import QuorumWatch

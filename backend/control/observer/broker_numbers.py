@@ -12,7 +12,7 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -39,10 +39,24 @@ NUMBERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 
+# Where the embedded engine has them: its brokers are asked for nothing else.
+OWN_FAMILIES: Final = (
+    "kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize",
+    "kafka_server_brokertopicmetrics_remotecopyerrors_total",
+    "kafka_server_brokertopicmetrics_remotecopybytes_total",
+    "kafka_server_brokertopicmetrics_remotefetcherrors_total",
+    "kafka_server_brokertopicmetrics_remotefetchbytes_total",
+)
+
+
 class Source(Protocol):
-    """A registry, or anything else that lists its metric families."""
+    """A broker's meters."""
 
     def collect(self) -> Iterable[Metric]: ...
+
+    def only(self, names: Collection[str], /) -> Source:
+        """Those of these names: a page of all has lines for every partition."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
-
-from prometheus_client.metrics_core import Metric
+from typing import Any, Final
 
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.errors import GatewayError
 from backend.control.gateway.quorum import Quorum, fetch_quorum
+from backend.control.observer.broker_numbers import Source
 from backend.protocol.errors import KafkaError
 
 AGE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedagems"
 SIZE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes"
-# All meters of a broker are walked for two of them; a snapshot is written at most every few minutes.
+# A snapshot is written at most every few minutes.
 SNAPSHOT_LOOK_MS: Final = 15_000
 # Kafka's limits of a quorum are far below; observers are all other nodes. 120 bytes each: 60 kB in a heartbeat.
 REPLICAS_MAX: Final = 500
@@ -27,12 +26,6 @@ NOT_TOLD: Final = "The cluster does not tell (DescribeQuorum), or the quorum has
 NOT_BY_PROTOCOL: Final = "Kafka tells this by JMX only (SnapshotEmitter), which is not asked on an attached cluster."
 NONE_WRITTEN: Final = "The leader has written no snapshot yet."
 _log = logging.getLogger(__name__)
-
-
-class Source(Protocol):
-    """A broker's meters."""
-
-    def collect(self) -> Iterable[Metric]: ...
 
 
 def quorum_facts(quorum: Quorum, now_ms: int) -> dict[str, Any]:
@@ -60,11 +53,10 @@ def snapshot_facts(sources: Iterable[Source], leader_id: int, now_ms: int) -> di
     """When the leader wrote its last snapshot and how large it is; a cause where that is not known."""
     found: dict[str, float] = {}
     for source in sources:
-        for family in source.collect():
-            if family.name in (AGE_GAUGE, SIZE_GAUGE):
-                for sample in family.samples:
-                    if sample.labels.get("broker") == str(leader_id):
-                        found[family.name] = sample.value
+        for family in source.only((AGE_GAUGE, SIZE_GAUGE)).collect():
+            for sample in family.samples:
+                if sample.labels.get("broker") == str(leader_id):
+                    found[family.name] = sample.value
     age_ms = found.get(AGE_GAUGE)
     if age_ms is None:
         return {"generated_ms": None, "bytes": None, "cause": f"Node {leader_id} does not tell its meters."}

@@ -20,7 +20,7 @@ from backend.control.findings.sight import GroupOffset
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.errors import GatewayError
 from backend.control.gateway.groups import Committed, committed_offsets
-from backend.control.observer.broker_numbers import INTERVAL_S, BrokerNumbers, BrokerPages, Source, parse
+from backend.control.observer.broker_numbers import INTERVAL_S, OWN_FAMILIES, BrokerNumbers, BrokerPages, Source, parse
 from backend.protocol.errors import KafkaError
 from backend.store.samples import PartitionSample
 from backend.tiering.ids import TopicPartition
@@ -107,7 +107,7 @@ def _own_numbers(local: Callable[[], Iterable[Source]], at_ms: int) -> dict[int,
     """Of brokers whose registries can be read here; on a thread, as they may be asked over the network."""
     found: dict[int, BrokerNumbers] = {}
     for source in local():
-        text = generate_latest(source).decode()
+        text = generate_latest(source.only(OWN_FAMILIES)).decode()
         broker = _BROKER.search(text)
         if broker is not None:
             found[int(broker[1])] = BrokerNumbers(int(broker[1]), at_ms, parse(text), None)

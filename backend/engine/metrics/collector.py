@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
@@ -21,21 +21,32 @@ _log = logging.getLogger(__name__)
 class BrokerCollector(Collector):
     """What one broker's ``/metrics`` shows; every series carries the label ``broker``."""
 
-    def __init__(self, metrics: BrokerMetrics) -> None:
+    def __init__(self, metrics: BrokerMetrics, names: Collection[str] | None = None) -> None:
+        """`names`: of the families to show, with or without a counter's ``_total``; None: all."""
         self._metrics = metrics
         self._broker = str(metrics.broker_id)
+        self._names = names
+
+    def only(self, names: Collection[str]) -> BrokerCollector:
+        """The same with these families alone: the others, of which some walk all partitions, are not even read."""
+        return BrokerCollector(self._metrics, frozenset(names))
 
     def describe(self) -> list[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._topics()
-        yield from self._requests()
-        yield from self._connections()
+        for family in (*self._topics(), *self._requests(), *self._connections()):
+            if self._is_wanted(family.name):
+                yield family
         for pulled in list(self._metrics.gauges):
-            yield from self._pulled(pulled, counter=False)
+            if self._is_wanted(pulled.name):
+                yield from self._pulled(pulled, counter=False)
         for pulled in list(self._metrics.counters):
-            yield from self._pulled(pulled, counter=True)
+            if self._is_wanted(pulled.name):
+                yield from self._pulled(pulled, counter=True)
+
+    def _is_wanted(self, name: str) -> bool:
+        return self._names is None or name in self._names or f"{name}_total" in self._names
 
     def _topics(self) -> Iterator[Metric]:
         topics = list(self._metrics.topics.items())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 
@@ -22,10 +23,21 @@ class MetricsServer:
         self._stop()
 
 
+class _Registry(CollectorRegistry):
+    """Of one collector, which reads only what a scrape asks for with ``name[]``."""
+
+    def __init__(self, collector: BrokerCollector) -> None:
+        super().__init__(auto_describe=False)
+        self._collector = collector
+        self.register(collector)
+
+    def restricted_registry(self, names: Iterable[str]) -> Any:
+        return _Registry(self._collector.only(frozenset(names)))
+
+
 def serve_metrics(metrics: BrokerMetrics, host: str, port: int) -> MetricsServer:
     """Serves one broker's metrics; port 0 picks a free one. OSError when the port is taken."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(BrokerCollector(metrics))
+    registry = _Registry(BrokerCollector(metrics))
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
 
 from app.components import quorum_panel
 from backend.control.gateway.quorum import Quorum, QuorumReplica
-from backend.control.observer.quorum_watch import NONE_WRITTEN, NOT_BY_PROTOCOL, quorum_facts, snapshot_facts
+from backend.control.observer.quorum_watch import (
+    AGE_GAUGE,
+    NONE_WRITTEN,
+    NOT_BY_PROTOCOL,
+    SIZE_GAUGE,
+    quorum_facts,
+    snapshot_facts,
+)
 
 NOW_MS = 1_700_000_000_000
 
@@ -49,6 +57,10 @@ def test_a_leader_without_meters_or_without_a_snapshot_is_told_apart() -> None:
     assert snapshot_facts([], 1, NOW_MS)["cause"] == "Node 1 does not tell its meters."
 
     class Meters:
+        def only(self, names: Collection[str]) -> Meters:
+            assert set(names) == {AGE_GAUGE, SIZE_GAUGE}
+            return self
+
         def collect(self) -> list[GaugeMetricFamily]:
             age = GaugeMetricFamily("kafka_server_snapshotemitter_latestsnapshotgeneratedagems", "", labels=["broker"])
             age.add_metric(["1"], -1.0)
