@@ -8,7 +8,8 @@ at one row a minute are 40,000 rows a minute, 58 million a day at most.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Table, bindparam, delete, update
@@ -96,6 +97,8 @@ class SampleWriter:
         self._cluster_id = cluster_id
         self._process = process
         self._known: dict[Key, _Known] = {}
+        # By table: when the last round was written, and which rows carry that time.
+        self._fresh: dict[str, tuple[int, frozenset[Key]]] = {}
 
     def write(self, partitions: Sequence[PartitionSample], replicas: Sequence[ReplicaSample], now_ms: int) -> int:
         """Store one round of samples in one transaction; returns how many history rows it added.
@@ -109,6 +112,9 @@ class SampleWriter:
             if changed:
                 data_changed(connection, self._cluster_id, self._process)
         self._known.update((key, known) for key, known, _ in done)
+        for table, samples in ((t.partition_current, partitions), (t.replica_current, replicas)):
+            answered = frozenset(_key(sample) for sample in samples if sample.answered_ms is None)
+            self._fresh[table.name] = (now_ms, answered)
         return sum(history for _, _, history in done)
 
     def forget(self, topics: Iterable[str]) -> None:
@@ -133,7 +139,9 @@ class SampleWriter:
         self, connection: Connection, current: Table, history: Table, samples: Sequence[Sample], now_ms: int
     ) -> list[tuple[Key, _Known, bool]]:
         outcome: list[tuple[Key, _Known, bool]] = []
-        changed_rows, unchanged_keys, history_rows = [], [], []
+        changed_rows, history_rows = [], []
+        unchanged_keys: list[Key] = []
+        shared = _shared(current, history)
         for sample in samples:
             key = _key(sample)
             before = self._known.get(key)
@@ -152,30 +160,51 @@ class SampleWriter:
                     sampled_ms = now_ms if sample.answered_ms is None else sample.answered_ms
                     changed_rows.append(row | {"changed_ms": known.changed_ms, "sampled_ms": sampled_ms})
                 if due:
-                    history_rows.append(
-                        {name: row[name] for name in _shared(current, history)} | {"sampled_ms": now_ms}
-                    )
+                    history_rows.append({name: row[name] for name in shared} | {"sampled_ms": now_ms})
             if same and sample.answered_ms is None:
-                unchanged_keys.append({f"key_{name}": value for name, value in zip(_KEYS, key, strict=False)})
+                unchanged_keys.append(key)
+        self._renew(connection, current, unchanged_keys, {key for key, known, _ in outcome if _answered(known)}, now_ms)
         upsert(connection, current, changed_rows)
         upsert(connection, history, history_rows)
-        if unchanged_keys:
-            where = [
-                current.c[name] == bindparam(f"key_{name}") for name in _KEYS if f"key_{name}" in unchanged_keys[0]
-            ]
-            statement = (
-                update(current).where(current.c.cluster_id == self._cluster_id, *where).values(sampled_ms=now_ms)
-            )
-            connection.execute(statement, unchanged_keys)
         return outcome
 
+    def _renew(
+        self, connection: Connection, current: Table, unchanged: Sequence[Key], answered: AbstractSet[Key], now_ms: int
+    ) -> None:
+        """Gives the rows of these keys the time of this round.
+
+        In one statement for all that were written in the last round, unless one of them did not answer in this one.
+        """
+        last_ms, fresh = self._fresh.get(current.name, (0, frozenset()))
+        of_cluster = current.c.cluster_id == self._cluster_id
+        left = unchanged
+        if unchanged and fresh and fresh <= answered:
+            of_last_round = current.c.sampled_ms == last_ms
+            connection.execute(update(current).where(of_cluster, of_last_round).values(sampled_ms=now_ms))
+            left = [key for key in unchanged if key not in fresh]
+        if left:
+            names = _KEYS[: len(left[0])]
+            where = [current.c[name] == bindparam(f"key_{name}") for name in names]
+            rows = [{f"key_{name}": value for name, value in zip(names, key, strict=True)} for key in left]
+            connection.execute(update(current).where(of_cluster, *where).values(sampled_ms=now_ms), rows)
+
     def _row(self, sample: Sample) -> dict[str, Any]:
-        row = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(sample).items()}
-        del row["answered_ms"]
-        return row | {"cluster_id": self._cluster_id}
+        row: dict[str, Any] = {"cluster_id": self._cluster_id}
+        for name in _COLUMNS[type(sample)]:
+            value = getattr(sample, name)
+            row[name] = list(value) if isinstance(value, tuple) else value
+        return row
 
 
 _KEYS: Final = ("topic", "partition", "broker_id")
+_COLUMNS: Final = {
+    kind: tuple(field.name for field in fields(kind) if field.name != "answered_ms")
+    for kind in (PartitionSample, ReplicaSample)
+}
+
+
+def _answered(known: _Known) -> bool:
+    return known.sample.answered_ms is None
 
 
 def _key(sample: Sample) -> Key:

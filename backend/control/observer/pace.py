@@ -1,16 +1,17 @@
 """How often to look: the watch over a large cluster must not become its load.
 
-6,000 replicas of 1,000 topics, sampled every 2 s, took half a core for both sides together, measured on a busy machine.
-With the intervals below they are sampled every 12 s, and all settings every 20 s.
+A replica costs some 0.15 ms of CPU a round, for both sides and the database together, a topic's settings 0.4 ms a look.
+With the intervals below a large cluster takes some 3 % of a core for its samples and 0.7 % for its settings, however
+large it is: 6,000 replicas of 1,000 topics are sampled every 30 s, and all settings every 60 s.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-MS_PER_REPLICA: Final = 2
+MS_PER_REPLICA: Final = 5
 SETTINGS_INTERVAL_MS: Final = 10_000
-SETTINGS_MS_PER_TOPIC: Final = 20
+SETTINGS_MS_PER_TOPIC: Final = 60
 
 
 def round_interval_ms(wanted_ms: int, replicas: int) -> int:

@@ -1,0 +1,91 @@
+"""What the observer writes of a round: the newest row of each key with its age, in few statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, select
+
+from backend.store import tables as t
+from backend.store.engine import create_engine, reading, writing
+from backend.store.samples import PartitionSample, SampleWriter
+from tests.databases import new_sqlite
+from tests.unit.store.test_retention import row
+
+SAMPLES = [
+    PartitionSample(
+        topic="orders", partition=n, topic_id="id", leader=1, leader_epoch=0, replicas=(1,), isr=(1,), tiered=False,
+        log_end_offset=n,
+    )
+    for n in range(3)
+]  # fmt: skip
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    made = create_engine(new_sqlite(tmp_path / "ebbline.db"))
+    with writing(made) as connection:
+        connection.execute(t.cluster.insert(), [row(t.cluster, cluster_id="c")])
+    yield made
+    made.dispose()
+
+
+def ages(engine: Engine) -> dict[int, int]:
+    current = t.partition_current
+    with reading(engine) as connection:
+        return {found.partition: found.sampled_ms for found in connection.execute(select(current))}
+
+
+@contextmanager
+def updates(engine: Engine) -> Iterator[list[Any]]:
+    """Parameters of each update of the newest rows; several for one statement that runs for each of many rows."""
+    seen: list[Any] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, given: Any, _context: Any, _many: bool) -> None:
+        if statement.startswith("UPDATE partition_current"):
+            seen.extend(given if isinstance(given, list) else [given])
+
+    event.listen(engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_a_round_without_news_renews_all_rows_at_once(engine: Engine) -> None:
+    writer = SampleWriter(engine, "c")
+    writer.write(SAMPLES, [], 1_000)
+    for at_ms in (2_000, 3_000):
+        with updates(engine) as seen:
+            writer.write(SAMPLES, [], at_ms)
+        assert len(seen) == 1
+        assert ages(engine) == dict.fromkeys(range(3), at_ms)
+
+
+def test_a_change_beside_rows_without_news_keeps_all_ages_right(engine: Engine) -> None:
+    writer = SampleWriter(engine, "c")
+    writer.write(SAMPLES, [], 1_000)
+    writer.write([replace(SAMPLES[0], log_end_offset=77), *SAMPLES[1:]], [], 2_000)
+    assert ages(engine) == dict.fromkeys(range(3), 2_000)
+
+
+def test_what_did_not_answer_or_is_not_in_the_round_keeps_its_age(engine: Engine) -> None:
+    writer = SampleWriter(engine, "c")
+    writer.write(SAMPLES, [], 1_000)
+    writer.write([SAMPLES[0], replace(SAMPLES[1], answered_ms=1_000)], [], 2_000)
+    assert ages(engine) == {0: 2_000, 1: 1_000, 2: 1_000}
+    writer.write(SAMPLES[:1], [], 3_000)
+    assert ages(engine) == {0: 3_000, 1: 1_000, 2: 1_000}
+    writer.write(SAMPLES, [], 4_000)
+    assert ages(engine) == dict.fromkeys(range(3), 4_000)
+
+
+def test_rows_of_an_earlier_process_keep_their_age(engine: Engine) -> None:
+    SampleWriter(engine, "c").write(SAMPLES, [], 1_000)
+    writer = SampleWriter(engine, "c")
+    for at_ms in (2_000, 3_000):
+        writer.write(SAMPLES[:1], [], at_ms)
+    assert ages(engine) == {0: 3_000, 1: 1_000, 2: 1_000}
