@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine.config import BrokerConfig
+from backend.engine.ports.object_store import READ_RETRIES, READ_RETRIES_MAX
 from backend.engine.remote.conformance.samples import LOG, data, segment
 from backend.engine.remote.conformance.storage import RemoteStorageConformance
 from backend.engine.remote.rsm import (
@@ -79,6 +81,25 @@ class TestS3(RemoteStorageConformance):
             storage.fetch_index(segment(), IndexType.OFFSET)
         assert type(caught.value) is RemoteStorageError
         assert "test" not in str(caught.value).split(":")[0]
+
+    def test_a_read_is_given_up_while_its_reader_still_waits_and_an_upload_is_not(self, tmp_path: Path) -> None:
+        storage = self.open_storage(str(tmp_path))
+        copied = self._copied(storage, segment(), tmp_path)
+        reads: list[Callable[[], bytes]] = [
+            lambda: storage.fetch_log_segment(copied, 0),
+            lambda: storage.fetch_index(copied, IndexType.OFFSET),
+        ]
+        for read in reads:
+            before = len(self.s3.requests)
+            self.s3.fail_next[:] = [503] * 20
+            with pytest.raises(RetriableRemoteStorageError, match="503"):
+                read()
+            assert len(self.s3.requests) - before == 1 + READ_RETRIES_MAX
+        self.s3.fail_next[:] = [503] * (READ_RETRIES_MAX + 2)
+        storage.copy_log_segment_data(segment(2), data(tmp_path))
+        assert self.s3.fail_next == []
+        pauses_s = READ_RETRIES_MAX * READ_RETRIES["backoff"]["max_backoff"].total_seconds()
+        assert 1000 * pauses_s < BrokerConfig.parse({}).remote_fetch_max_wait_ms
 
     def test_a_bucket_that_is_not_there_has_neither_lost_nor_deleted_its_objects(self, tmp_path: Path) -> None:
         gone = open_storage(self._settings("s3://nowhere/prefix"), broker_id=1)

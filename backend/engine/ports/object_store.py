@@ -13,6 +13,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any, Final, Protocol
 
 import obstore
@@ -53,6 +54,20 @@ class ObjectStore(Protocol):
         ...
 
 
+# Three pauses of at most 100 ms: a store that refuses has done so within a consumer's wait for it, which is 500 ms by
+# default (remote.fetch.max.wait.ms). Uploads keep obstore's patience, 10 retries within 180 s: nobody waits for them,
+# and what they give up is sent again from the start.
+READ_RETRIES_MAX: Final = 3
+READ_RETRIES: Final[Any] = {
+    "max_retries": READ_RETRIES_MAX,
+    "retry_timeout": timedelta(seconds=10),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=50),
+        "max_backoff": timedelta(milliseconds=100),
+        "base": 2,
+    },
+}
+
 # How S3, Azure and GCS call a bucket or container that does not exist; obstore has one "not found" for all that is 404.
 _NO_BUCKET: Final = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist", re.IGNORECASE)
 
@@ -73,10 +88,11 @@ def _of_a_bucket() -> Iterator[None]:
 
 
 class ObstoreObjectStore:
-    """Any store that obstore reaches."""
+    """Any store that obstore reaches. `reads`: the same one with other patience, for what somebody waits for."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, reads: Any = None) -> None:
         self._store = store
+        self._reads = store if reads is None else reads
 
     def put_file(self, key: str, path: str) -> None:
         with open(path, "rb") as file, _of_a_bucket():
@@ -88,16 +104,16 @@ class ObstoreObjectStore:
 
     def get(self, key: str) -> bytes:
         with _of_a_bucket():
-            return bytes(obstore.get(self._store, key).bytes())
+            return bytes(obstore.get(self._reads, key).bytes())
 
     def get_range(self, key: str, start: int, size: int) -> bytes:
         if size <= 0:
             return b""
         with _of_a_bucket():
-            return bytes(obstore.get_range(self._store, key, start=start, length=size))
+            return bytes(obstore.get_range(self._reads, key, start=start, length=size))
 
     def size(self, key: str) -> int:
-        return int(obstore.head(self._store, key)["size"])
+        return int(obstore.head(self._reads, key)["size"])
 
     def delete(self, key: str) -> None:
         with suppress(FileNotFoundError), _of_a_bucket():
@@ -191,4 +207,7 @@ def open_object_store(
         given["config"] = dict(config)
     if client:
         given["client_options"] = dict(client)
-    return ObstoreObjectStore(from_url(location, **given))
+    store = from_url(location, **given)
+    if location.startswith(("file:", "memory:")):
+        return ObstoreObjectStore(store)
+    return ObstoreObjectStore(store, from_url(location, retry_config=READ_RETRIES, **given))
