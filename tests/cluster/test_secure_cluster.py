@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.certificates import Authority
-from tests.engine_cluster import EngineCluster
+from tests.engine_cluster import EngineCluster, tiered
 from tests.secure_cluster import BROKER, BROKER_PASSWORD, PASSWORD, USER, secure_layout
 
 SECURE = {
@@ -84,3 +84,50 @@ def test_records_are_replicated_and_groups_work_over_sasl_ssl(tmp_path: Path, me
         )
         for node in (1, 2, 3):
             assert cluster.broker(node).services.metrics.expired_connections == 0
+
+
+def test_remote_log_metadata_go_by_the_listener_that_is_named_and_by_its_security(tmp_path: Path) -> None:
+    """Everybody else speaks PLAINTEXT, so whoever authenticates is a client of `__remote_log_metadata`."""
+    authority = Authority()
+    plain = {
+        **SECURE,
+        "listener.security.protocol.map": SECURE["listener.security.protocol.map"].replace(
+            "CONTROLLER:SASL_SSL", "CONTROLLER:PLAINTEXT"
+        ),
+        "inter.broker.listener.name": "PLAINTEXT",
+    }
+    named = {"remote.log.metadata.manager.listener.name": "SASL_SSL"}
+    settings = plain | tiered(tmp_path / "remote") | named
+    made = secure_layout(tmp_path, authority, brokers=3, settings=settings)
+    with EngineCluster(tmp_path, made=made) as cluster:
+        client: dict[str, str | int | float | bool] = {"bootstrap.servers": made.bootstrap("PLAINTEXT")}
+        config = {
+            "remote.storage.enable": "true",
+            "segment.index.bytes": "48",
+            "index.interval.bytes": "1",
+            "local.retention.bytes": "1",
+        }
+        topic = NewTopic("orders", num_partitions=1, replication_factor=3, config=config)
+        admin = AdminClient(client)
+        admin.create_topics([topic])["orders"].result(30)
+        producer = Producer({**client, "acks": "all", "linger.ms": 0})
+        for number in range(20):
+            producer.produce("orders", b"%d" % number, partition=0)
+            assert producer.flush(30) == 0
+        logs = [cluster.broker(node).services.replica_manager.partition("orders", 0).log for node in (1, 2, 3)]
+        # Every replica has read of the copies, and given up what was copied.
+        cluster.wait_until(
+            "old segments are only remote", lambda: all(log.local_log_start_offset > 8 for log in logs), 60
+        )
+        consumer = Consumer({**client, "group.id": "cold", "enable.auto.commit": False})
+        consumer.assign([TopicPartition("orders", 0, 0)])
+        found: list[bytes | None] = []
+        while len(found) < 20:
+            messages = consumer.consume(20, 30)
+            assert messages, f"{len(found)} of 20 came"
+            found += [message.value() for message in messages if message.error() is None]
+        consumer.close()
+        assert found == [b"%d" % number for number in range(20)]
+        metrics = [cluster.broker(node).services.metrics for node in (1, 2, 3)]
+        assert sum(one.successful_authentications for one in metrics) >= 3
+        assert sum(one.failed_authentications for one in metrics) == 0

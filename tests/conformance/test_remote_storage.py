@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from backend.engine.config import BrokerConfig
+from backend.engine.ports.object_store import READ_RETRIES, READ_RETRIES_MAX
 from backend.engine.remote.conformance.samples import LOG, data, segment
 from backend.engine.remote.conformance.storage import RemoteStorageConformance
-from backend.engine.remote.rsm import IndexType, RemoteStorageError, RemoteStorageManager
+from backend.engine.remote.rsm import (
+    IndexType,
+    RemoteStorageError,
+    RemoteStorageManager,
+    RetriableRemoteStorageError,
+)
 from backend.engine.remote.rsm_object_store import object_key, open_storage
 from tests.s3_server import KEY, REGION, S3Server
 
@@ -42,15 +49,17 @@ class TestS3(RemoteStorageConformance):
     s3: S3Server
 
     def open_storage(self, folder: str) -> RemoteStorageManager:
-        settings = {
-            "url": f"s3://bucket/{Path(folder).name}",
+        return open_storage(self._settings(f"s3://bucket/{Path(folder).name}"), broker_id=1)
+
+    def _settings(self, url: str) -> dict[str, str]:
+        return {
+            "url": url,
             "store.aws_endpoint": self.s3.endpoint,
             "store.aws_access_key_id": KEY,
             "store.aws_secret_access_key": KEY,
             "store.aws_region": REGION,
             "client.allow_http": "true",
         }
-        return open_storage(settings, broker_id=1)
 
     def test_a_large_log_goes_up_in_parts_under_kafkas_names(self, tmp_path: Path) -> None:
         storage = self.open_storage(str(tmp_path))
@@ -72,6 +81,38 @@ class TestS3(RemoteStorageConformance):
             storage.fetch_index(segment(), IndexType.OFFSET)
         assert type(caught.value) is RemoteStorageError
         assert "test" not in str(caught.value).split(":")[0]
+
+    def test_a_read_is_given_up_while_its_reader_still_waits_and_an_upload_is_not(self, tmp_path: Path) -> None:
+        storage = self.open_storage(str(tmp_path))
+        copied = self._copied(storage, segment(), tmp_path)
+        reads: list[Callable[[], bytes]] = [
+            lambda: storage.fetch_log_segment(copied, 0),
+            lambda: storage.fetch_index(copied, IndexType.OFFSET),
+        ]
+        for read in reads:
+            before = len(self.s3.requests)
+            self.s3.fail_next[:] = [503] * 20
+            with pytest.raises(RetriableRemoteStorageError, match="503"):
+                read()
+            assert len(self.s3.requests) - before == 1 + READ_RETRIES_MAX
+        self.s3.fail_next[:] = [503] * (READ_RETRIES_MAX + 2)
+        storage.copy_log_segment_data(segment(2), data(tmp_path))
+        assert self.s3.fail_next == []
+        pauses_s = READ_RETRIES_MAX * READ_RETRIES["backoff"]["max_backoff"].total_seconds()
+        assert 1000 * pauses_s < BrokerConfig.parse({}).remote_fetch_max_wait_ms
+
+    def test_a_bucket_that_is_not_there_has_neither_lost_nor_deleted_its_objects(self, tmp_path: Path) -> None:
+        gone = open_storage(self._settings("s3://nowhere/prefix"), broker_id=1)
+        calls: list[Callable[[], object]] = [
+            lambda: gone.copy_log_segment_data(segment(), data(tmp_path)),
+            lambda: gone.copy_log_segment_data(segment(), data(tmp_path, log=bytes(12_000_000))),
+            lambda: gone.fetch_log_segment(segment(), 0),
+            lambda: gone.fetch_index(segment(), IndexType.TRANSACTION),
+            lambda: gone.delete_log_segment_data(segment()),
+        ]
+        for call in calls:
+            with pytest.raises(RetriableRemoteStorageError, match="the bucket or container does not exist"):
+                call()
 
     def test_settings_that_the_store_does_not_have_are_refused(self) -> None:
         for wrong in ({"store.aws_nonsense": "1"}, {"client.nonsense": "1"}):

@@ -241,6 +241,33 @@ def test_a_broker_runs_as_a_process_and_ends_on_a_signal(tmp_path: Path) -> None
     assert (Path(made.log_dirs[1]) / ".kafka_cleanshutdown").exists()
 
 
+def test_another_number_of_metadata_partitions_than_the_topic_has_ends_the_process(tmp_path: Path) -> None:
+    """As in Kafka: the metadata of half of the segments would be looked for where it is not."""
+    made = layout(tmp_path, brokers=1, tiering=True)
+
+    async def play() -> None:
+        broker = Broker(BrokerConfig.parse(made.properties(1)))
+        await broker.start()
+        async with asyncio.timeout(30):
+            while broker.services.metadata.image.topic("__remote_log_metadata") is None:
+                await asyncio.sleep(0.01)
+        assert not broker.failed.done()
+        await broker.stop()
+
+    asyncio.run(play())
+    settings = tmp_path / "server.properties"
+    name = "rlmm.config.remote.log.metadata.topic.num.partitions"
+    settings.write_text(format_properties(made.properties(1) | {name: "7"}))
+    program = f"import sys; from backend.engine.cluster import run_broker; sys.exit(run_broker({str(settings)!r}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("ebbline: ")]
+    assert line.startswith(
+        "ebbline: Node 1 cannot go on: Topic __remote_log_metadata has 5 partitions,"
+        " but remote.log.metadata.topic.num.partitions is 7"
+    )
+
+
 def test_a_settings_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     program = (
         f"import sys; from backend.engine.cluster import run_broker; sys.exit(run_broker({str(tmp_path / 'no')!r}))"

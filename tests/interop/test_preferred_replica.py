@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -10,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager
 from backend.protocol import messages as m
 from tests.engine_cluster import EngineCluster
 from tests.waiting import wait_until
@@ -34,6 +37,60 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]
             producer.produce(TOPIC, VALUE, partition=0)
         assert producer.flush(WAIT_S) == 0
         yield running
+
+
+COLD: Final = {"remote.storage.enable": "true", "segment.bytes": str(1 << 20), "local.retention.bytes": "1"}
+
+
+def fetched_segments(cluster: EngineCluster) -> Counter[int]:
+    """Reads of remote segments by each broker."""
+    found: Counter[int] = Counter()
+    for node in RACKS:
+        manager = cluster.broker(node).services.remote_log_manager
+        assert manager is not None
+        storage = manager.storage
+        assert isinstance(storage, ObjectStoreRemoteStorageManager)
+        found[node] = sum(event.type is EventType.FETCH_SEGMENT for event in storage.history)
+    return found
+
+
+def test_records_that_are_only_remote_are_read_from_the_tier_by_the_replica_in_the_consumers_rack(
+    tmp_path: Path,
+) -> None:
+    settings = {"replica.selector.class": SELECTOR}
+    with EngineCluster(tmp_path, brokers=3, racks=RACKS, tiering=True, settings=settings) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("cold", 1, replica_assignment=[[1, 2, 3]], config=COLD)])["cold"].result(WAIT_S)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        for number in range(4000):
+            producer.produce("cold", b"%d-" % number + VALUE, partition=0)
+            producer.poll(0)
+        assert producer.flush(WAIT_S) == 0
+        logs = [cluster.broker(node).services.replica_manager.partition("cold", 0).log for node in RACKS]
+        wait_until("the old segments are only remote", lambda: all(log.local_log_start_offset for log in logs), WAIT_S)
+        only_remote = min(log.local_log_start_offset for log in logs)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": "cold",
+                "client.rack": RACKS[2],
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.assign([TopicPartition("cold", 0, 0)])
+        values: list[bytes | None] = []
+
+        def all_read() -> bool:
+            values.extend(message.value() for message in consumer.consume(500, 0.5) if message.error() is None)
+            return len(values) >= only_remote
+
+        wait_until("what is only remote is read", all_read, WAIT_S)
+        consumer.close()
+        assert values[:only_remote] == [b"%d-" % number + VALUE for number in range(only_remote)]
+        fetched = fetched_segments(cluster)
+        assert fetched[2] > 0
+        # The leader, asked first, has read nothing before it named the replica.
+        assert (fetched[1], fetched[3]) == (0, 0)
 
 
 def sent_to_consumers(cluster: EngineCluster) -> dict[int, int]:

@@ -12,7 +12,7 @@ import pytest
 
 from backend.protocol import messages as m
 from backend.protocol.batch import iter_batches
-from tests.scenarios.tiering_lab import START_MS, Lab, lab, values
+from tests.scenarios.tiering_lab import START_MS, Lab, Told, lab, values
 
 FIXTURE: Final[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / "fetch-and-epochs.json").read_text()
@@ -143,7 +143,7 @@ def test_a_small_budget_gives_its_bytes_or_one_batch(running: Lab, budget: int, 
 
 
 FOLLOWER_CASES: Final[dict[str, dict[str, Any]]] = {
-    **{f"follower fetch v12 replica 2 offset {at}": {"offset": at, "replica": 2} for at in (0, 3, 9, 10, 12, 50)},
+    **{f"follower fetch v12 replica 2 offset {at}": {"offset": at, "replica": 2} for at in (0, 3, 9, 10, 11, 12, 50)},
     "follower fetch v12 replica 2 offset 7 lastFetchedEpoch 0": {"offset": 7, "last_epoch": 0, "replica": 2},
     "follower fetch v17 replica 2, wrong broker epoch 1": {
         "offset": 0, "version": 17, "replica": 2, "replica_epoch": 1,
@@ -249,10 +249,10 @@ def test_a_missing_remote_file_hurts_only_its_segment_and_only_while_it_is_missi
     assert_same("lost: .log of 2-3 removed: fetch 2", fetch(running, 2, topic=topic))
     assert_same("lost: fetch 0", fetch(running, 0, topic=topic))
     assert_same("lost: fetch 2 again", fetch(running, 2, topic=topic))
-    assert running.list_offset(LEADER, topic, START_MS + 3000).error == -1
+    assert running.list_offset(LEADER, topic, START_MS + 3000) == Told(-1, -1, -1, -1)
     assert_same("lost: .index of 4-5 removed: fetch 4", fetch(running, 4, topic=topic))
     assert_same("lost: .timeindex of 6-7 removed: fetch 6", fetch(running, 6, topic=topic))
-    assert running.list_offset(LEADER, topic, START_MS + 7000).error == -1
+    assert running.list_offset(LEADER, topic, START_MS + 7000) == Told(-1, -1, -1, -1)
     for path, data in hidden.items():
         path.write_bytes(data)
     assert_same("lost: file restored: fetch 2", fetch(running, 2, topic=topic))

@@ -1,7 +1,8 @@
 """Objects by key: the remote tier's storage. Blocking calls, made on worker threads.
 
 obstore does the work for folders, memory, S3, Azure and GCS alike; missing objects raise
-FileNotFoundError, everything else that fails raises OSError or obstore's own errors. In a folder the bytes of objects
+FileNotFoundError, everything else that fails raises OSError or obstore's own errors. A bucket that is not there is no
+missing object: whoever deletes would take all of them for deleted. In a folder the bytes of objects
 go the short way: the kernel copies a segment's file, and a range is one read.
 """
 
@@ -10,8 +11,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any, Final, Protocol
 
 import obstore
@@ -52,35 +54,70 @@ class ObjectStore(Protocol):
         ...
 
 
-class ObstoreObjectStore:
-    """Any store that obstore reaches."""
+# Three pauses of at most 100 ms: a store that refuses has done so within a consumer's wait for it, which is 500 ms by
+# default (remote.fetch.max.wait.ms). Uploads keep obstore's patience, 10 retries within 180 s: nobody waits for them,
+# and what they give up is sent again from the start.
+READ_RETRIES_MAX: Final = 3
+READ_RETRIES: Final[Any] = {
+    "max_retries": READ_RETRIES_MAX,
+    "retry_timeout": timedelta(seconds=10),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=50),
+        "max_backoff": timedelta(milliseconds=100),
+        "base": 2,
+    },
+}
 
-    def __init__(self, store: Any) -> None:
+# How S3, Azure and GCS call a bucket or container that does not exist; obstore has one "not found" for all that is 404.
+_NO_BUCKET: Final = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist", re.IGNORECASE)
+
+
+class BucketMissing(OSError):
+    """The whole bucket or container is not there."""
+
+
+@contextmanager
+def _of_a_bucket() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        if _NO_BUCKET.search(str(error)):
+            first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+            raise BucketMissing(f"the bucket or container does not exist: {first}") from error
+        raise
+
+
+class ObstoreObjectStore:
+    """Any store that obstore reaches. `reads`: the same one with other patience, for what somebody waits for."""
+
+    def __init__(self, store: Any, reads: Any = None) -> None:
         self._store = store
+        self._reads = store if reads is None else reads
 
     def put_file(self, key: str, path: str) -> None:
-        with open(path, "rb") as file:
+        with open(path, "rb") as file, _of_a_bucket():
             obstore.put(self._store, key, file)
 
     def put(self, key: str, data: Buffer) -> None:
-        obstore.put(self._store, key, bytes(data))
+        with _of_a_bucket():
+            obstore.put(self._store, key, bytes(data))
 
     def get(self, key: str) -> bytes:
-        return bytes(obstore.get(self._store, key).bytes())
+        with _of_a_bucket():
+            return bytes(obstore.get(self._reads, key).bytes())
 
     def get_range(self, key: str, start: int, size: int) -> bytes:
         if size <= 0:
             return b""
-        return bytes(obstore.get_range(self._store, key, start=start, length=size))
+        with _of_a_bucket():
+            return bytes(obstore.get_range(self._reads, key, start=start, length=size))
 
     def size(self, key: str) -> int:
-        return int(obstore.head(self._store, key)["size"])
+        return int(obstore.head(self._reads, key)["size"])
 
     def delete(self, key: str) -> None:
-        try:
+        with suppress(FileNotFoundError), _of_a_bucket():
             obstore.delete(self._store, key)
-        except FileNotFoundError:
-            return
 
     def list(self, prefix: str) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
@@ -170,4 +207,7 @@ def open_object_store(
         given["config"] = dict(config)
     if client:
         given["client_options"] = dict(client)
-    return ObstoreObjectStore(from_url(location, **given))
+    store = from_url(location, **given)
+    if location.startswith(("file:", "memory:")):
+        return ObstoreObjectStore(store)
+    return ObstoreObjectStore(store, from_url(location, retry_config=READ_RETRIES, **given))

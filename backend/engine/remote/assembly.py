@@ -9,10 +9,18 @@ from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Ports, Workers
+from backend.engine.remote.checked_storage import CheckedStorage
 from backend.engine.remote.index_cache import RemoteIndexCache
 from backend.engine.remote.metadata_topic import MetadataTopic
 from backend.engine.remote.meters import RemoteMeters
-from backend.engine.remote.plugins import MetadataContext, open_metadata_manager, open_remote_storage
+from backend.engine.remote.plugin_metrics import PluginRegistry
+from backend.engine.remote.plugins import (
+    METADATA_SETTING,
+    STORAGE_SETTING,
+    MetadataContext,
+    open_metadata_manager,
+    open_remote_storage,
+)
 from backend.engine.remote.rlm import RemoteLogManager
 from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.tier import Tier
@@ -52,6 +60,9 @@ def open_remote_log_manager(
     )
     meters = RemoteMeters()
     meters.register(metrics)
+    of_plugins = PluginRegistry(metrics)
+    of_plugins.lend(STORAGE_SETTING, storage.storage if isinstance(storage, CheckedStorage) else storage)
+    of_plugins.lend(METADATA_SETTING, metadata)
     tier = Tier(
         broker_id=broker_id,
         ports=ports,

@@ -147,11 +147,22 @@ class RemoteLogMetadataConformance:
         async def scene(manager: RemoteLogMetadataManager) -> None:
             assert not manager.is_ready(OTHER)
             assert not await manager.wait_ready(OTHER, 1)
-            try:
-                manager.lookup(OTHER, 0, 0)
-            except RemoteResourceNotFound:
-                return
-            raise AssertionError("a partition that is not hosted must raise RemoteResourceNotFound")
+            questions: dict[str, Callable[[], object]] = {
+                "lookup": lambda: manager.lookup(OTHER, 0, 0),
+                "highest_offset": lambda: manager.highest_offset(OTHER, 0),
+                "segments": lambda: list(manager.segments(OTHER)),
+                "segments_of": lambda: manager.segments_of(OTHER, 0),
+                "size_bytes": lambda: manager.size_bytes(OTHER, 0),
+                "next_with_txn_index": lambda: manager.next_with_txn_index(OTHER, 0, 0),
+            }
+            for name, question in questions.items():
+                try:
+                    found = question()
+                except RemoteResourceNotFound:
+                    continue
+                raise AssertionError(
+                    f"{name} of a partition that is not hosted must raise RemoteResourceNotFound, not return {found!r}"
+                )
 
         self.play(scene)
 

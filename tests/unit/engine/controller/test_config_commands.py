@@ -176,8 +176,11 @@ def test_validate_only_writes_nothing() -> None:
         ([("retention.ms", SET, "1000"), ("local.retention.ms", SET, "-1")], "must not be -1"),
         ([("retention.ms", SET, "1000"), ("local.retention.ms", SET, "1001")], "must not be more than"),
         ([("retention.bytes", SET, "1000"), ("local.retention.bytes", SET, "1001")], "must not be more than"),
+        ([("retention.bytes", SET, "1000"), ("local.retention.bytes", SET, "-1")], "must not be -1"),
         ([("cleanup.policy", SET, "compact")], "unsupported for the compacted topics"),
+        ([("cleanup.policy", SET, "compact,delete")], "unsupported for the compacted topics"),
         ([("remote.log.copy.disable", SET, "true"), ("local.retention.ms", SET, "1")], "identical value"),
+        ([("remote.log.copy.disable", SET, "true"), ("local.retention.bytes", SET, "1")], "identical value"),
         ([("remote.storage.enable", SET, "false")], "without deleting remote data"),
         ([("remote.storage.enable", DELETE, None)], "without deleting remote data"),
         ([("min.compaction.lag.ms", SET, "10"), ("max.compaction.lag.ms", SET, "5")], "conflict topic config"),
@@ -198,12 +201,24 @@ def test_topic_settings_that_cannot_stand_are_error_40(changes: list[tuple[str, 
         [("local.retention.ms", SET, "1000")],
         [("retention.ms", SET, "-1"), ("local.retention.ms", SET, "-1")],
         [("retention.bytes", SET, "1000"), ("local.retention.bytes", SET, "1000")],
+        [("cleanup.policy", SET, "")],
         [("remote.log.copy.disable", SET, "true")],
+        [("remote.log.copy.disable", SET, "true"), ("retention.ms", SET, "5"), ("local.retention.ms", SET, "5")],
         [("remote.storage.enable", SET, "false"), ("remote.log.delete.on.disable", SET, "true")],
     ],
 )
 def test_tiered_settings_that_agree_are_taken(changes: list[tuple[str, int, str | None]]) -> None:
     assert alter(tiered_play(), TOPIC, "orders", *changes) == (0, "")
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_topic_cannot_be_tiered_later_either(policy: str) -> None:
+    play = tiered_play()
+    play.create("compacted", [[1]], cleanup_policy=policy)
+    code, message = alter(play, TOPIC, "compacted", ("remote.storage.enable", SET, "true"))
+    assert (code, "unsupported for the compacted topics" in message) == (ErrorCode.INVALID_CONFIG, True)
+    both = (("remote.storage.enable", SET, "true"), ("cleanup.policy", SET, "delete"))
+    assert alter(play, TOPIC, "compacted", *both) == (0, "")
 
 
 @pytest.mark.parametrize(

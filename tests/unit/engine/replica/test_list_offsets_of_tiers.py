@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
-from tests.unit.engine.log.logs import NOW_MS, append
+from tests.unit.engine.log.logs import FIXTURES, NOW_MS, append
 from tests.unit.engine.remote.tiers import EPOCHS
-from tests.unit.engine.replica.nodes import HANDLERS, Nodes, through_codec
+from tests.unit.engine.replica.nodes import HANDLERS, SMALL_SEGMENTS, Nodes, through_codec
 
 TOPIC = "orders"
 # State → (offset, epoch) of -2, -4, -5, -6, and the offset of -3.
@@ -117,6 +118,48 @@ async def session(nodes: Nodes) -> list[Any]:
     await nodes.retain()
     look()
     return seen
+
+
+@pytest.mark.parametrize("topic", ["solo-a", "solo-b"])
+def test_a_restarted_replica_answers_as_kafkas_until_it_has_looked_at_the_tier_and_after_that(
+    tmp_path: Path, topic: str
+) -> None:
+    """7 records, 0-5 tiered; all local (a), or from 6 on (b). Nobody has anything but the replica itself."""
+    table = json.loads((FIXTURES / "list-offsets.json").read_text())["after_restart"]["sequence"][topic]
+    at_once, later = (rows for _, rows in table)
+
+    async def run() -> None:
+        async with Nodes(tmp_path, 1, tiered=True) as nodes:
+            settings = SMALL_SEGMENTS if topic == "solo-a" else {**SMALL_SEGMENTS, "local_retention_bytes": "1"}
+            nodes.create(topic, [1], **settings)
+            for at in range(7):
+                assert (await nodes.produce(1, topic, b"v%d" % at)).base_offset == at
+            await nodes.tiered_up_to(1, topic, 5)
+            await nodes.retain(1)
+            await nodes.stop(1)
+            make = nodes._node
+
+            def without_metadata(node: int) -> Any:
+                made = make(node)
+                made.metadata_topic.down = True
+                return made
+
+            nodes._node = without_metadata  # type: ignore[method-assign]  # what is tiered is not known for now
+            await nodes.restart(1)
+
+            async def answers() -> list[list[Any]]:
+                found = []
+                for timestamp in (-1, -2, -4, -5, -6):
+                    row = await nodes.list_offset(1, topic, timestamp, replica_id=-2)
+                    found.append([str(timestamp), row.error_code, row.offset, row.leader_epoch])
+                return found
+
+            assert await answers() == at_once
+            nodes[1].metadata_topic.down = False
+            await nodes.tiered_up_to(1, topic, 5)
+            assert await answers() == later
+
+    asyncio.run(run())
 
 
 def test_without_the_tier_nothing_is_different_for_a_topic_that_does_not_use_it(tmp_path: Path) -> None:

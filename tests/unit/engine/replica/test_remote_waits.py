@@ -327,6 +327,51 @@ def test_what_is_not_found_in_time_is_answered_as_timed_out_and_counted(
     played(tmp_path, scene, partitions=2)
 
 
+def test_a_full_queue_of_readers_is_an_error_of_that_partitions_look_up_only(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.store.block()
+        asked = asyncio.ensure_future(stage.times(0, 0, 0, 6))
+        await stage.blocked(1)
+        stage.store.unblock()
+        refused = (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+        # One is searched, one waits; whether the last needs the store is known only to who searches.
+        assert await asked == [(0, 0), (0, 0), refused, refused]
+        assert stage.metric("ebbline_remote_look_up_errors") == 2
+        assert await stage.times(6) == [(0, 6)]
+
+    settings = {"remote_log_reader_threads": "1", "remote_log_reader_max_pending_tasks": "1"}
+    played(tmp_path, scene, partitions=4, **settings)
+
+
+def test_a_reader_under_another_leader_epoch_is_told_so_before_anything_is_searched(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        nodes = stage.nodes
+        await nodes.reassign("orders", 2)
+        await nodes.reassign("orders", 2, 1)
+        await nodes.in_sync("orders", 1, 2)
+        epoch = nodes.play.partition("orders").leader_epoch
+        assert epoch > 0
+        remote = nodes[2].remote
+        assert remote is not None
+        store = with_faults(remote.storage)
+        reads = store.reads
+        codes = {epoch - 1: ErrorCode.FENCED_LEADER_EPOCH, epoch + 1: ErrorCode.UNKNOWN_LEADER_EPOCH}
+        for timestamp in (START_MS, -1, -2, -3, -4, -5, -6):
+            for current, code in codes.items():
+                row = await nodes.list_offset(2, "orders", timestamp, current_epoch=current)
+                assert (row.error_code, row.offset, row.timestamp, row.leader_epoch) == (code, -1, -1, -1)
+                # A debug reader may ask any replica, but under the same epochs.
+                debug = await nodes.list_offset(1, "orders", timestamp, current_epoch=current, replica_id=-2)
+                assert debug.error_code == code
+            stranger = await nodes.list_offset(1, "orders", timestamp, current_epoch=epoch)
+            assert stranger.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert store.reads == reads
+        assert (await nodes.list_offset(2, "orders", START_MS, current_epoch=epoch)).offset == 0
+        assert store.reads > reads
+
+    played(tmp_path, scene)
+
+
 def test_an_expired_search_leaves_the_queue_and_stops_after_the_call_it_was_at(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         remote = stage.nodes[1].remote

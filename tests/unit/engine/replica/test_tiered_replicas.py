@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BROKER_RESOURCE
+from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
+from backend.protocol.messages import Message
 from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes, play
 
 FLAG = {"follower_fetch_last_tiered_offset_enable": "true"}
@@ -168,8 +172,6 @@ def attempts(nodes: Nodes, node: int, topic: str = "orders") -> int:
 
 
 async def delete_before(nodes: Nodes, offset: int) -> None:
-    from backend.protocol import messages as m
-
     topics = m.DeleteRecordsRequest.Topics
     parts = [topics.Partitions(partition_index=0, offset=offset)]
     request = m.DeleteRecordsRequest(topics=[topics(name="orders", partitions=parts)], timeout_ms=5000)
@@ -214,6 +216,118 @@ def test_a_follower_that_fell_behind_the_local_log_rebuilds(tmp_path: Path) -> N
             assert follower.leader_epochs.entries == leader.leader_epochs.entries
             reads = [await nodes.fetch(2, "orders", offset) for offset in range(7)]
             assert all(row.error_code == 0 and row.records for row in reads)
+
+    play(run)
+
+
+# Kafka's TierStateMachineTest, with its numbers.
+
+
+ROLLED_BY_HAND = {"remote_storage_enable": "true", "retention_ms": "-1", "local_retention_bytes": "1"}
+
+
+async def produce(nodes: Nodes, first: int, end: int, *, roll_at: int) -> None:
+    """One record a batch, to broker 1; a segment ends before `roll_at`."""
+    for number in range(first, end):
+        if number == roll_at:
+            nodes[1].partition("orders").log.roll()
+        assert (await nodes.produce(1, "orders", b"v%d" % number)).base_offset == number
+
+
+def fetched_at(nodes: Nodes, node: int) -> list[tuple[int, ErrorCode]]:
+    """(offset, error) of each Fetch of a follower that told something new; filled while the cluster runs."""
+    found: list[tuple[int, ErrorCode]] = []
+
+    def listen(sender: int, _: int, request: Message, answer: Message) -> None:
+        if sender != node or not isinstance(request, m.FetchRequest) or not isinstance(answer, m.FetchResponse):
+            return
+        asked = [part.fetch_offset for topic in request.topics for part in topic.partitions]
+        told = [ErrorCode(part.error_code) for topic in answer.responses for part in topic.partitions]
+        for row in zip(asked, told, strict=False):
+            if row not in found:
+                found.append(row)
+
+    nodes.listen = listen
+    return found
+
+
+def test_a_follower_with_records_behind_the_leaders_local_start_goes_on_there(tmp_path: Path) -> None:
+    """Follower 0-2; leader 0-4 remote only, 5-8 local."""
+
+    async def run() -> None:
+        async with Nodes(tmp_path, 2, tiered=True, replica_lag_time_max_ms="300") as nodes:
+            nodes.create("orders", [1, 2], **ROLLED_BY_HAND)
+            await produce(nodes, 0, 3, roll_at=5)
+            await nodes.stop(2)
+            await nodes.in_sync("orders", 1)
+            await produce(nodes, 3, 9, roll_at=5)
+            await nodes.tiered_up_to(1, "orders", 4)
+            await nodes.retain(1)
+            assert nodes[1].offsets("orders") == (0, 5, 9, 9)
+            fetched = fetched_at(nodes, 2)
+            await nodes.restart(2)
+            await nodes.in_sync("orders", 1, 2)
+            assert fetched[:2] == [(3, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE), (5, ErrorCode.NONE)]
+            assert nodes[2].offsets("orders") == (0, 5, 9, 9)
+            assert nodes[2].values("orders") == [(number, b"v%d" % number) for number in range(5, 9)]
+
+    play(run)
+
+
+def test_an_empty_follower_goes_to_the_leaders_log_start_first_and_to_its_local_start_from_there(
+    tmp_path: Path,
+) -> None:
+    """Leader 0-6 remote only, 7-10 local, log start 5."""
+
+    async def run() -> None:
+        async with Nodes(tmp_path, 2, tiered=True) as nodes:
+            nodes.create("orders", [1], **ROLLED_BY_HAND)
+            await produce(nodes, 0, 11, roll_at=7)
+            await nodes.tiered_up_to(1, "orders", 6)
+            await nodes.retain(1)
+            await delete_before(nodes, 5)
+            assert nodes[1].offsets("orders") == (5, 7, 11, 11)
+            fetched = fetched_at(nodes, 2)
+            await nodes.reassign("orders", 1, 2)
+            await nodes.in_sync("orders", 1, 2)
+            assert [row for row in fetched if row[0] < 11] == [
+                (0, ErrorCode.OFFSET_OUT_OF_RANGE),
+                (5, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE),
+                (7, ErrorCode.NONE),
+            ]
+            assert nodes[2].offsets("orders") == (5, 7, 11, 11)
+            assert nodes[2].values("orders") == [(number, b"v%d" % number) for number in range(7, 11)]
+
+    play(run)
+
+
+def test_a_follower_that_is_fenced_while_it_builds_asks_no_more_until_the_next_leader_epoch(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True) as nodes:
+            await seven_records(nodes, local=False)
+            asked: list[Message] = []
+
+            def fence(sender: int, _: int, request: Message) -> ErrorCode | None:
+                if sender != 3:
+                    return None
+                asked.append(request)
+                return ErrorCode.FENCED_LEADER_EPOCH if isinstance(request, m.ListOffsetsRequest) else None
+
+            nodes.refuse = fence
+            await nodes.reassign("orders", 1, 2, 3)
+            await nodes.until("it has failed", lambda: nodes[3].events.phases("orders")[-1:] == ["FAILED"])
+            asked.clear()
+            await asyncio.sleep(4 * nodes[3].config.replica_fetch_backoff_ms / 1000)
+            about = [one for one in asked if isinstance(one, m.ListOffsetsRequest)]
+            fetches = [one.topics for one in asked if isinstance(one, m.FetchRequest)]
+            assert (about, [topics for topics in fetches if topics]) == ([], [])
+            assert nodes[3].offsets("orders") == (0, 0, 0, 0)
+            nodes.refuse = lambda *_: None
+            topic_id = nodes.play.image.topic_ids["orders"]
+            elected = m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1)
+            nodes.apply(lambda _: Outcome((elected,), None))
+            await nodes.in_sync("orders", 1, 2, 3)
+            assert nodes[3].offsets("orders") == (0, 6, 7, 7)
 
     play(run)
 
