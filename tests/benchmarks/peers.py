@@ -27,6 +27,13 @@ CLIENT_TIMEOUT_S = 100.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
+def files(folder: Path, pattern: str) -> list[Path]:
+    """All below a folder, in which a system may be removing others meanwhile."""
+    while True:
+        with suppress(FileNotFoundError):
+            return list(folder.rglob(pattern))
+
+
 def cpu_s_of(pid: int) -> float:
     """CPU seconds of a process so far."""
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -92,7 +99,7 @@ class Peer:
 
     def remote_log_bytes(self, topic: str) -> int:
         """Bytes of the topic's `.log` objects in the remote tier (both use the same layout)."""
-        return sum(path.stat().st_size for path in self.remote.rglob(f"{topic}-*/*.log"))
+        return sum(path.stat().st_size for path in files(self.remote, f"{topic}-*/*.log"))
 
 
 def _wait_until_listening(bootstrap: str, deadline_s: float) -> None:

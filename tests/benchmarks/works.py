@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.benchmarks.bootstrap import bootstrap_copied_mb, bootstrap_seconds
-from tests.benchmarks.peers import Peer
+from tests.benchmarks.peers import Peer, files
 from tests.benchmarks.verdicts import NO_TARGET, Target
 
 TIERING_TIMEOUT_S = 300.0
@@ -228,7 +228,7 @@ def _wait_for_local_start(peer: Peer, topic: str) -> None:
     data_dirs = [peer.remote.parent / "brokers", *peer.remote.parent.glob("broker-*")]
     deadline_s = time.monotonic() + TIERING_TIMEOUT_S
     while time.monotonic() < deadline_s:
-        logs = [log for folder in data_dirs for log in folder.rglob(f"{topic}-0/*.log")]
+        logs = [log for folder in data_dirs for log in files(folder, f"{topic}-0/*.log")]
         if len(logs) == 1:
             return
         time.sleep(0.2)
@@ -242,8 +242,8 @@ def _wait_for_segments(peer: Peer, topic: str, count: int) -> None:
     deadline_s = time.monotonic() + max(TIERING_TIMEOUT_S, count / 20)
     copied = local = 0
     while time.monotonic() < deadline_s:
-        copied = sum(1 for _ in peer.remote.rglob(f"{topic}-*/*.log"))
-        local = sum(1 for folder in data_dirs for _ in folder.rglob(f"{topic}-*/*.log"))
+        copied = len(files(peer.remote, f"{topic}-*/*.log"))
+        local = sum(len(files(folder, f"{topic}-*/*.log")) for folder in data_dirs)
         if copied >= count and local <= 10:
             return
         time.sleep(1.0)
