@@ -40,7 +40,7 @@ from spark.lock import Busy, only_one
 from spark.schemas import RECORD_COLUMNS
 from spark.session import prepare_environment, start_session
 from spark.settings import JOB, KAFKA, PipelineSettings, SettingsError, from_environment
-from spark.sinks.ledger_sink import LedgerSink, Stopped
+from spark.sinks.ledger_sink import DatabaseWentBack, LedgerSink, Stopped
 from spark.sinks.staged import MANIFEST_SCHEMA, StagedLedgerSink, Stager
 from spark.write_behind import WriteBehind
 
@@ -240,7 +240,7 @@ class Pipeline:
         try:
             self._check_topic()
             query = self._start_stream(behind)
-        except (PySparkException, Py4JError, BrokersAway, TopicMissing, *reading.ENDS) as error:
+        except (PySparkException, Py4JError, BrokersAway, TopicMissing, DatabaseWentBack, *reading.ENDS) as error:
             return str(error)
         except Stopped:
             return ""
@@ -257,14 +257,15 @@ class Pipeline:
                 query.stop()
             failure = query.exception()
             return "" if failure is None else str(failure)
-        except (reading.TopicRecreated, Stopped) as error:
+        except (reading.TopicRecreated, DatabaseWentBack, Stopped) as error:
             query.stop()
             return str(error)
         except (PySparkException, Py4JError, OSError) as error:
             return str(error)
 
     def _check_topic(self) -> None:
-        """Raises TopicRecreated unless the topic is the one that the ledger was made of."""
+        """Whether topic and ledger still belong together: raises TopicRecreated or DatabaseWentBack unless they do."""
+        self._sink.require_stored()
         self._sink.claim_topic(self._offsets.topic_id())
 
     def _start_stream(self, behind: WriteBehind) -> StreamingQuery:

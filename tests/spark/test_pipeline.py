@@ -28,7 +28,7 @@ from spark import transforms
 from spark.decode import RawRecord, to_batch
 from spark.direct import DirectReader
 from spark.job import GapFound
-from spark.rebuild import forget_ledger, rebuild
+from spark.rebuild import forget, forget_ledger, rebuild
 from spark.schemas import RECORD_SCHEMA
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
@@ -66,7 +66,7 @@ def test_the_topic_of_a_real_kafka_becomes_the_ledger_and_the_stream_goes_on(
     assert content(engine) == expected([*records, bad])
 
 
-def test_streams_that_end_and_lose_their_checkpoint_continue_where_the_database_ends(
+def test_streams_continue_where_the_database_ends_also_without_a_checkpoint_or_from_an_older_database(
     spark_session: SparkSession, settings: PipelineSettings, engine: Engine
 ) -> None:
     records = mixed(2_500)
@@ -78,6 +78,8 @@ def test_streams_that_end_and_lose_their_checkpoint_continue_where_the_database_
     produce(settings.bootstrap_servers, settings.source_topic, [record for record in records if record[1] >= 300])
     with Running(spark_session, replace(settings, records_per_batch=431), engine):
         wait_until("everything is stored", read_to(engine, records), WAIT_S)
+        forget(engine, CLUSTER)  # the database is put back, to before the first record, and nothing new comes
+        wait_until("everything is stored again", read_to(engine, records), WAIT_S)
     assert content(engine) == expected(records)
 
 

@@ -9,6 +9,8 @@ from sqlalchemy import Engine, func, select
 from backend.store import tables as t
 from backend.store.engine import reading
 from spark.decode import RawRecord, to_batch
+from spark.rebuild import forget
+from spark.sinks.ledger_sink import DatabaseWentBack
 from spark.sinks.staged import StagedLedgerSink, StagedRowsLost, Stager
 from tests.spark.records import mixed
 from tests.spark.replay import expected
@@ -67,4 +69,14 @@ def test_a_batch_whose_rows_are_gone_is_not_stored(database_url: str, engine: En
     sink_of(engine).next_offsets()  # another pipeline of the job begins
     with pytest.raises(StagedRowsLost, match="0 of"):
         sink.write(0, manifest)
+    assert content(engine) == expected([])
+
+
+def test_a_batch_is_not_stored_over_what_the_database_has_lost(database_url: str, engine: Engine) -> None:
+    records = mixed(200)
+    sink = sink_of(engine)
+    sink.write(0, staged(database_url, [record for record in records if record[1] < 20]))
+    forget(engine, CLUSTER)
+    with pytest.raises(DatabaseWentBack):
+        sink.write(1, staged(database_url, [record for record in records if record[1] >= 20]))
     assert content(engine) == expected([])
