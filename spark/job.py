@@ -154,7 +154,10 @@ def _start(settings: PipelineSettings) -> SparkSession:
 
 
 class Pipeline:
-    """Keeps one stream running. `run` returns after ``stop``, or raises GapFound."""
+    """Keeps one stream running. `run` returns after ``stop``, or raises GapFound.
+
+    ``records_per_batch`` is what the next stream takes at once: less than is set, after batches that were too large.
+    """
 
     def __init__(
         self,
@@ -169,7 +172,7 @@ class Pipeline:
         self._sink = sink
         self._progress = progress
         self._stop = stop
-        self._records_per_batch = settings.records_per_batch
+        self.records_per_batch = settings.records_per_batch
         self._offsets = TopicOffsets(
             settings.bootstrap_servers, settings.source_topic, settings.client_properties, "start"
         )
@@ -200,9 +203,9 @@ class Pipeline:
                     raise GapFound(text.partition(f"{reading.WENT_BACK_MARKER}: ")[2])
             else:
                 went_back_since = None
-            if any(marker in failure for marker in TOO_LARGE_MARKERS) and self._records_per_batch > 1:
-                self._records_per_batch = max(1, self._records_per_batch // 2)
-                text = f"a batch was too large for the driver's memory, the next has {self._records_per_batch} records"
+            if any(marker in failure for marker in TOO_LARGE_MARKERS) and self.records_per_batch > 1:
+                self.records_per_batch = max(1, self.records_per_batch // 2)
+                text = f"a batch was too large for the driver's memory, the next has {self.records_per_batch} records"
             delay_s = RESTART_FIRST_S if time.monotonic() - started > RESTART_MAX_S else delay_s
             self._progress.state, self._progress.message = "waiting", f"the stream ended and starts again: {text}"
             log.warning("pipeline stream: ended, next start in %.1f s: %s", delay_s, text)
@@ -292,11 +295,11 @@ class Pipeline:
             # Our source looks by itself; this one needs every partition named, and a gap in our words.
             self._offsets.partitions()  # it may have grown
             start = reading.start_offsets(settings.source_topic, self._offsets.held(), known)
-            return connector.stream(self._session, settings, start, self._records_per_batch)
+            return connector.stream(self._session, settings, start, self.records_per_batch)
         reader = self._session.readStream.format(source.FORMAT).options(
             **{"bootstrap.servers": settings.bootstrap_servers, "topic": settings.source_topic},
             startingOffsets=json.dumps(known),
-            maxRecords=str(self._records_per_batch),
+            maxRecords=str(self.records_per_batch),
             tasks=str(settings.tasks),
             **{f"kafka.{name}": value for name, value in settings.client_properties.items()},
         )

@@ -40,6 +40,10 @@ class Running:
         self._offsets = offsets
         self.thread = threading.Thread(target=self._run, name="pipeline")
 
+    @property
+    def records_per_batch(self) -> int:
+        return self._pipeline.records_per_batch
+
     def _run(self) -> None:
         try:
             self._pipeline.run()
