@@ -221,6 +221,8 @@ def test_a_broker_that_leaves_in_the_middle_of_a_move_leaves_nothing_half_done(s
     assert replicas(site, "deserted") == {0: [1, 2], 1: [1, 2]}
     # A broker's own settings can be changed only through itself.
     assert set(limits(site, "deserted")) <= {f"3 {rate}" for rate in RATES}
+    told = "Broker 3 is away and keeps its limit" in done_["result"]["sentence"]
+    assert told == bool(limits(site, "deserted")), done_["result"]
     site.cluster.start_broker(3)
     site.wait_until("it is back", lambda: broker(site, 3)["reachable"])
     if limits(site, "deserted"):
