@@ -124,18 +124,18 @@ class DeleteRecords(OneRequest):
             refused.update({tp: error for tp, error in errors.items() if not error.retriable})
             for tp in [tp for tp in left if tp not in errors or tp in refused]:
                 del left[tp]
-            for error in errors.values():
-                if error.retriable:
-                    raise error
+            for tp in left:
+                raise errors[tp]  # another leader, or this one in a moment, may do it
 
         try:
             await until_settled(once, timeout_s=SETTLE_S)
         except KafkaError as error:
             refused.update(dict.fromkeys(left, error))
-        for error in refused.values():
+        if refused:
+            first = next(iter(refused.values()))
             done = len(inputs.before) - len(refused)
             others = f"; those of {done} other partition{'' if done == 1 else 's'} are gone" if done else ""
-            raise KafkaError(error.code, error.message + others)
+            raise KafkaError(first.code, first.message + others)
 
     async def verify(self, site: Site, inputs: DeleteInputs, snapshot: Json) -> Verification:
         leaders, _ = await _leaders(site, inputs)
