@@ -40,7 +40,7 @@ from spark.lock import Busy, only_one
 from spark.schemas import RECORD_COLUMNS
 from spark.session import prepare_environment, start_session
 from spark.settings import JOB, KAFKA, PipelineSettings, SettingsError, from_environment
-from spark.sinks.ledger_sink import LedgerSink, Stopped
+from spark.sinks.ledger_sink import DatabaseWentBack, LedgerSink, Stopped
 from spark.sinks.staged import MANIFEST_SCHEMA, StagedLedgerSink, Stager
 from spark.write_behind import WriteBehind
 
@@ -154,7 +154,10 @@ def _start(settings: PipelineSettings) -> SparkSession:
 
 
 class Pipeline:
-    """Keeps one stream running. `run` returns after ``stop``, or raises GapFound."""
+    """Keeps one stream running. `run` returns after ``stop``, or raises GapFound.
+
+    ``records_per_batch`` is what the next stream takes at once: less than is set, after batches that were too large.
+    """
 
     def __init__(
         self,
@@ -169,7 +172,7 @@ class Pipeline:
         self._sink = sink
         self._progress = progress
         self._stop = stop
-        self._records_per_batch = settings.records_per_batch
+        self.records_per_batch = settings.records_per_batch
         self._offsets = TopicOffsets(
             settings.bootstrap_servers, settings.source_topic, settings.client_properties, "start"
         )
@@ -200,9 +203,9 @@ class Pipeline:
                     raise GapFound(text.partition(f"{reading.WENT_BACK_MARKER}: ")[2])
             else:
                 went_back_since = None
-            if any(marker in failure for marker in TOO_LARGE_MARKERS) and self._records_per_batch > 1:
-                self._records_per_batch = max(1, self._records_per_batch // 2)
-                text = f"a batch was too large for the driver's memory, the next has {self._records_per_batch} records"
+            if any(marker in failure for marker in TOO_LARGE_MARKERS) and self.records_per_batch > 1:
+                self.records_per_batch = max(1, self.records_per_batch // 2)
+                text = f"a batch was too large for the driver's memory, the next has {self.records_per_batch} records"
             delay_s = RESTART_FIRST_S if time.monotonic() - started > RESTART_MAX_S else delay_s
             self._progress.state, self._progress.message = "waiting", f"the stream ended and starts again: {text}"
             log.warning("pipeline stream: ended, next start in %.1f s: %s", delay_s, text)
@@ -240,7 +243,7 @@ class Pipeline:
         try:
             self._check_topic()
             query = self._start_stream(behind)
-        except (PySparkException, Py4JError, BrokersAway, TopicMissing, *reading.ENDS) as error:
+        except (PySparkException, Py4JError, BrokersAway, TopicMissing, DatabaseWentBack, *reading.ENDS) as error:
             return str(error)
         except Stopped:
             return ""
@@ -257,14 +260,15 @@ class Pipeline:
                 query.stop()
             failure = query.exception()
             return "" if failure is None else str(failure)
-        except (reading.TopicRecreated, Stopped) as error:
+        except (reading.TopicRecreated, DatabaseWentBack, Stopped) as error:
             query.stop()
             return str(error)
         except (PySparkException, Py4JError, OSError) as error:
             return str(error)
 
     def _check_topic(self) -> None:
-        """Raises TopicRecreated unless the topic is the one that the ledger was made of."""
+        """Whether topic and ledger still belong together: raises TopicRecreated or DatabaseWentBack unless they do."""
+        self._sink.require_stored()
         self._sink.claim_topic(self._offsets.topic_id())
 
     def _start_stream(self, behind: WriteBehind) -> StreamingQuery:
@@ -291,11 +295,11 @@ class Pipeline:
             # Our source looks by itself; this one needs every partition named, and a gap in our words.
             self._offsets.partitions()  # it may have grown
             start = reading.start_offsets(settings.source_topic, self._offsets.held(), known)
-            return connector.stream(self._session, settings, start, self._records_per_batch)
+            return connector.stream(self._session, settings, start, self.records_per_batch)
         reader = self._session.readStream.format(source.FORMAT).options(
             **{"bootstrap.servers": settings.bootstrap_servers, "topic": settings.source_topic},
             startingOffsets=json.dumps(known),
-            maxRecords=str(self._records_per_batch),
+            maxRecords=str(self.records_per_batch),
             tasks=str(settings.tasks),
             **{f"kafka.{name}": value for name, value in settings.client_properties.items()},
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +16,8 @@ log = logging.getLogger(__name__)
 _NO_ID: Final = "A" * 22  # sixteen zero bytes
 
 REQUEST_TIMEOUT_S: Final = 3.0
+# A topic may be given more partitions: they are asked for again after this time, a request of 2 kB by each client.
+PARTITIONS_AGE_S: Final = 10.0
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the library left it out
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library left it out
 
@@ -64,6 +67,7 @@ class TopicOffsets:
         self._config = config
         self._admin = AdminClient(config)
         self._partitions: list[int] = []
+        self._asked_s = 0.0
 
     def partitions(self) -> list[int]:
         """The topic's partitions. Raises TopicMissing or BrokersAway."""
@@ -73,19 +77,23 @@ class TopicOffsets:
             raise BrokersAway(f"no broker answers: {error.args[0].str()}") from error
         if found is None or found.error is not None or not found.partitions:
             raise TopicMissing(f"the topic {self.topic} does not exist yet")
-        self._partitions = sorted(found.partitions)
+        self._partitions, self._asked_s = sorted(found.partitions), time.monotonic()
         return self._partitions
+
+    def _known(self) -> list[int]:
+        fresh = time.monotonic() - self._asked_s < PARTITIONS_AGE_S
+        return self._partitions if self._partitions and fresh else self.partitions()
 
     def held(self) -> dict[int, OffsetsHeld]:
         """The offsets every partition holds. Raises TopicMissing or BrokersAway."""
-        partitions = self._partitions or self.partitions()
+        partitions = self._known()
         low = self._list(partitions, _EARLIEST)
         high = self._list(partitions, _LATEST)
         return {partition: OffsetsHeld(low[partition], high[partition]) for partition in partitions}
 
     def high(self) -> dict[int, int]:
         """The offset that the next record of every partition will get. Raises TopicMissing or BrokersAway."""
-        return self._list(self._partitions or self.partitions(), _LATEST)
+        return self._list(self._known(), _LATEST)
 
     def topic_id(self) -> str | None:
         """The topic's id as Kafka writes it, None where brokers have none (before 2.8). Raises as `partitions`."""

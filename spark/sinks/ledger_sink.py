@@ -77,10 +77,14 @@ class Stopped(Exception):
     """The job was asked to stop while it waited for the database."""
 
 
+class DatabaseWentBack(Exception):
+    """The database lacks what was stored in it: it was restored, or a standby took over that had not all of it."""
+
+
 class LedgerSink:
     """Writes batches of records (`spark.schemas.RECORD_ARROW`).
 
-    ``now_ms`` is the wall clock. `trouble` says in words what the sink waits for, or is None.
+    ``now_ms`` is the wall clock. One thread writes, another may look at what is stored meanwhile.
     """
 
     def __init__(
@@ -102,16 +106,23 @@ class LedgerSink:
         self._now_ms = now_ms
         self._chunk_rows = CHUNK_ROWS_FIRST
         self._pruned_ms = 0
-        self.trouble: str | None = None
+        self._reached: dict[int, int] = {}
+        self._troubles: dict[str, str] = {}
+
+    @property
+    def trouble(self) -> str | None:
+        """What the sink waits for, in words; None while it waits for nothing."""
+        return next(iter(self._troubles.copy().values()), None)
 
     def next_offsets(self) -> dict[int, int]:
         """The offset each topic partition continues at, as the database has it. Waits as `write` does."""
+        self._reached = self._patiently("the offsets to continue at", self._read_offsets)
+        return dict(self._reached)
 
-        def load() -> dict[int, int]:
-            with reading(self._engine) as connection:
-                return self._load_offsets(connection)
-
-        return self._patiently("the offsets to continue at", load)
+    def require_stored(self) -> None:
+        """Raises DatabaseWentBack when the database has less than it had for this sink. Waits as `write` does."""
+        reached = self._reached
+        require_reached(reached, self._patiently("the offsets that were stored", self._read_offsets))
 
     def claim_topic(self, topic_id: str | None) -> None:
         """Note which topic the ledger is made of; raises TopicRecreated when it was made of another one.
@@ -143,6 +154,7 @@ class LedgerSink:
 
         Waits, with `trouble` set, while the database is locked or away, and raises Stopped when
         asked to stop meanwhile; what was committed until then stays and is not written again.
+        Raises DatabaseWentBack rather than leave out what the database has lost since the batch was read.
         """
         records = records.sort_by(_LOG_ORDER)
         written: list[Written] = []
@@ -167,6 +179,7 @@ class LedgerSink:
             return written
 
         written = self._patiently(f"batch {batch_id}", store)
+        self._reached = written.next_offsets
         self._adapt(len(rows), took_ms)
         return written
 
@@ -177,13 +190,14 @@ class LedgerSink:
             try:
                 result = work()
             except (OperationalError, InterfaceError) as error:
-                self.trouble = f"the database does not answer: {str(error.orig).strip().splitlines()[0]}"
-                log.warning("pipeline %s: %s; trying again in %.1f s", what, self.trouble, delay_s)
+                trouble = f"the database does not answer: {str(error.orig).strip().splitlines()[0]}"
+                self._troubles[what] = trouble  # by its name: a full disk can still be read, which ends no other's wait
+                log.warning("pipeline %s: %s; trying again in %.1f s", what, trouble, delay_s)
                 if self._stop.wait(delay_s):
                     raise Stopped from error
                 delay_s = min(2 * delay_s, RETRY_MAX_S)
             else:
-                self.trouble = None
+                self._troubles.pop(what, None)
                 return result
 
     def _adapt(self, rows: int, took_ms: float) -> None:
@@ -197,6 +211,7 @@ class LedgerSink:
         with writing(self._engine) as connection:
             self._bulk.lock(connection, self._cluster_id, self._job)
             before = self._load_offsets(connection)
+            require_reached(self._reached, before)
             next_offsets = dict(before)
             events: list[Event] = []
             quarantined: list[tuple[Any, ...]] = []
@@ -273,6 +288,10 @@ class LedgerSink:
         problem, key, value = row[len(EVENT_COLUMNS) :]
         return (self._cluster_id, self._source_topic, partition, offset, problem, key, value, timestamp_ms, now_ms)
 
+    def _read_offsets(self) -> dict[int, int]:
+        with reading(self._engine) as connection:
+            return self._load_offsets(connection)
+
     def _load_offsets(self, connection: Connection) -> dict[int, int]:
         table = t.source_offsets
         rows = connection.execute(
@@ -317,3 +336,13 @@ class LedgerSink:
             old = table.c.finished_ms < now_ms - BATCH_HISTORY_MS
             connection.execute(delete(table).where(table.c.cluster_id == self._cluster_id, old))
             self._pruned_ms = now_ms
+
+
+def require_reached(reached: dict[int, int], now: dict[int, int]) -> None:
+    """Offsets only grow: who has less has lost what lies between, and a batch that begins later must not hide it."""
+    for partition, offset in sorted(reached.items()):
+        if now.get(partition, 0) < offset:
+            raise DatabaseWentBack(
+                f"the database was put back: it has read partition {partition} of the topic up to offset "
+                f"{now.get(partition, 0)}, and had read it up to {offset}"
+            )

@@ -23,7 +23,7 @@ from backend.store.engine import create_engine, writing
 from spark.ledger import Event
 from spark.schemas import EVENT_COLUMNS, RECORD_COLUMNS
 from spark.sinks.bulk import quoted
-from spark.sinks.ledger_sink import LedgerSink, Written
+from spark.sinks.ledger_sink import LedgerSink, Written, require_reached
 from spark.sinks.postgresql import PostgresqlBulk
 
 MANIFEST_SCHEMA: Final = StructType([StructField("attempt", StringType(), False), StructField("records", LongType())])
@@ -74,15 +74,18 @@ class StagedLedgerSink(LedgerSink):
         return super().next_offsets()
 
     def write(self, batch_id: int, records: pa.Table) -> list[Written]:
-        """Store a batch in one transaction. Waits as `LedgerSink.write` does; raises StagedRowsLost."""
+        """Store a batch in one transaction. Waits and raises as `LedgerSink.write`, and raises StagedRowsLost."""
         manifest = {str(row["attempt"]): int(row["records"]) for row in records.to_pylist()}
-        return [self._patiently(f"batch {batch_id}", lambda: self._merge(batch_id, manifest))]
+        written = self._patiently(f"batch {batch_id}", lambda: self._merge(batch_id, manifest))
+        self._reached = written.next_offsets
+        return [written]
 
     def _merge(self, batch_id: int, manifest: dict[str, int]) -> Written:
         started_ms = self._now_ms()
         with writing(self._engine) as connection:
             self._bulk.lock(connection, self._cluster_id, self._job)
             before = self._load_offsets(connection)
+            require_reached(self._reached, before)
             replayed = self._drop_stored(connection, manifest, before)
             fresh = sum(manifest.values()) - replayed
             table, mine = t.staged_record, t.staged_record.c.attempt.in_(list(manifest))

@@ -33,6 +33,7 @@ from backend.store import migrate
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
 from backend.store.event_months import is_part
+from backend.store.samples import PartitionSample, ReplicaSample, SampleWriter
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RawRecord, to_batch
@@ -47,6 +48,7 @@ from tests.unit.store.test_page_plans import CLUSTER, queries
 
 TOPIC = "filled"
 PARTITIONS = 50
+TOPIC_ID = b"orders----------"
 EVENTS, EVENTS_QUICK = 500_000, 20_000
 SEGMENTS, SEGMENTS_QUICK = 200_000, 10_000
 LATENCY_EVENTS_PER_S = 1_000
@@ -168,7 +170,7 @@ def _databases(folder: Path) -> Iterator[tuple[str, Callable[[str], str]]]:
 
 def _life(number: int, partition: int, at_ms: int) -> tuple[RemoteLogMetadata, RemoteLogMetadata]:
     """Begin and end of a copy: half of the events are segment records, half are updates."""
-    tip = TopicIdPartition("orders", b"orders----------", partition)
+    tip = TopicIdPartition("orders", TOPIC_ID, partition)
     # As random as Kafka's, and the same for the same number.
     segment_id, start = blake2b(number.to_bytes(8, "big"), digest_size=16).digest(), 1_000 * number
     return (
@@ -354,6 +356,7 @@ def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
         "database, MB per million events": _size_mb(engine) / (2 * segments / 1e6),
     }
     figures |= _sizes(engine, segments)
+    _observe(engine, segments)
     slowest_ms = 0.0
     last = _life(segments - PARTITIONS + 7, 7, 0)[0]
     assert isinstance(last, SegmentMetadata)
@@ -370,6 +373,33 @@ def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
         slowest_ms = max(slowest_ms, took_ms)
     engine.dispose()
     return figures | {SLOWEST: slowest_ms}
+
+
+def _observe(engine: Engine, segments: int) -> None:
+    """What an observer has of these partitions: each with three replicas, a hundredth of its segments still local."""
+    last = segments // PARTITIONS
+    topic_id = uuid_text(TOPIC_ID)
+    partitions, replicas = [], []
+    for partition in range(PARTITIONS):
+        end = 1_000 * (PARTITIONS * (last - 1) + partition + 1)
+        local = max(1, end - 10 * PARTITIONS * last)
+        partitions.append(
+            PartitionSample(
+                topic="orders", partition=partition, topic_id=topic_id, leader=1, leader_epoch=0, replicas=(1, 2, 3),
+                isr=(1, 2, 3), tiered=True, log_start_offset=0, local_log_start_offset=local,
+                latest_tiered_offset=end - 1, earliest_pending_upload_offset=end, high_watermark=end + 500,
+                log_end_offset=end + 500, local_log_bytes=(end + 500 - local) * 1_000,
+            )
+        )  # fmt: skip
+        replicas += [
+            ReplicaSample(
+                topic="orders", partition=partition, broker_id=broker, role="leader" if broker == 1 else "follower",
+                in_isr=True, leader_epochs=((0, 0),), log_start_offset=0, local_log_start_offset=local,
+                latest_tiered_offset=end - 1, log_end_offset=end + 500, local_log_bytes=(end + 500 - local) * 1_000,
+            )
+            for broker in (1, 2, 3)
+        ]  # fmt: skip
+    SampleWriter(engine, CLUSTER).write(partitions, replicas, BEGAN_MS + YEAR_MS)
 
 
 def _size_mb(engine: Engine) -> float:

@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from backend.cli.main import app
+from backend.control.operations.delete_records import DeleteInputs, DeleteRecords
+from backend.protocol.errors import ErrorCode, KafkaError
 from tests.control.feed import feed_ledger
 from tests.control.site import TIERED, ControlSite
 
@@ -219,6 +221,8 @@ def test_a_broker_that_leaves_in_the_middle_of_a_move_leaves_nothing_half_done(s
     assert replicas(site, "deserted") == {0: [1, 2], 1: [1, 2]}
     # A broker's own settings can be changed only through itself.
     assert set(limits(site, "deserted")) <= {f"3 {rate}" for rate in RATES}
+    told = "Broker 3 is away and keeps its limit" in done_["result"]["sentence"]
+    assert told == bool(limits(site, "deserted")), done_["result"]
     site.cluster.start_broker(3)
     site.wait_until("it is back", lambda: broker(site, 3)["reachable"])
     if limits(site, "deserted"):
@@ -414,6 +418,24 @@ def test_records_are_deleted_up_to_an_offset_and_no_further_than_the_end(site: C
     assert cut["estimate"]["records"] == 20
     site.wait_until("the log begins there", lambda: site.partitions("cut")[0]["log_start_offset"] == 20)
     assert revert(site, cut["id"]) == 409
+
+
+def test_records_are_deleted_of_all_partitions_or_it_is_told_of_which_they_are_gone(site: ControlSite) -> None:
+    topic(site, "partly", [[1]], records=50)
+    site.create_topic("newest-of-key", partitions=1, replicas=1, config={"cleanup.policy": "compact"})
+    wanted = [
+        {"topic": name, "partition": 0, "offset": offset} for name, offset in (("newest-of-key", 0), ("partly", 9))
+    ]
+    refused = site.plan({"partitions": wanted}, kind="delete_records")
+    assert [check["name"] for check in refused["checks"] if check["outcome"] == "refused"] == ["policy"]
+    # As where a topic becomes compacted after the check.
+    kind, inputs = DeleteRecords(), DeleteInputs.model_validate({"partitions": wanted})
+    with pytest.raises(
+        KafkaError, match="newest-of-key-0 were not deleted; those of 1 other partition are gone"
+    ) as said:
+        site.cluster.call(kind.apply(site.plane.operations._site, inputs, {}))
+    assert said.value.code is ErrorCode.POLICY_VIOLATION
+    site.wait_until("it is cut", lambda: site.partitions("partly")[0]["log_start_offset"] == 9)
 
 
 def test_limits_that_others_left_are_found_and_cleared(site: ControlSite) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -178,15 +178,35 @@ def test_a_plan_that_a_crash_interrupted_is_looked_after_at_the_next_start(
     assert recovered(own, flag | {"enable": True}, "requested", changed=False) == "failed"
     assert recovered(own, flag | {"enable": True}, "requested", changed=True) == "verified"
     assert recovered(own, flag | {"enable": False}, "accepted", changed=True) == "verified"
+    # What it was about is gone: that plan has an end too, and holds up no other.
+    own.create_topic("short-lived", partitions=1)
+    own.produce("short-lived", 10)
+    about = {"partitions": [{"topic": "short-lived", "partition": 0, "offset": 5}]}
+
+    def delete() -> None:
+        own.admin.delete_topics(["short-lived"])["short-lived"].result(30)
+
+    assert recovered(own, about, "accepted", kind="delete_records", changed=False, meanwhile=delete) == "failed"
+    ended = own.get("/v1/plans?limit=1")["items"][0]["result"]
+    assert "There is no partition short-lived-0" in ended["sentence"]
 
 
-def recovered(own: ControlSite, inputs: dict[str, Any], state: str, *, changed: bool) -> str:
+def recovered(
+    own: ControlSite,
+    inputs: dict[str, Any],
+    state: str,
+    *,
+    changed: bool,
+    kind: str = "toggle_bootstrap",
+    meanwhile: Callable[[], None] = lambda: None,
+) -> str:
     """How a plan ends that a process left in this state, having `changed` the cluster or not."""
-    plan = own.plan(inputs)
+    plan = own.plan(inputs, kind=kind)
     assert plan["state"] == "checked", plan["checks"]
     if changed:
         own.cluster.call(_apply(own, plan))
     own.stop_plane()
+    meanwhile()
     connection = sqlite3.connect(own.folder / "ebbline.db", timeout=30)
     connection.execute("UPDATE operation SET state = ?, requested_ms = 1 WHERE id = ?", (state, plan["id"]))
     connection.commit()

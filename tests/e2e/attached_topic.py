@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -44,11 +42,5 @@ def by_spark(settings: PipelineSettings, connector: str, done: Callable[[], bool
             more["EBBLINE_PIPELINE_CONNECTOR_JARS"] = str(resolve_spark_jars())
         except Unavailable as reason:
             pytest.skip(f"Spark's Kafka connector is unavailable: {reason}")
-    process = subprocess.Popen([sys.executable, "-m", "spark.job"], env=running.environment(settings, **more))
-    try:
+    with running.pipeline_process(settings, **more):
         wait_until("everything is stored", done, running.WAIT_S)
-        process.terminate()
-        assert process.wait(running.WAIT_S) == 0
-    finally:
-        process.kill()
-        process.wait()

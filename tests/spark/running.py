@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -39,6 +44,10 @@ class Running:
         self._heartbeat = Heartbeat(engine, CLUSTER, offsets, self.sink, self.progress)
         self._offsets = offsets
         self.thread = threading.Thread(target=self._run, name="pipeline")
+
+    @property
+    def records_per_batch(self) -> int:
+        return self._pipeline.records_per_batch
 
     def _run(self) -> None:
         try:
@@ -109,3 +118,36 @@ def environment(settings: PipelineSettings, **more: str) -> dict[str, str]:
         "EBBLINE_PIPELINE_RECORDS_PER_BATCH": str(settings.records_per_batch),
         **more,
     }
+
+
+def start(settings: PipelineSettings, **more: str) -> subprocess.Popen[bytes]:
+    """The pipeline in a process group of its own, its JVM included; it writes to pipeline.log."""
+    with open(settings.data_dir / "pipeline.log", "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "spark.job"],
+            env=environment(settings, **more),
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends the whole group at once, unless it has ended."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def pipeline_process(settings: PipelineSettings, **more: str) -> Iterator[None]:
+    """The pipeline as a process during the block; at its end it is asked to stop and must do so in order."""
+    process = start(settings, **more)
+    try:
+        yield
+        process.terminate()
+        assert process.wait(WAIT_S) == 0
+    finally:
+        kill(process)

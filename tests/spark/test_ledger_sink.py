@@ -21,7 +21,8 @@ from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RAW_VALUE_BYTES_MAX, RawRecord, to_batch
 from spark.reading import TopicRecreated
-from spark.sinks.ledger_sink import LedgerSink, Stopped
+from spark.rebuild import forget
+from spark.sinks.ledger_sink import DatabaseWentBack, LedgerSink, Stopped
 from spark.sinks.postgresql import PostgresqlBulk
 from tests.spark.records import CAPTURED, FIXTURES, captured, delete_partition, final_states, life, log, mixed, raw
 from tests.spark.replay import expected, stored
@@ -136,8 +137,8 @@ def test_a_transaction_that_fails_leaves_neither_rows_nor_offsets(
         patch.setattr(LedgerSink, "_note_batch", fail)  # the last thing before the commit
         with pytest.raises(RuntimeError):
             sink.write(0, table(mixed(200)))
-    nothing: dict[str, object] = {"segments": {}, "events": {}, "quarantine": set(), "totals": {}, "next_offsets": {}}
-    assert content(engine) == nothing
+    assert content(engine) == expected([])
+    assert not any(expected([]).values())
 
 
 def test_two_jobs_at_once_store_each_record_once(engine: Engine) -> None:
@@ -289,10 +290,29 @@ def test_a_full_disk_is_waited_for_and_named_and_nothing_is_lost(engine: Engine)
         pages[0] = int(connection.exec_driver_sql("PRAGMA page_count").scalar_one()) + 2
     written = in_background(lambda: sink.write(1, table(records)))
     wait_for_trouble(sink)
+    sink.require_stored()  # a full disk can be read, and is full all the same
     assert sink.trouble == "the database does not answer: database or disk is full"
     pages[0] = 1 << 30
     written()
     assert sink.trouble is None
+    assert content(engine) == expected(records)
+
+
+def test_a_database_that_was_put_back_meanwhile_is_noticed_and_read_on_from_where_it_is(engine: Engine) -> None:
+    records = mixed(600)
+    early, late = ([r for r in records if (r[1] < 60) == is_early] for is_early in (True, False))
+    sink = sink_of(engine)
+    assert sink.next_offsets() == {}
+    sink.write(0, table(early))
+    sink.require_stored()
+    forget(engine, CLUSTER)  # as a copy of the time before
+    with pytest.raises(DatabaseWentBack, match="up to offset 0, and had read it up to 60"):
+        sink.require_stored()
+    with pytest.raises(DatabaseWentBack):
+        sink.write(1, table(late))
+    assert content(engine) == expected([])
+    assert sink.next_offsets() == {}
+    sink.write(0, table(records))
     assert content(engine) == expected(records)
 
 

@@ -28,8 +28,9 @@ from spark import transforms
 from spark.decode import RawRecord, to_batch
 from spark.direct import DirectReader
 from spark.job import GapFound
-from spark.rebuild import forget_ledger, rebuild
+from spark.rebuild import forget, forget_ledger, rebuild
 from spark.schemas import RECORD_SCHEMA
+from spark.session import BATCH_MAX
 from spark.settings import JOB, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
 from tests.databases import new_sqlite
@@ -66,7 +67,7 @@ def test_the_topic_of_a_real_kafka_becomes_the_ledger_and_the_stream_goes_on(
     assert content(engine) == expected([*records, bad])
 
 
-def test_streams_that_end_and_lose_their_checkpoint_continue_where_the_database_ends(
+def test_streams_continue_where_the_database_ends_also_without_a_checkpoint_or_from_an_older_database(
     spark_session: SparkSession, settings: PipelineSettings, engine: Engine
 ) -> None:
     records = mixed(2_500)
@@ -78,6 +79,8 @@ def test_streams_that_end_and_lose_their_checkpoint_continue_where_the_database_
     produce(settings.bootstrap_servers, settings.source_topic, [record for record in records if record[1] >= 300])
     with Running(spark_session, replace(settings, records_per_batch=431), engine):
         wait_until("everything is stored", read_to(engine, records), WAIT_S)
+        forget(engine, CLUSTER)  # the database is put back, to before the first record, and nothing new comes
+        wait_until("everything is stored again", read_to(engine, records), WAIT_S)
     assert content(engine) == expected(records)
 
 
@@ -104,6 +107,24 @@ def test_records_lost_before_they_were_read_stop_the_pipeline_and_say_so(
     with Running(spark_session, settings, engine):
         wait_until("what is left is read", read_to(engine, held), WAIT_S)
     assert content(engine) == expected(held)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_batch_that_is_too_large_for_the_driver_is_read_again_in_halves(
+    spark_session: SparkSession, settings: PipelineSettings, engine: Engine
+) -> None:
+    records = mixed(1_500, seed=12)
+    produce(settings.bootstrap_servers, settings.source_topic, records)
+    limits: Any = spark_session.sparkContext._jsc.sc().conf()  # the living one, which each stage looks at
+    limit = "spark.driver.maxResultSize"
+    limits.set(limit, "80k")
+    try:
+        with Running(spark_session, settings, engine) as running:
+            wait_until("everything is stored", read_to(engine, records), WAIT_S)
+    finally:
+        limits.set(limit, BATCH_MAX)
+    assert running.records_per_batch < settings.records_per_batch
+    assert content(engine) == expected(records)
 
 
 def every_row(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:

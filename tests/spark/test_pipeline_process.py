@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
@@ -36,27 +35,16 @@ from tests.spark.running import (
     beat,
     content,
     environment,
+    kill,
     more_than,
     next_offsets,
+    pipeline_process,
     read_to,
+    start,
 )
 from tests.waiting import wait_until
 
 Refused = Callable[..., tuple[int, list[str]]]
-
-
-def start(settings: PipelineSettings) -> subprocess.Popen[bytes]:
-    """The pipeline in a process group of its own, its JVM included."""
-    with open(settings.data_dir / "pipeline.log", "ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "spark.job"],
-            env=environment(settings),
-            cwd=Path(__file__).parents[2],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
 
 
 IN_TRANSACTION, AFTER_COMMIT, ANY_TIME, BEFORE_ROWS = "in a transaction", "after a commit", "any time", "before rows"
@@ -102,8 +90,7 @@ def killed_on_the_way(settings: PipelineSettings, engine: Engine, records: list[
         if place in (ANY_TIME, BEFORE_ROWS):
             time.sleep(random.random() / effort(20, 5))
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        kill(process)
     return sum(next_offsets(engine).values()) - before < len(records)
 
 
@@ -133,7 +120,8 @@ def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(
             shutil.rmtree(settings.spark_dir / "checkpoint", ignore_errors=True)
         settings = replace(settings, records_per_batch=chance.choice(effort([300, 700], [300, 2_000, 7_000])))
     if SOAK:
-        ended_by_the_pipeline(settings, engine, records)
+        with pipeline_process(settings):
+            wait_until("everything is stored", read_to(engine, records), WAIT_S)
         assert beat(engine).state == "stopped"
     else:  # another reader continues where the killed driver was; a pipeline that ends in order is in tests/e2e
         reader = DirectReader(settings, "continues", threading.Event())
@@ -142,18 +130,6 @@ def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(
         reader.close()
     assert content(engine) == expected(records)
     assert in_the_middle >= KILLS // 2, "killed too late to prove anything"
-
-
-def ended_by_the_pipeline(settings: PipelineSettings, engine: Engine, records: list[RawRecord]) -> None:
-    """Runs the pipeline until everything is stored and stops it."""
-    process = start(settings)
-    try:
-        wait_until("everything is stored", read_to(engine, records), WAIT_S)
-        process.terminate()
-        assert process.wait(30) == 0
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_without_a_usable_java_the_process_ends_with_one_line(tmp_path: Path) -> None:

@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +17,7 @@ from tests.secure_cluster import PASSWORD, USER, secure_layout
 from tests.spark.kafka_peer import create_topic, produce
 from tests.spark.records import mixed
 from tests.spark.replay import expected
-from tests.spark.running import CLUSTER, WAIT_S, content, environment, read_to
+from tests.spark.running import CLUSTER, WAIT_S, content, pipeline_process, read_to
 from tests.waiting import wait_until
 
 TOPIC = "rlm-secured"
@@ -70,16 +66,7 @@ def test_the_same_rows_come_through_tls_and_sasl(
             "EBBLINE_PIPELINE_CONNECTOR": connector,
             "EBBLINE_PIPELINE_CONNECTOR_JARS": str(connector_jars) if connector == "kafka" else "",
         }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "spark.job"], env=environment(settings, **more), start_new_session=True
-        )
-        try:
+        with pipeline_process(settings, **more):
             wait_until("everything is stored", read_to(engine, records), WAIT_S)
-            process.terminate()
-            assert process.wait(60) == 0
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
     assert content(engine) == expected(records)
     engine.dispose()

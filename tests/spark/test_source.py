@@ -9,17 +9,19 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.cimpl import NewPartitions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from spark import kafka, source
+from spark import kafka, reading, source
 from spark.decode import RawRecord
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
 from spark.reading import MetadataGap, OffsetsWentBack
 from spark.source import OffsetRanges, RemoteLogMetadataReader, admit, spread
 from tests.spark.kafka_peer import admin, create_topic, produce
-from tests.spark.records import mixed
+from tests.spark.records import life, log, mixed
+from tests.waiting import wait_until
 
 counts = st.dictionaries(
     st.integers(0, 49).map(str), st.tuples(st.integers(0, 1000), st.integers(0, 5000)), max_size=50
@@ -134,6 +136,31 @@ def test_a_topic_that_ends_before_what_was_read_is_noticed(kafka_bootstrap: str,
     one = reader(kafka_bootstrap, topic)
     with pytest.raises(OffsetsWentBack):
         one.latestOffset({"4": 999}, ReadAllAvailable())
+
+
+def test_partitions_that_a_topic_is_given_later_are_read_too(
+    kafka_bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "PARTITIONS_AGE_S", 0.1)
+    one = reader(kafka_bootstrap, topic)
+    start = one.initialOffset()
+    client = admin(kafka_bootstrap)  # must live until the answer is there
+    client.create_partitions([NewPartitions(topic, 7)])[topic].result(timeout=30)
+    records = log(life(1), partition=6)
+    produce(kafka_bootstrap, topic, records)
+    wait_until("they are seen", lambda: one.latestOffset(start, ReadAllAvailable()).get("6") == len(records), 60)
+    assert read_all(one, start, one.latestOffset(start, ReadAllAvailable())) == places(records)
+
+
+def test_a_batch_of_large_records_has_few(kafka_bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SAMPLE_TIMEOUT_S", 30.0)  # it ends with the records that it wants
+    large, size = 800, 2_000
+    produce(kafka_bootstrap, topic, [(0, offset, 1, None, bytes(size)) for offset in range(large)])
+    one = reader(kafka_bootstrap, topic, maxBytes=str(100 * size))
+    start = one.initialOffset()
+    taken = one.latestOffset(start, one.getDefaultReadLimit())
+    assert 90 <= taken["0"] <= 100
+    assert len(read_all(one, start, taken)) == taken["0"]
 
 
 def test_a_missing_topic_is_missing_and_is_not_created(kafka_bootstrap: str) -> None:

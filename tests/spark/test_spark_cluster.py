@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from tests.ports import free_ports
 from tests.spark.kafka_peer import produce
 from tests.spark.records import mixed
 from tests.spark.replay import expected
-from tests.spark.running import WAIT_S, content, environment, more_than, read_to
+from tests.spark.running import WAIT_S, content, more_than, pipeline_process, read_to
 from tests.waiting import wait_until
 
 WORKERS = 2
@@ -100,18 +99,9 @@ def test_executors_store_what_they_read_and_one_that_dies_loses_and_doubles_noth
     settings = replace(settings, records_per_batch=1_000)
     produce(settings.bootstrap_servers, settings.source_topic, early)
     (ui_port,) = free_ports(1)
-    with spark_cluster(tmp_path) as cluster, open(settings.data_dir / "pipeline.log", "ab") as log:
+    with spark_cluster(tmp_path) as cluster:
         more = {"EBBLINE_PIPELINE_SPARK_MASTER": cluster.master, "EBBLINE_PIPELINE_SPARK_UI_PORT": str(ui_port)}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "spark.job"],
-            env=environment(settings, **more),
-            cwd=Path(__file__).parents[2],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
+        with pipeline_process(settings, **more):
             wait_until("some batches are stored", more_than(engine, 2_000), 3 * WAIT_S)
             with urllib.request.urlopen(f"http://127.0.0.1:{ui_port}/jobs/", timeout=30) as page:
                 assert b"ebbline-pipeline" in page.read()
@@ -121,10 +111,4 @@ def test_executors_store_what_they_read_and_one_that_dies_loses_and_doubles_noth
             produce(settings.bootstrap_servers, settings.source_topic, [r for r in records if r[1] >= 2_000])
             wait_until("everything is stored", read_to(engine, records), 2 * WAIT_S)
             wait_until("a new executor is there", lambda: len(cluster.executors()) == WORKERS, WAIT_S)
-            process.terminate()
-            assert process.wait(60) == 0
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
     assert content(engine) == expected(records)

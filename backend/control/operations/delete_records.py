@@ -8,6 +8,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from backend.control.gateway.client import until_settled
+from backend.control.gateway.configs import describe_topics
 from backend.control.gateway.delete_records import delete_records
 from backend.control.gateway.metadata import fetch_cluster
 from backend.control.gateway.offsets import CONSUMER, Sentinel, list_offsets
@@ -17,10 +19,13 @@ from backend.control.operations.kinds import OneRequest, Site
 from backend.control.operations.plan import Change, Check, Draft, Json, Outcome, Verification, Words
 from backend.control.operations.reassign_inputs import PartitionName
 from backend.control.words import grouped, in_bytes
-from backend.protocol.errors import ErrorCode, error_for
+from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.store.queries import partitions
 from backend.tiering.ids import TopicPartition, uuid_text
 
+CLEANUP_POLICY: Final = "cleanup.policy"
+# An election takes a second or two; the page waits so long for the answer.
+SETTLE_S: Final = 10.0
 # One request per leader; a thousand offsets are 20 kB.
 PARTITIONS_MAX: Final = 1_000
 
@@ -56,11 +61,15 @@ class DeleteRecords(OneRequest):
         leaders, ids = await _leaders(site, inputs)
         starts = await _offsets(site, leaders, Sentinel.EARLIEST)
         ends = await _offsets(site, leaders, Sentinel.LATEST)
+        compacted = await _compacted(site, {tp.topic for tp in inputs.before})
         return {
             "partitions": {
                 f"{tp.topic}-{tp.partition}": {"topic_id": ids[tp], "log_start": starts[tp]} for tp in inputs.before
             },
-            "seen": {f"{tp.topic}-{tp.partition}": {"high_watermark": ends[tp]} for tp in inputs.before},
+            "seen": {
+                f"{tp.topic}-{tp.partition}": {"high_watermark": ends[tp], "deletes": tp.topic not in compacted}
+                for tp in inputs.before
+            },
         }
 
     async def draft(self, site: Site, inputs: DeleteInputs, snapshot: Json) -> Draft:
@@ -86,7 +95,7 @@ class DeleteRecords(OneRequest):
                 Change(f"{b.topic}-{b.partition}", "log start", str(starts[f"{b.topic}-{b.partition}"]), str(b.offset))
                 for b in inputs.partitions
             ),
-            checks=tuple(_checks(inputs, starts, ends)),
+            checks=tuple(_checks(inputs, starts, ends, snapshot["seen"])),
             cli=tuple(cli(inputs)),
             words=Words(
                 title=f"Delete records of {what}"
@@ -103,11 +112,30 @@ class DeleteRecords(OneRequest):
         )
 
     async def apply(self, site: Site, inputs: DeleteInputs, snapshot: Json) -> None:
-        """Raises KafkaError with the first refusal; the other partitions' records may be gone then."""
-        leaders, _ = await _leaders(site, inputs)
-        _, refused = await delete_records(site.gateway, leaders, inputs.before)
-        for error in refused.values():
-            raise error
+        """Asks again where a leader has moved meanwhile.
+
+        Raises KafkaError with the first refusal, which also says of how many other partitions the records are gone.
+        """
+        left, refused = dict(inputs.before), dict[TopicPartition, KafkaError]()
+
+        async def once() -> None:
+            leaders, _ = await _leaders(site, inputs)
+            _, errors = await delete_records(site.gateway, {tp: leaders[tp] for tp in left}, left)
+            refused.update({tp: error for tp, error in errors.items() if not error.retriable})
+            for tp in [tp for tp in left if tp not in errors or tp in refused]:
+                del left[tp]
+            for tp in left:
+                raise errors[tp]  # another leader, or this one in a moment, may do it
+
+        try:
+            await until_settled(once, timeout_s=SETTLE_S)
+        except KafkaError as error:
+            refused.update(dict.fromkeys(left, error))
+        if refused:
+            first = next(iter(refused.values()))
+            done = len(inputs.before) - len(refused)
+            others = f"; those of {done} other partition{'' if done == 1 else 's'} are gone" if done else ""
+            raise KafkaError(first.code, first.message + others)
 
     async def verify(self, site: Site, inputs: DeleteInputs, snapshot: Json) -> Verification:
         leaders, _ = await _leaders(site, inputs)
@@ -133,6 +161,13 @@ async def _leaders(site: Site, inputs: DeleteInputs) -> tuple[dict[TopicPartitio
     return {tp: known[tp].leader for tp in inputs.before}, {tp: uuid_text(known[tp].topic_id) for tp in inputs.before}
 
 
+async def _compacted(site: Site, topics: set[str]) -> set[str]:
+    """Those that keep the newest record of each key; a topic whose settings we may not see is taken for another."""
+    described = await describe_topics(site.gateway, sorted(topics), names=[CLEANUP_POLICY], lane=Lane.ACT)
+    policies = {topic: found.get(CLEANUP_POLICY) for topic, found in described.items()}
+    return {topic for topic, policy in policies.items() if policy is not None and policy.value == "compact"}
+
+
 async def _offsets(site: Site, leaders: Mapping[TopicPartition, int], which: Sentinel) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for leader in sorted(set(leaders.values())):
@@ -153,8 +188,14 @@ def _share(row: partitions.PartitionRow | None, start: int, end: int, count: int
     return round(held * count / (end - start))
 
 
-def _checks(inputs: DeleteInputs, starts: Mapping[str, int], ends: Mapping[str, int]) -> list[Check]:
+def _checks(
+    inputs: DeleteInputs, starts: Mapping[str, int], ends: Mapping[str, int], seen: Mapping[str, Json]
+) -> list[Check]:
     found = []
+    compacted = sorted({b.topic for b in inputs.partitions if not seen[f"{b.topic}-{b.partition}"]["deletes"]})
+    if compacted:
+        text = f"{', '.join(compacted[:5])}: of a compacted topic no records can be deleted by offset. Leave it out."
+        found.append(Check("policy", Outcome.REFUSED, text))
     above = [b for b in inputs.partitions if b.offset > ends[f"{b.topic}-{b.partition}"]]
     if above:
         b = above[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -104,13 +104,21 @@ class Elect(OneRequest):
 
     async def verify(self, site: Site, inputs: ElectInputs, snapshot: Json) -> Verification:
         found = await _views(site, inputs)
-        wrong = [f"{tp.topic}-{tp.partition}" for tp, p in found.items() if _elsewhere(p)]
+        wrong = [p for p in found.values() if _elsewhere(p)]
         if wrong:
-            return Verification(False, f"{len(wrong)} leaders were not moved, {wrong[0]} first among them.")
+            return Verification(False, not_moved(wrong, len(found)))
         return Verification(True, f"All {len(found)} partitions are led by the first of their lists.")
 
     def revert_inputs(self, inputs: ElectInputs, snapshot: Json) -> None:
         """Kafka knows no election of another than the first one: reorder the replicas to go back."""
+
+
+def not_moved(wrong: Sequence[PartitionView], asked: int) -> str:
+    """Which leaders stayed, why the first of them did, and what to do."""
+    p = wrong[0]
+    behind = p.replicas[0] not in p.isr
+    why = f"broker {p.replicas[0]} is not in sync. Wait for it" if behind else "Kafka left it. See its controller's log"
+    return f"{len(wrong)} of {asked} leaders were not moved, first {p.topic}-{p.partition}: {why}, then elect again."
 
 
 def _elsewhere(p: PartitionView) -> bool:

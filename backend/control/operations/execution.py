@@ -10,11 +10,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from backend.control.gateway.client import sentence
 from backend.control.gateway.errors import GatewayError
 from backend.control.operations.audit import Actor, Role
+from backend.control.operations.errors import OperationError
 from backend.control.operations.journal import Journal
 from backend.control.operations.kinds import Kind, RequestKind, Site
 from backend.control.operations.lasting import Lasting, lasting_kind
@@ -86,11 +87,13 @@ class Execution:
     async def _run(self, row: OperationRow, journal: Journal) -> None:
         # `start` gives the others to `lasting`.
         kind = cast(RequestKind, self._kinds[row.kind])
-        inputs = kind.inputs.model_validate(row.inputs)
         try:
-            await kind.apply(self._site, inputs, row.snapshot)
+            await kind.apply(self._site, kind.inputs.model_validate(row.inputs), row.snapshot)
         except KafkaError as error:
             await journal.move(PlanState.FAILED, f"Kafka refused the change. {sentence(error)}")
+            return
+        except OperationError as error:  # a topic or a leader that went after the checks
+            await journal.move(PlanState.FAILED, str(error))
             return
         except GatewayError as error:
             # Whether Kafka took it is not known: the cluster itself tells.
@@ -102,7 +105,7 @@ class Execution:
         else:
             await journal.move(PlanState.ACCEPTED, "Kafka accepted the change.")
         self._after_change()
-        verification = await self._verify(row, kind, inputs)
+        verification = await self._verify(row, kind)
         self._after_change()
         state = PlanState.VERIFIED if verification.done else PlanState.FAILED
         await journal.move(state, verification.sentence, verification.detail)
@@ -120,21 +123,26 @@ class Execution:
             self.start(row, who)
             return
         journal.note("recovered", "The backend was stopped in the middle; it looked at the cluster again.")
-        verification = await self._verify(row, kind, kind.inputs.model_validate(row.inputs))
+        verification = await self._verify(row, kind)
         state = PlanState.VERIFIED if verification.done else PlanState.FAILED
         text = verification.sentence
         if not verification.done:
             text = f"The backend was stopped in the middle. {text} Make a new plan to go on, or revert this one."
         await journal.move(state, text, verification.detail)
 
-    async def _verify(self, row: OperationRow, kind: Kind, inputs: Any) -> Verification:
-        """Looks until the change is in effect everywhere, at most VERIFY_TIMEOUT_S."""
+    async def _verify(self, row: OperationRow, kind: Kind) -> Verification:
+        """Looks until the change is in effect everywhere, at most VERIFY_TIMEOUT_S. Never raises: a plan has an end."""
         deadline_s = time.monotonic() + VERIFY_TIMEOUT_S
         while True:
             try:
-                found = await kind.verify(self._site, inputs, row.snapshot)
+                found = await kind.verify(self._site, kind.inputs.model_validate(row.inputs), row.snapshot)
             except (GatewayError, KafkaError) as error:
                 found = Verification(False, f"The cluster cannot be asked whether it is in effect. {sentence(error)}")
+            except OperationError as error:  # what it is about is gone
+                found = Verification(False, str(error))
+            except Exception:
+                _log.exception("Plan %d (%s) cannot be verified", row.id, row.kind)
+                return Verification(False, "A fault of this program; see the backend's log.")
             if found.done or time.monotonic() + VERIFY_INTERVAL_S > deadline_s:
                 return found
             await asyncio.sleep(VERIFY_INTERVAL_S)

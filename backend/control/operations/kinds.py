@@ -107,8 +107,11 @@ class LastingKind(Kind, Protocol):
         """
         ...
 
-    async def clean(self, site: Site, inputs: Any, snapshot: Json) -> None:
-        """Removes what was only needed on the way, such as throttles. Raises GatewayError, KafkaError."""
+    async def clean(self, site: Site, inputs: Any, snapshot: Json) -> str:
+        """Removes what was only needed on the way, such as throttles; what stays and why, "" when nothing does.
+
+        Raises GatewayError, KafkaError.
+        """
         ...
 
 

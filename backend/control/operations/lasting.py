@@ -50,9 +50,9 @@ class Lasting:
         except Exception:
             _log.exception("Plan %d (%s) failed", self._row.id, self._row.kind)
             state, text, detail = PlanState.FAILED, "A fault of this program; see the backend's log.", None
-        problem = await self._clean()
-        if problem is not None:
-            state, text = PlanState.FAILED, f"{text} {problem}"
+        clean, left = await self._clean()
+        if left:
+            state, text = state if clean else PlanState.FAILED, f"{text} {left}"
         await self._enter_running()
         await self._journal.move(state, text, detail)
         self._after_change()
@@ -93,19 +93,17 @@ class Lasting:
         if (await self._journal.now()).state == PlanState.ACCEPTED:
             await self._journal.move(PlanState.RUNNING, "It has run.")
 
-    async def _clean(self) -> str | None:
-        """Removes throttles; tries until the cluster answers. A sentence when Kafka refuses it for good."""
+    async def _clean(self) -> tuple[bool, str]:
+        """Removes throttles; tries until the cluster answers. False: Kafka refuses it for good. And what stays."""
         pause_s = STEP_INTERVAL_S
         while True:
             try:
-                await self._kind.clean(self._site, self._inputs, self._row.snapshot)
-                return None
+                return True, await self._kind.clean(self._site, self._inputs, self._row.snapshot)
             except KafkaError as error:
                 if not error.retriable:
                     _log.error("Plan %d cannot clean up: %s", self._row.id, sentence(error))
-                    return (
-                        f"Its limits could not be removed: {sentence(error)} Remove them with a plan of clear_throttle."
-                    )
+                    text = f"Its limits could not be removed: {sentence(error)}"
+                    return False, f"{text} Remove them with a plan of clear_throttle."
                 reason = sentence(error)
             except GatewayError as error:
                 reason = sentence(error)

@@ -192,11 +192,19 @@ class Reassign:
         in_force: int | None = course.progress.get("limit")
         return in_force
 
-    async def clean(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> None:
-        """All limits as they were before the plan."""
-        del inputs
+    async def clean(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> str:
+        """All limits as they were before the plan; a broker that is away keeps its own."""
         await fetch_cluster(site.gateway, lane=Lane.ACT)
-        await throttles.bring_to(site.gateway, Throttles.of(snapshot["throttles"]), surely=True)
+        before = Throttles.of(snapshot["throttles"])
+        await throttles.bring_to(site.gateway, before, surely=True)
+        limited = throttles.wanted(before, _aims(inputs, snapshot), inputs.throttle_bytes_per_s or 0).brokers
+        away = [broker for broker in limited if int(broker) not in site.gateway.brokers]
+        if not away or inputs.throttle_bytes_per_s is None:
+            return ""
+        return (
+            f"Broker {', '.join(away)} is away and keeps its limit: once it is back, remove it with a plan of "
+            "clear_throttle."
+        )
 
     async def verify(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> Verification:
         found = _aims(inputs, snapshot)

@@ -1,0 +1,80 @@
+"""Deletion of records while a leader moves: two small brokers, the first of which has just lost the leadership."""
+
+from __future__ import annotations
+
+import asyncio
+
+from backend.control.database import Database
+from backend.control.gateway.client import Gateway
+from backend.control.gateway.connection import Address
+from backend.control.operations.delete_records import DeleteInputs, DeleteRecords
+from backend.control.operations.kinds import Site
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+from tests.control.test_gateway import METADATA, answer, broker, request_of, run, serving
+
+DELETE_RECORDS = (21, 0, 2)
+TOPIC_ID = bytes(15) + b"\x01"
+
+
+class Brokers:
+    """Brokers 1 and 2: the first leads `moved-0` until it is asked to delete, and `stays-0` for good."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[int, Address] = {}
+        self.moved = False
+        self.asked: list[tuple[int, list[str]]] = []
+
+    async def serve(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            header, request = await request_of(reader)
+            if isinstance(request, m.DeleteRecordsRequest):
+                writer.write(answer(header, self._delete(node, request)))
+            else:
+                writer.write(answer(header, self._metadata()))
+
+    def _metadata(self) -> m.MetadataResponse:
+        told = m.MetadataResponse
+        return told(
+            cluster_id="c",
+            brokers=[told.Brokers(node_id=n, host=a.host, port=a.port) for n, a in self.addresses.items()],
+            topics=[
+                told.Topics(
+                    name=name,
+                    topic_id=TOPIC_ID,
+                    partitions=[told.Topics.Partitions(partition_index=0, leader_id=leader, replica_nodes=[1, 2])],
+                )
+                for name, leader in (("moved", 2 if self.moved else 1), ("stays", 1))
+            ],
+        )
+
+    def _delete(self, node: int, request: m.DeleteRecordsRequest) -> m.DeleteRecordsResponse:
+        told, topics = m.DeleteRecordsResponse, []
+        self.asked.append((node, sorted(topic.name for topic in request.topics)))
+        for topic in request.topics:
+            leads = (topic.name == "stays") == (node == 1)
+            code = ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            part = told.Topics.Partitions(partition_index=0, low_watermark=5, error_code=int(code))
+            topics.append(told.Topics(name=topic.name, partitions=[part]))
+        self.moved = True
+        return told(topics=topics)
+
+
+def test_records_are_deleted_at_the_new_leader_and_nobody_is_asked_twice() -> None:
+    brokers = Brokers()
+    wanted = [{"topic": name, "partition": 0, "offset": 5} for name in ("moved", "stays")]
+
+    async def test() -> None:
+        peers = [
+            broker(METADATA, DELETE_RECORDS, then=lambda r, w, node=node: brokers.serve(node, r, w))  # type: ignore[misc]  # bound now
+            for node in (1, 2)
+        ]
+        async with serving(peers[0]) as one, serving(peers[1]) as two:
+            brokers.addresses = {1: one, 2: two}
+            gateway = Gateway([one])
+            site = Site(gateway, Database("sqlite://"), "c", "c", embedded=False)
+            await DeleteRecords().apply(site, DeleteInputs.model_validate({"partitions": wanted}), {})
+            await gateway.close()
+
+    run(test())
+    assert brokers.asked == [(1, ["moved", "stays"]), (2, ["moved"])]
