@@ -21,6 +21,7 @@ from backend.protocol.messages.base import Struct
 from tests.engine_cluster import EngineCluster
 
 FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1" / "bad-frames.json"
+COMPATIBILITY: Final = Path(__file__).parents[2] / "docs" / "compatibility.md"
 CASES: Final[list[dict[str, Any]]] = json.loads(FIXTURE.read_text())
 # The topic id of the fixture's cluster, and its leader epoch when it answered.
 THEIR_TOPIC_ID: Final = bytes.fromhex("3303e678398f4bf3a6edd57b31b7c342")
@@ -230,6 +231,14 @@ def test_two_requests_in_one_packet_are_answered_in_order(cluster: EngineCluster
             found.append(frames.decode_response(m.MetadataResponse, 12, answers.read(size))[0])
         answers.close()
     assert found == [1, 2]
+
+
+def test_users_are_told_where_an_answer_differs() -> None:
+    rows = [line for line in COMPATIBILITY.read_text().splitlines() if line.startswith("| ")][1:]
+    assert len(rows) <= 15
+    for case, words in {**dict.fromkeys(ANSWERED_HERE, "Produce with null records"), READ_HERE: "Fetch with a negative",
+                        **dict.fromkeys(CLOSED_HERE, "an array of a negative length")}.items():  # fmt: skip
+        assert sum(row.startswith(f"| {words}") for row in rows) == 1, case
 
 
 def test_the_check_notices_another_error_code() -> None:

@@ -108,9 +108,9 @@ def test_settings_that_have_no_effect_are_named_in_one_line(tmp_path: Path, capl
     made = layout(tmp_path, brokers=1)
     (Path(tmp_path) / "brokers").write_text("the start ends here")
     with caplog.at_level("WARNING"):
-        refused(made, num_replica_fetchers="4", max_connections_per_ip="9", queued_max_requests="500")
+        refused(made, num_replica_fetchers="4", offsets_load_buffer_size="9", queued_max_requests="500")
     assert [record.getMessage() for record in caplog.records if "no effect" in record.getMessage()] == [
-        "Node 1: has no effect yet, although it is set: max.connections.per.ip, num.replica.fetchers"
+        "Node 1: has no effect yet, although it is set: num.replica.fetchers, offsets.load.buffer.size"
     ]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.effort import effort
 from tests.engine_cluster import EngineCluster
-from tests.interop.sessions import aio, confluent, java, python
+from tests.interop.sessions import aio, confluent, java, java_replicas, python, python_admin
 
 ROOT: Final = Path(__file__).parents[2]
 RECORDED: Final = ROOT / "tests" / "fixtures" / "apache-kafka-4.3.1" / "client-sessions.json"
@@ -23,8 +23,8 @@ DIFFERENCES: Final = {
     r"grow cf-no|describe settings of cf-no|too large": "the error has a text where Apache Kafka sends none",
     r"kafka-features describe": "share groups, streams groups and KIP-966 are not supported",
 }
-# The tools start a JVM each, which takes a minute in all.
-SESSIONS: Final = [confluent, python, aio, *effort([], [java])]
+# The tools start a JVM each, which takes two minutes in all.
+SESSIONS: Final = [confluent, python, python_admin, aio, *effort([], [java, java_replicas])]
 
 
 # What clients see must not depend on remote.log.storage.system.enable; the long form shows it with the tier too.

@@ -17,11 +17,14 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.engine.coordinator.group_records import coordinator_partition
 from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import TopicPartition as LogName
 from tests.effort import effort
 from tests.engine_cluster import EngineCluster
 from tests.interop.java_tools import JavaTools, libraries
 from tests.waiting import wait_until
+from tests.wire import ask
 
 PARTITIONS: Final = 3
 WAIT_S: Final = 60.0
@@ -218,6 +221,25 @@ def test_consume_transform_produce_moves_offsets_and_records_together(cluster: E
     consumer.close()
     assert read_when_ended(cluster, target, len(numbers)) == sorted(f"did {number}" for number in numbers)
     assert len(read(cluster, target, committed=False)) > len(numbers), "nothing was aborted after it was written"
+
+
+def test_offsets_enter_a_transaction_before_any_group_has_been_looked_for(tmp_path: Path) -> None:
+    """Of a consumer that assigned its partitions itself. Every client asks this before it looks for the group."""
+    with EngineCluster(tmp_path, brokers=1) as fresh:
+        port = fresh.layout.ports[1]
+        found = m.FindCoordinatorRequest(key_type=1, coordinator_keys=["first"])
+        introduced = m.InitProducerIdRequest(transactional_id="first", transaction_timeout_ms=60_000)
+
+        def producer() -> m.InitProducerIdResponse:
+            ask(port, found, 4, m.FindCoordinatorResponse)
+            return ask(port, introduced, 4, m.InitProducerIdResponse)
+
+        wait_until("the producer has an id", lambda: producer().error_code == ErrorCode.NONE, WAIT_S)
+        me = producer()
+        request = m.AddOffsetsToTxnRequest(
+            transactional_id="first", producer_id=me.producer_id, producer_epoch=me.producer_epoch, group_id="nobody"
+        )
+        assert ask(port, request, 3, m.AddOffsetsToTxnResponse).error_code == ErrorCode.NONE
 
 
 def test_offsets_of_an_open_transaction_are_not_there_yet(cluster: EngineCluster) -> None:

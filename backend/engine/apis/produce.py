@@ -58,7 +58,7 @@ def produce(
     if request.transactional_id is None:
         if _has_transactional_records(request):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif services.config.transaction_partition_verification_enable:
+    elif services.replica_manager.config.transaction_partition_verification_enable:
         by_id = context.api_version >= TOPIC_IDS_SINCE
         turns = services.produce_turns
         if turns.busy(context.connection_id) or produce_verification.first_batches(services, request, by_id=by_id):

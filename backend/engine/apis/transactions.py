@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from backend.engine.apis.auto_topic_creation import create_in_background
 from backend.engine.apis.context import Api, RequestContext
+from backend.engine.apis.forwarding import caught_up
 from backend.engine.apis.services import Services
+from backend.engine.controller.image import TopicImage
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
 from backend.engine.coordinator.transaction_state import Producer
 from backend.engine.ports import tasks
@@ -138,14 +141,23 @@ async def add_offsets_to_txn(
     services: Services, context: RequestContext, request: m.AddOffsetsToTxnRequest
 ) -> m.AddOffsetsToTxnResponse:
     """Puts the partition that holds a group's offsets into the transaction."""
-    topic = services.metadata.image.topic(OFFSETS_TOPIC)
+    topic = await _offsets_topic(services)
     if topic is None:
-        # The group's coordinator has not been looked for yet; that is what creates the topic.
         return m.AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = TopicPartition(OFFSETS_TOPIC, coordinator_partition(request.group_id, len(topic.partitions)))
     producer = Producer(request.producer_id, request.producer_epoch)
     codes = await _add(services, request.transactional_id, producer, [partition], OLD_VERSION, context.api_version)
     return m.AddOffsetsToTxnResponse(error_code=codes[partition])
+
+
+async def _offsets_topic(services: Services) -> TopicImage | None:
+    """Made if it is not there: a producer looks for the group's coordinator, which makes it too, only after this."""
+    found = services.metadata.image.topic(OFFSETS_TOPIC)
+    if found is None:
+        create_in_background(services, [OFFSETS_TOPIC])
+        await caught_up(services, lambda image: image.topic(OFFSETS_TOPIC) is not None)
+        found = services.metadata.image.topic(OFFSETS_TOPIC)
+    return found
 
 
 async def end_txn(services: Services, context: RequestContext, request: m.EndTxnRequest) -> m.EndTxnResponse:

@@ -13,7 +13,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "controller.quorum.retry.backoff.ms",
         "controller.socket.timeout.ms",
         "log.dir.failure.timeout.ms",
-        "max.connections.per.ip",
         "metadata.max.idle.interval.ms",
         "num.recovery.threads.per.data.dir",
         "num.replica.fetchers",

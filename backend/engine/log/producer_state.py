@@ -137,11 +137,12 @@ class ProducerStateManager:
     def check_epoch(self, batch: BatchHeader) -> ProducerEntry | None:
         """The producer's state; raises INVALID_PRODUCER_EPOCH for a batch of an older epoch."""
         entry = self._producers.get(batch.producer_id)
-        if entry is not None and batch.producer_epoch < entry.epoch:
+        last_epoch = NONE if entry is None else entry.epoch
+        if batch.producer_epoch < last_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, "
-                f"which is smaller than the last seen epoch {entry.epoch}",
+                f"which is smaller than the last seen epoch {last_epoch}",
             )
         return entry
 

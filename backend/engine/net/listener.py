@@ -6,6 +6,7 @@ What protects the port (TLS, SASL) is made ready before it is bound.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -31,6 +32,7 @@ from backend.protocol.messages import Message
 # Beside max.connections, and what the port leaves of the process's descriptors: an idle connection takes about 4 KB, so
 # this many take 80 MB.
 CONNECTIONS_MAX: Final = 20_000
+_LIMITS: Final = ("max.connections", "max.connections.per.ip")
 # Idle connections are looked for this many times within their time.
 _IDLE_CHECKS: Final = 10
 
@@ -59,6 +61,7 @@ class Listener:
         self._server: Server | None = None
         self._tls: ServerTls | None = None
         self._connections: dict[int, ServerConnection] = {}
+        self._by_host: Counter[str] = Counter()
         self._handlers: set[tasks.Task[Message | None]] = set()
         self._next_id = 0
         self._idle_timer: tasks.TimerHandle | None = None
@@ -130,11 +133,13 @@ class Listener:
     def _accept(self, connection: Connection) -> FrameHandler:
         services = self._services
         assert services is not None, "nobody is accepted before the start"
-        if len(self._connections) >= min(self._config.max_connections, CONNECTIONS_MAX):
+        host = connection.peer.rpartition(":")[0]
+        count = self._over_limit(services, host)
+        if count is not None:
             services.metrics.refused_connections += 1
             _log.warning(
                 "Listener %s of node %d refused %s: %d connections are open already",
-                self.address.name, services.node_id, connection.peer, len(self._connections),
+                self.address.name, services.node_id, connection.peer, count,
             )  # fmt: skip
             connection.close()
             return _Refused()
@@ -156,8 +161,18 @@ class Listener:
             self._authentication(services),
         )
         self._connections[made.id] = made
+        self._by_host[host] += 1
         services.metrics.open_connections += 1
         return made
+
+    def _over_limit(self, services: Services, host: str) -> int | None:
+        """How many connections there are where one more is too many, of all addresses or of this one."""
+        dynamic = services.metadata.image.broker_config(services.node_id)
+        limits = self._config.overlay({name: dynamic[name] for name in _LIMITS if name in dynamic})
+        count, of_host = len(self._connections), self._by_host[host]
+        if count >= min(limits.max_connections, CONNECTIONS_MAX):
+            return count
+        return of_host if of_host >= limits.max_connections_per_ip else None
 
     def _too_soon_ms(self, services: Services, connection: Connection) -> int:
         """Above 0: its address has made its connections for now; this one is closed after that time (KIP-612)."""
@@ -168,7 +183,13 @@ class Listener:
         return services.client_quotas.connected(image, host, self._ports.clock.monotonic_ms())
 
     def _forget(self, connection_id: int) -> None:
-        if self._connections.pop(connection_id, None) is not None and self._services is not None:
+        gone = self._connections.pop(connection_id, None)
+        if gone is None:
+            return
+        self._by_host[gone.client_host] -= 1
+        if not self._by_host[gone.client_host]:
+            del self._by_host[gone.client_host]
+        if self._services is not None:
             self._services.metrics.open_connections -= 1
 
     def _check_idle_later(self) -> None:

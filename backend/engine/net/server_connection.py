@@ -60,7 +60,7 @@ class ServerConnection:
         self._connection = connection
         self._listener_name = listener_name
         self._listener_kind = listener_kind
-        self._client_host = connection.peer.rpartition(":")[0]
+        self.client_host = connection.peer.rpartition(":")[0]
         self._apis = services.apis.served(listener_kind)
         self._on_gone = on_gone
         self._clock = services.ports.clock
@@ -232,7 +232,7 @@ class ServerConnection:
         raise AuthenticationFailed("another request came during the SASL authentication", illegal_state(request))
 
     def _context(self, header: RequestHeader) -> RequestContext:
-        return RequestContext(header, self.id, self._client_host, self._listener_name, self._listener_kind, self._user)
+        return RequestContext(header, self.id, self.client_host, self._listener_name, self._listener_kind, self._user)
 
     # Frames to requests
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 
-from tests.interop.sessions import aio, confluent, java, python
+from tests.interop.sessions import aio, confluent, java, java_replicas, python, python_admin
 
 if __name__ == "__main__":
     told = {}
-    for session in (confluent, python, aio, java):
+    for session in (confluent, python, python_admin, aio, java, java_replicas):
         transcript = session.run(sys.argv[1])
         told[transcript.client] = transcript.lines
     json.dump(told, sys.stdout, indent=1)

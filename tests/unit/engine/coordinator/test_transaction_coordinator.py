@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from backend.engine.controller.image import BROKER_RESOURCE
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
 from backend.engine.coordinator.transaction import Transaction, TransactionState
 from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
@@ -87,6 +88,18 @@ def test_an_old_producer_must_have_added_the_partition_itself(tmp_path: Path) ->
         assert await client.end(commit=True, version=4) == 0
         await nodes.pass_ms(200)
         assert (described(nodes, client).epoch, described(nodes, client).state) == (0, S.COMPLETE_COMMIT)
+
+    run(tmp_path, play)
+
+
+def test_verification_of_an_old_producer_is_switched_off_while_the_broker_runs(tmp_path: Path) -> None:
+    async def play(nodes: TransactionNodes) -> None:
+        nodes.create(T, [1])
+        client = Client(nodes, "old")
+        assert await client.init() == 0
+        assert await client.write(T, "a", version=10) == ErrorCode.INVALID_TXN_STATE
+        nodes.config(BROKER_RESOURCE, "1", transaction_partition_verification_enable="false")
+        assert await client.write(T, "a", version=10) == ErrorCode.NONE
 
     run(tmp_path, play)
 

@@ -196,6 +196,14 @@ def test_an_aborted_transaction_is_in_the_index_after_recovery_and_gone_after_tr
     assert again.last_stable_offset == 0
 
 
+def test_a_marker_of_an_epoch_that_no_producer_has_is_refused(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    with pytest.raises(KafkaError) as caught:
+        end_txn(log, commit=False, producer=8, epoch=-5)
+    assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.log_end_offset == 0
+
+
 def test_ordinary_batches_are_refused_in_a_transaction_and_old_markers_always(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
     produce(log, 0, epoch=2, transactional=True)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+from immutables import Map
+
 from backend.engine.apis.context import Api, NoAnswer
+from backend.engine.controller.image import BROKER_RESOURCE, MetadataImage
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -189,6 +193,39 @@ def test_connections_above_the_limit_are_refused_and_counted() -> None:
             assert served.services.metrics.refused_connections == 1
             first.send(api_versions(), 4, 2)
             assert (await first.answer(m.ApiVersionsResponse, 4))[0] == 2
+
+    run(play)
+
+
+def test_connections_of_one_address_have_a_limit_of_their_own() -> None:
+    async def play() -> None:
+        async with node(max_connections_per_ip="1") as served:
+            first = await served.client()
+            first.send(api_versions(), 4, 1)
+            await first.answer(m.ApiVersionsResponse, 4)
+            assert await (await served.client()).is_closed()
+            # Who leaves makes room.
+            first.writer.close()
+            while served.services.metrics.open_connections:
+                await asyncio.sleep(0)
+            last = await served.client()
+            last.send(api_versions(), 4, 2)
+            assert (await last.answer(m.ApiVersionsResponse, 4))[0] == 2
+
+    run(play)
+
+
+@pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
+def test_a_limit_of_connections_is_changed_while_the_broker_runs(name: str) -> None:
+    async def play() -> None:
+        async with node() as served:
+            first = await served.client()
+            first.send(api_versions(), 4, 1)
+            await first.answer(m.ApiVersionsResponse, 4)
+            metadata: Any = served.services.metadata
+            metadata.image = MetadataImage(offset=8, configs=Map({(BROKER_RESOURCE, "1"): Map({name: "1"})}))
+            assert await (await served.client()).is_closed()
+            assert served.services.metrics.refused_connections == 1
 
     run(play)
 

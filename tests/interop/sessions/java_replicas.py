@@ -1,0 +1,132 @@
+"""A session of Apache Kafka's verifiable clients, transactions, reassignments, elections and log directories."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from tests.interop.java_tools import JavaTools, libraries
+from tests.interop.sessions.transcript import Transcript
+from tests.waiting import wait_until
+
+TOPIC: Final = "jr-a"
+ID: Final = "jr-tx"
+GROUP: Final = "jr-group"
+RECORDS: Final = 40
+# Of both partitions, once one of them has moved to two brokers.
+REPLICAS: Final = 5
+_NUMBER: Final = re.compile(r"\d[\d.,]*")
+_FOLDERS: Final = re.compile(r',"log_dirs":\[[^]]*\]')
+
+
+def run(bootstrap: str) -> Transcript:
+    """The whole session."""
+    session = Session(bootstrap)
+    with tempfile.TemporaryDirectory() as folder:
+        session.verifiable()
+        session.transactions()
+        session.replicas(Path(folder))
+    return session.transcript
+
+
+class Session:
+    """Topics and groups begin with `jr-`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.tools = JavaTools(libraries(), bootstrap)
+        self.transcript = Transcript("java replicas", bootstrap)
+        self.tell = self.transcript.tell
+        self.tools.run("kafka-topics", "--create", "--topic", TOPIC, "--replica-assignment", "1:2:3,2:3:1")
+
+    def verifiable(self) -> None:
+        words = ["--topic", TOPIC, "--max-messages", str(RECORDS), "--repeating-keys", "5", "--acks", "-1"]
+        sent = self._events("kafka-verifiable-producer", *words)
+        self.tell("verifiable producer", dict(Counter(one["name"] for one in sent)))
+        acknowledged = [one for one in sent if one["name"] == "producer_send_success"]
+        self.tell("acknowledged", sorted((one["partition"], one["offset"], one["key"]) for one in acknowledged))
+        words = ["--topic", TOPIC, "--group-id", GROUP, "--max-messages", str(RECORDS), "--reset-policy", "earliest"]
+        for protocol in ("classic", "consumer"):
+            seen = self._events("kafka-verifiable-consumer", *words, "--group-protocol", protocol)
+            self.tell(f"verifiable consumer {protocol}", sorted({one["name"] for one in seen}))
+            self.tell(f"read {protocol}", sum(one["count"] for one in seen if one["name"] == "records_consumed"))
+            self.tell(f"assigned {protocol}", [sorted(part["partition"] for part in one["partitions"])
+                      for one in seen if one["name"] == "partitions_assigned"])  # fmt: skip
+            commits = [one for one in seen if one["name"] == "offsets_committed" and one["offsets"]]
+            self.tell(f"committed {protocol}", all(one["success"] for one in commits))
+            group = ["--group", GROUP]
+            rows = [line.split()[:6] for line in self._lines("kafka-consumer-groups", "--describe", *group)]
+            self.tell(f"group {protocol}", sorted(rows[1:]))
+            self._told("kafka-consumer-groups", "--delete", *group)
+
+    def _events(self, tool: str, *words: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.tools.run(tool, *words).splitlines()]
+
+    def _lines(self, tool: str, *words: str, fails: bool = False) -> list[str]:
+        said = self.tools.run(tool, *words, fails=fails).splitlines()
+        return [" ".join(line.split()) for line in said if line.strip() and not line.startswith("\tat ")]
+
+    def _told(self, tool: str, *words: str, fails: bool = False, measured: bool = False, shown: str = "") -> None:
+        lines = self._lines(tool, *words, fails=fails)
+        if measured:
+            lines = [_NUMBER.sub("N", line) for line in lines]
+        lines = [_FOLDERS.sub("", line) for line in lines]
+        self.tell(shown or " ".join([tool, *words]), "\n".join(lines))
+
+    def transactions(self) -> None:
+        size = ["--num-records", "2000", "--record-size", "100", "--throughput", "-1"]
+        transactional = ["--transactional-id", ID, "--transaction-duration-ms", "100"]
+        self.tools.run("kafka-topics", "--create", "--topic", "jr-tx", "--replica-assignment", "1:2:3")
+        self.tools.run("kafka-producer-perf-test", "--topic", "jr-tx", *size, *transactional)
+        described = "kafka-transactions", "describe", "--transactional-id", ID
+        wait_until("the transaction has ended", lambda: "CompleteCommit" in "".join(self._lines(*described)))
+        listed = [line.split() for line in self._lines("kafka-transactions", "list")]
+        self.tell("transactions", [listed[0], *sorted([row[0], row[3]] for row in listed[1:] if row[0] == ID)])
+        self._told(*described, measured=True)
+        self._told("kafka-transactions", "describe", "--transactional-id", "jr-no", fails=True)
+        self._told("kafka-transactions", "describe-producers", "--topic", "jr-tx", "--partition", "0", measured=True)
+        self._told("kafka-transactions", "find-hanging", "--topic", "jr-tx")
+        self._told("kafka-get-offsets", "--topic", "jr-tx", "--time", "max-timestamp", measured=True)
+        read = ["--topic", "jr-tx", "--from-beginning", "--max-messages", "2000", "--isolation-level", "read_committed"]
+        self.tell("read_committed", len(self._lines("kafka-console-consumer", *read, "--timeout-ms", "30000")))
+
+    def replicas(self, folder: Path) -> None:
+        file = folder / "move.json"
+        plan = ["--reassignment-json-file", str(file)]
+        moves = [
+            {"topic": TOPIC, "partition": 0, "replicas": [3, 1]},
+            {"topic": TOPIC, "partition": 1, "replicas": [3, 2, 1]},
+        ]
+        file.write_text(json.dumps({"version": 1, "partitions": moves}))
+        tool = "kafka-reassign-partitions"
+        self._told(tool, *plan, "--execute", "--throttle", "10000000", shown="execute")
+        moved = tool, *plan, "--verify", "--preserve-throttles"
+        wait_until("the replicas have moved", lambda: "still in progress" not in "".join(self._lines(*moved)))
+        self._told(tool, *plan, "--verify", shown="verify")
+        self._told(tool, *plan, "--cancel", shown="cancel")
+        self._told(tool, "--list")
+        for kind in ("preferred", "preferred", "unclean"):
+            election = ["--election-type", kind, "--topic", TOPIC, "--partition", "1"]
+            self._told("kafka-leader-election", *election)
+        rows = [re.sub(r"Isr: (\S+)", _sorted, line) for line in
+                self._lines("kafka-topics", "--describe", "--topic", TOPIC)[1:]]  # fmt: skip
+        self.tell("described", "\n".join(rows))
+        # Who has lost a replica removes it a moment later.
+        wait_until("the old replica is gone", lambda: len(self._log_dirs()) == REPLICAS)
+        self.tell("log dirs", self._log_dirs())
+
+    def _log_dirs(self) -> list[tuple[Any, ...]]:
+        said = json.loads(self._lines("kafka-log-dirs", "--describe", "--topic-list", TOPIC)[-1])
+        return sorted(
+            (broker["broker"], log_dir["error"], one["partition"], one["size"] > 0, one["offsetLag"], one["isFuture"])
+            for broker in said["brokers"]
+            for log_dir in broker["logDirs"]
+            for one in log_dir["partitions"]
+        )
+
+
+def _sorted(found: re.Match[str]) -> str:
+    return "Isr: " + ",".join(sorted(found[1].split(",")))

@@ -1,0 +1,244 @@
+"""A session of kafka-python's transactions and of what its admin client does with replicas, groups and settings."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import (
+    ACL,
+    AbortTransactionSpec,
+    ACLOperation,
+    ACLPermissionType,
+    ConfigResource,
+    ConfigResourceType,
+    MemberToRemove,
+    NewTopic,
+    OffsetSpec,
+    ResourcePattern,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from kafka.errors import CoordinatorLoadInProgressError, NotCoordinatorError
+from kafka.structs import OffsetAndMetadata
+
+from tests.interop.sessions.transcript import Transcript
+from tests.waiting import wait_until
+
+TOPIC: Final = "pa-a"
+ID: Final = "pa-tx"
+GROUP: Final = "pa-group"
+FIRST: Final = TopicPartition(TOPIC, 0)
+PREFERRED: Final = 0
+BROKERS: Final = 3
+# Of both partitions, once one of them has moved to two brokers.
+REPLICAS: Final = 5
+
+
+def run(bootstrap: str) -> Transcript:
+    """The whole session."""
+    session = Session(bootstrap)
+    try:
+        session.transactions()
+        session.groups()
+        session.replicas()
+        session.settings()
+    finally:
+        session.admin.close()
+    return session.transcript
+
+
+class Session:
+    """Topics and groups begin with `pa-`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.transcript = Transcript("kafka-python admin", bootstrap)
+        self.ask, self.tell = self.transcript.ask, self.transcript.tell
+        self.admin: Any = KafkaAdminClient(bootstrap_servers=bootstrap)
+        self.admin.create_topics([NewTopic(TOPIC, replica_assignments={0: [1, 2, 3], 1: [2, 3, 1]})])
+        wait_until("the topic is in sync", lambda: self._in_sync() == [3, 3])
+
+    def _in_sync(self) -> list[int]:
+        (found,) = self.admin.describe_topics([TOPIC])
+        return [len(one["isr_nodes"]) for one in found["partitions"]]
+
+    # Transactions
+
+    def transactions(self) -> None:
+        producer: Any = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=ID)
+        producer.init_transactions()
+        for number, commit in enumerate((True, False)):
+            producer.begin_transaction()
+            for part in range(3):
+                producer.send(TOPIC, b"%d-%d" % (number, part), partition=0)
+            if commit:
+                producer.send_offsets_to_transaction({FIRST: OffsetAndMetadata(2, "", -1)}, GROUP)
+            producer.flush()
+            (producer.commit_transaction if commit else producer.abort_transaction)()
+        self._wait_for_end()
+        self.ask("describe unknown id", self._of_unknown_id)
+        self.ask("describe id", lambda: self.admin.describe_transactions([ID]), _described)
+        producer.begin_transaction()
+        producer.send(TOPIC, b"open", partition=0)
+        producer.flush()
+        self.ask("describe open", lambda: self.admin.describe_transactions([ID]), _described)
+        for words in ({"transactional_id_pattern": "pa-.*"}, {"transactional_id_pattern": "("},
+                      {"duration_filter_ms": 3_600_000}):  # fmt: skip
+            self.ask(f"list {words}", partial(self.admin.list_transactions, **words), _listed)
+        self.ask("producers", lambda: self.admin.describe_producers([FIRST]), _producers)
+        self.ask("hanging", self.admin.find_hanging_transactions)
+        for isolation in ("read_committed", "read_uncommitted"):
+            self.tell(isolation, self._read(isolation))
+        spec = AbortTransactionSpec(FIRST, 10**9, -5)
+        self.ask("abort of an unknown id, epoch -5", partial(self.admin.abort_transaction, spec))
+        producer.abort_transaction()
+        producer.close()
+        self._wait_for_end()
+        again: Any = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=ID)
+        again.init_transactions()
+        again.close()
+        self.tell("in the end", self._read("read_committed"))
+        self.ask("offsets of the transaction", lambda: self.admin.list_group_offsets(GROUP), _offsets)
+
+    def _of_unknown_id(self) -> Any:
+        # Another coordinator may still be reading its log.
+        while True:
+            try:
+                return self.admin.describe_transactions(["pa-no"])
+            except (CoordinatorLoadInProgressError, NotCoordinatorError):
+                continue
+
+    def _wait_for_end(self) -> None:
+        def ended() -> bool:
+            return bool(self.admin.describe_transactions([ID])[ID].state.name.startswith("COMPLETE"))
+
+        wait_until("the transaction has ended", ended)
+
+    def _read(self, isolation: str) -> list[tuple[int, bytes]]:
+        consumer: Any = KafkaConsumer(
+            bootstrap_servers=self.bootstrap, isolation_level=isolation, consumer_timeout_ms=3000,
+            auto_offset_reset="earliest",
+        )  # fmt: skip
+        consumer.assign([FIRST])
+        found = [(record.offset, record.value) for record in consumer]
+        consumer.close()
+        return found
+
+    # Groups
+
+    def groups(self) -> None:
+        self.ask("describe groups", lambda: self.admin.describe_groups([GROUP]), _states)
+        self.ask("describe unknown group", lambda: self.admin.describe_groups(["pa-no"]), _states)
+        listed = [one for one in self.admin.list_groups(types_filter=["classic"]) if one["group_id"] == GROUP]
+        self.tell("list groups", [{key: one[key] for key in sorted(one) if key != "broker_id"} for one in listed])
+        for offsets in ({FIRST: 1}, {TopicPartition("pa-no", 0): 1}):
+            moved = {key: OffsetAndMetadata(value, "moved", -1) for key, value in offsets.items()}
+            self.ask(f"move to {offsets}", partial(self.admin.alter_group_offsets, GROUP, moved), _codes)
+        self.ask("reset", lambda: self.admin.reset_group_offsets(GROUP, {FIRST: OffsetSpec.LATEST}))
+        self.ask("offsets", lambda: self.admin.list_group_offsets(GROUP), _offsets)
+        self.ask("remove member",
+                 lambda: self.admin.remove_group_members(GROUP, [MemberToRemove(group_instance_id="nobody")]),
+                 lambda codes: [code.__name__ for code in codes.values()])  # fmt: skip
+        unknown = TopicPartition("pa-no", 0)
+        self.ask("delete offsets", lambda: self.admin.delete_group_offsets(GROUP, [FIRST, unknown]), _codes)
+        self.ask("delete offsets of unknown", lambda: self.admin.delete_group_offsets("pa-no", [FIRST]), _codes)
+
+    # Replicas
+
+    def replicas(self) -> None:
+        moves = {FIRST: [3, 1], TopicPartition("pa-no", 0): [1], TopicPartition(TOPIC, 1): [2, 2]}
+        for partition, target in moves.items():
+            self.ask(f"move {partition} to {target}",
+                     partial(self.admin.alter_partition_reassignments, {partition: target}))  # fmt: skip
+        wait_until("the replica has moved", lambda: not self.admin.list_partition_reassignments())
+        (found,) = self.admin.describe_topics([TOPIC])
+        rows = [(one["partition_index"], one["replica_nodes"], sorted(one["isr_nodes"])) for one in found["partitions"]]
+        self.tell("moved", sorted(rows))
+        self.ask("cancel", lambda: self.admin.alter_partition_reassignments({FIRST: None}))
+        for partition in (0, 0, 7):
+            self.ask(f"elect {partition}",
+                     partial(self.admin.elect_leaders, PREFERRED, {TOPIC: [partition]}, raise_errors=False),
+                     _elected)  # fmt: skip
+        # Who has lost a replica removes it a moment later.
+        wait_until("the old replica is gone", lambda: len(_log_dirs(self.admin.describe_log_dirs([TOPIC]))) == REPLICAS)
+        self.ask("log dirs", lambda: self.admin.describe_log_dirs([TOPIC]), _log_dirs)
+        self.ask("unknown log dir", lambda: self.admin.alter_replica_log_dirs({(TOPIC, 1, 2): "/nowhere"}))
+
+    # Settings, users, rights
+
+    def settings(self) -> None:
+        for name, values in (
+            (TOPIC, {"retention.ms": "1000", "retention.bytes": "2000"}),
+            (TOPIC, {"retention.ms": "x"}),
+            ("pa-no", {"retention.ms": "1"}),
+        ):
+            resource = ConfigResource(ConfigResourceType.TOPIC, name, values)
+            self.ask(f"alter {name} {values}", partial(self.admin.alter_configs, [resource]))
+        reset = [ConfigResource(ConfigResourceType.TOPIC, TOPIC, {"retention.ms": None})]
+        self.ask("reset settings", lambda: self.admin.reset_configs(reset))
+        asked = [ConfigResource(ConfigResourceType.TOPIC, TOPIC)]
+
+        def known() -> bool:
+            return list(self.admin.describe_configs(asked)["topic"][TOPIC]) == ["retention.bytes"]
+
+        # Each question may go to another broker.
+        for _ in range(BROKERS):
+            wait_until("all know the settings", known)
+        self.ask("settings", lambda: self.admin.describe_configs(asked))
+        user = UserScramCredentialUpsertion("pa-user", ScramMechanism.SCRAM_SHA_512, "secret", 4096)
+        self.ask("new user", lambda: self.admin.alter_user_scram_credentials([user]))
+        wait_until("all know the user", lambda: "pa-user" in self.admin.describe_user_scram_credentials())
+        self.ask("user", lambda: self.admin.describe_user_scram_credentials(["pa-user", "pa-no"]))
+        for mechanism in (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256):
+            gone = UserScramCredentialDeletion("pa-user", mechanism)
+            self.ask(f"delete {mechanism.name}", partial(self.admin.alter_user_scram_credentials, [gone]))
+        right = ACL("User:x", "*", ACLOperation.READ, ACLPermissionType.ALLOW, ResourcePattern(ResourceType.TOPIC, "x"))
+        self.ask("new acl", lambda: self.admin.create_acls([right]),
+                 lambda told: sorted((key, len(rows)) for key, rows in told.items()))  # fmt: skip
+
+
+def _described(found: Any) -> object:
+    return [(key, one.state.name, one.transaction_timeout_ms, one.producer_epoch >= 0, sorted(one.topic_partitions))
+            for key, one in found.items()]  # fmt: skip
+
+
+def _listed(found: Any) -> object:
+    return sorted((one.transactional_id, one.state.name) for rows in found.values() for one in rows
+                  if one.transactional_id == ID)  # fmt: skip
+
+
+def _producers(found: Any) -> object:
+    return [(one.producer_epoch, one.last_sequence, one.current_transaction_start_offset)
+            for state in found.values() for one in state.active_producers]  # fmt: skip
+
+
+def _states(found: Any) -> object:
+    return [(key, one["group_state"], one["protocol_type"], one["members"]) for key, one in found.items()]
+
+
+def _offsets(found: Any) -> object:
+    return {group: sorted((str(key), value) for key, value in offsets.items()) for group, offsets in found.items()}
+
+
+def _codes(found: Any) -> object:
+    return sorted((str(key), code.__name__) for key, code in found.items())
+
+
+def _elected(found: Any) -> object:
+    return [(one.partition_id, one.error_code) for topic in found.replica_election_results
+            for one in topic.partition_result]  # fmt: skip
+
+
+def _log_dirs(found: Any) -> list[tuple[Any, ...]]:
+    rows = []
+    for broker in found:
+        for log_dir in broker["log_dirs"]:
+            for topic in log_dir["topics"]:
+                rows += [(broker["broker"], log_dir["error_code"], topic["name"], one["partition_index"],
+                          one["partition_size"] > 0, one["offset_lag"], one["is_future_key"])
+                         for one in topic["partitions"]]  # fmt: skip
+    return sorted(rows)
