@@ -11,6 +11,7 @@ ends early would leave a client without a whole batch. Both are errors, and a da
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from backend.engine.log.errors import OffsetOutOfRange
 from backend.engine.log.txn_index import AbortedTxn, search_aborted
@@ -21,6 +22,9 @@ from backend.engine.remote.tier import Tier
 from backend.protocol.batch import BatchHeader, iter_batches
 from backend.protocol.remote_log_metadata import SegmentMetadata
 from backend.tiering.lineage import segment_lineage
+
+# Kafka's default of max.message.bytes. What entries far apart may make one read in vain.
+BATCH_BYTES_USUAL_MAX: Final = 1_048_588
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,10 @@ async def read(
     while segment is not None:
         scan = SegmentScan(tier, segment)
         indexes = await tier.indexes.get(segment)
-        found = await _find(tier, scan, indexes, offset, ahead=max(0, max_bytes) + CHUNK_BYTES)
+        ahead = max(0, max_bytes) + CHUNK_BYTES
+        found = await _find_large(scan, indexes, offset, ahead=ahead) or await _find(
+            tier, scan, indexes, offset, ahead=ahead
+        )
         if found is None:
             # Compaction may have left a gap at the segment's end.
             segment = _next_segment(tier, log, segment)
@@ -84,6 +91,28 @@ def _of_own_history(log: UnifiedLog, segment: SegmentMetadata, records: memoryvi
         if epochs.epoch_for_offset(header.base_offset) not in (header.leader_epoch, None):
             return records[:position]
     return records
+
+
+async def _find_large(
+    scan: SegmentScan, indexes: RemoteIndexes, offset: int, *, ahead: int
+) -> tuple[int, BatchHeader] | None:
+    """The batch of the offset where batches are large and each has an entry, in one read of the storage; else None.
+
+    On the usual way the batch before it, its own header and its body would be three.
+    """
+    entries = indexes.batch_of(offset)
+    if entries is None or entries[1] - entries[0] <= CHUNK_BYTES:
+        return None
+    _, position, following = entries
+    reaches_bytes = (scan.size_bytes if following is None else following) - position
+    try:
+        header = await scan.header_at(position, ahead=max(ahead, min(reaches_bytes, BATCH_BYTES_USUAL_MAX)))
+    except CorruptSegment:
+        # The usual way finds out whether it is the index.
+        return None
+    if header is None or not header.base_offset <= offset <= header.last_offset <= scan.metadata.end_offset:
+        return None
+    return position, header
 
 
 async def _find(

@@ -130,6 +130,55 @@ def test_a_batch_larger_than_everything_asked_for_is_fetched_whole(tmp_path: Pat
     play(tmp_path, scene, log)
 
 
+def large_batches(folder: Path) -> UnifiedLog:
+    """Offsets 0-1, 2-3, … 10-11 in batches of 50 kB, closed, then one more record."""
+    log = open_test_log(folder, TIERED, remote=True)
+    for _ in range(6):
+        pair = build_batch([RecordData(NOW_MS, None, bytes(25_000)) for _ in range(2)])
+        log.append_as_leader(memoryview(pair), 0, now_ms=NOW_MS)
+    log.roll()
+    append(log, 12)
+    replicate(log)
+    return log
+
+
+def test_large_batches_take_one_call_to_the_storage_and_come_whole(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        for offset in range(12):
+            broker.storage.history.clear()
+            records = await fetch(broker, log, offset, 1_000)
+            assert [(one.base_offset, one.size_bytes) for _, one in iter_batches(records)] == [
+                (offset // 2 * 2, len(records))
+            ]
+            calls = len(broker.history(EventType.FETCH_SEGMENT))
+            # The first batch has no entry in the index.
+            assert calls == (1 if offset > 3 else calls) <= 3
+
+    play(tmp_path, scene, large_batches(tmp_path))
+
+
+def test_an_index_that_leads_into_the_middle_of_large_batches_hides_no_record(tmp_path: Path) -> None:
+    async def scene(broker: Broker, log: UnifiedLog) -> None:
+        store = with_faults(broker.storage)
+        size = log_bytes // 6
+        # Of each batch but the first the last offset, as it should be, and the position of the batch after it.
+        late = b"".join(pack(">ii", 2 * n + 1, min(n + 1, 5) * size) for n in range(1, 6))
+        store.damage = lambda key, data: late if key.endswith(".index") else data
+        with pytest.raises(RemoteStorageError, match=r"its index promises offset 5, there is offset 6"):
+            await fetch(broker, log, 6, 1_000)
+        # No batch at all where the entries lead.
+        inside = b"".join(pack(">ii", 2 * n + 1, n * size + 7) for n in range(1, 6))
+        store.damage = lambda key, data: inside if key.endswith(".index") else data
+        with pytest.raises(RemoteStorageError):
+            await fetch(broker, log, 6, 1_000)
+        store.heal()
+        assert offsets(await fetch(broker, log, 6, 1_000)) == [6]
+
+    log = large_batches(tmp_path)
+    log_bytes = log.segments.floor(0).size_bytes  # type: ignore[union-attr]  # it is there
+    play(tmp_path, scene, log)
+
+
 def test_offsets_that_no_segment_holds_are_out_of_range(tmp_path: Path) -> None:
     async def scene(broker: Broker, log: UnifiedLog) -> None:
         for offset in (6, 7, 100):
