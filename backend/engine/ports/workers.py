@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
@@ -16,8 +16,8 @@ WORKER_THREADS_MAX = 12
 class Workers(Protocol):
     """Runs blocking calls off the event loop."""
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Result of ``work()``; its exception is raised here."""
+    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Starts it, at the latest when awaited. Result of ``work()``; its exception is raised there."""
         ...
 
     def grow(self, threads: int) -> None:
@@ -43,8 +43,8 @@ class ThreadWorkers:
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="ebbline-worker")
         old.shutdown(wait=False)
 
-    async def run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -74,18 +74,25 @@ class RemoteIndexes:
         relative, position = self._offset_entry(at)
         return self.base_offset + relative, position
 
-    def batch_of(self, offset: int) -> tuple[int, int, int | None] | None:
-        """Where the batch with `offset` begins if every batch has an entry, as those of more than
-        `index.interval.bytes` have: positions of the entry before it, of its own and of the one after it, if any.
-        None next to the segment's first batch, which has no entry, and past the last one.
+    def large_batch_of(self, offset: int, *, bytes_min: int) -> tuple[int, int | None] | None:
+        """Where the batch with `offset` begins and, if that is known, ends, where every batch but a segment's first one
+        has an entry, as those of more than `index.interval.bytes` have. None where entries are less than `bytes_min`
+        apart, and past the last one.
         """
         count = len(self.offset_index) // offset_index.ENTRY_BYTES
         # An entry names the last offset of its batch.
-        at = bisect_left(range(count), offset - self.base_offset, key=lambda i: self._offset_entry(i)[0])
-        if not 0 < at < count:
+        relative = offset - self.base_offset
+        at = bisect_left(range(count), relative, key=lambda i: self._offset_entry(i)[0])
+        if at == count:
             return None
-        after = self._offset_entry(at + 1)[1] if at + 1 < count else None
-        return self._offset_entry(at - 1)[1], self._offset_entry(at)[1], after
+        last, position = self._offset_entry(at)
+        before = self._offset_entry(at - 1)[1] if at else 0
+        if position - before < bytes_min:
+            return None
+        if at == 0 and 2 * relative < last:
+            # The first batch and the one after it, most likely with as many records each.
+            return 0, position
+        return position, self._offset_entry(at + 1)[1] if at + 1 < count else None
 
     def offset_past(self, position: int) -> int | None:
         """Offset of the first entry at or past a byte position; None when there is none."""

@@ -100,11 +100,11 @@ async def _find_large(
 
     On the usual way the batch before it, its own header and its body would be three.
     """
-    entries = indexes.batch_of(offset)
-    if entries is None or entries[1] - entries[0] <= CHUNK_BYTES:
+    place = indexes.large_batch_of(offset, bytes_min=CHUNK_BYTES)
+    if place is None:
         return None
-    _, position, following = entries
-    reaches_bytes = (scan.size_bytes if following is None else following) - position
+    position, end = place
+    reaches_bytes = (scan.size_bytes if end is None else end) - position
     try:
         header = await scan.header_at(position, ahead=max(ahead, min(reaches_bytes, BATCH_BYTES_USUAL_MAX)))
     except CorruptSegment:

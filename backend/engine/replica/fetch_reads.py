@@ -57,6 +57,9 @@ class FetchReads:
         `on_wait` is given the waiting request, which may be completed early, and which further partitions may join,
         at the end of `wanted`; it waits for them too when `more_may_join`.
         """
+        if params.max_bytes < 0:
+            # What a limit below nothing makes of each partition in Kafka.
+            return respond([failed(ErrorCode.UNKNOWN_SERVER_ERROR) for _ in wanted])
         found = self._read_all(params, wanted, first=True)
         if any(data.remote_bytes_max for data in found):
             answered: tasks.Future[R] = tasks.future()

@@ -158,11 +158,9 @@ class _Decoder:
         """The branch for a length that says null, after the branch for one that does not."""
         if not nullable:
             self.source.line(f"else: no_length({title!r}, {self.count(size, compact)})")
-        elif compact:
-            self.source.line(f"else: {target} = None")
         else:
-            self.source.line(f"elif {size} == -1: {target} = None")
-            self.source.line(f"else: no_length({title!r}, {size})")
+            # Any length below zero, as in Kafka; compact ones have but one.
+            self.source.line(f"else: {target} = None")
 
     # One field of each kind.
 
