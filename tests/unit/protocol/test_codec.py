@@ -105,8 +105,6 @@ def test_a_known_tagged_field_must_have_the_size_it_claims() -> None:
     ("version", "data"),
     [
         (1, "7fffffff"),  # an array of 2^31 - 1 topics
-        (1, "80000000"),
-        (1, "fffffffb"),
         (1, "00000001fffe"),  # a name of -2 bytes
         (1, "000000017fff61"),
         (1, "00000001ffff"),  # a null name
@@ -122,6 +120,12 @@ def test_lengths_that_cannot_be_are_refused(version: int, data: str) -> None:
     with pytest.raises(DecodeError) as caught:
         codec.decode(m.MetadataRequest, version, bytes.fromhex(data))
     assert f"MetadataRequest v{version}" in str(caught.value)
+
+
+@pytest.mark.parametrize("length", ["ffffffff", "fffffffb", "80000000"])
+def test_any_negative_length_is_null_where_null_may_stand(length: str) -> None:
+    found, end = codec.decode(m.MetadataRequest, 1, bytes.fromhex(length))
+    assert (found.topics, end) == (None, 4)
 
 
 def test_fields_a_version_does_not_have_are_left_out_and_come_back_as_defaults() -> None:
