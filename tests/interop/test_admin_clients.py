@@ -135,7 +135,7 @@ def test_confluent_kafka_changes_settings_in_both_ways(confluent: AdminClient) -
     append = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
     change = ConfluentResource(ConfluentResource.Type.TOPIC, "cf", incremental_configs=[append])
     confluent.incremental_alter_configs([change])[change].result(WAIT_S)
-    assert settings() == {"cleanup.policy": "delete,compact"}
+    wait_until("the broker that is asked has heard of it", lambda: settings() == {"cleanup.policy": "delete,compact"})
     whole = ConfluentResource(ConfluentResource.Type.TOPIC, "cf", set_config={"retention.ms": "5000"})
     with pytest.warns(DeprecationWarning, match="incremental_alter_configs"):
         confluent.alter_configs([whole])[whole].result(WAIT_S)
