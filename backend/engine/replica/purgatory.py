@@ -129,6 +129,8 @@ class WaitingFetch:
 
     def join(self, partition: Partition, spec: FetchSpec) -> None:
         """A partition that was left out since the reader has all of it; it is changing now and will poke."""
+        if self._done:
+            return
         self._wanted.append((partition, spec))
         self._parts[partition] = spec
         partition.waiting_fetches[self] = None

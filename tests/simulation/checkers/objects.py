@@ -12,7 +12,7 @@ from backend.protocol.remote_log_metadata import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 from tests.simulation.checkers.checker import Checker, metadata_version
-from tests.simulation.checkers.metadata_log import read_metadata_log
+from tests.simulation.checkers.metadata_log import METADATA, read_metadata_log
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -63,7 +63,7 @@ class ObjectsAndMetadata(Checker):
         return not missing
 
     def _deletion_began(self, segment: SegmentMetadata) -> bool:
-        """Some broker has it as being deleted already; the news travels."""
+        """Some broker has it as being deleted already, or at least the topic; the news travels."""
         for broker in self.world.brokers().values():
             remote = broker.services.remote_log_manager
             tip = segment.topic_id_partition
@@ -72,7 +72,12 @@ class ObjectsAndMetadata(Checker):
             states = {one.segment_id: one.state for one in remote._tier.metadata.segments(tip)}
             if states.get(segment.segment_id) is not SegmentState.COPY_SEGMENT_FINISHED:
                 return True
-        return False
+        # Who told of it may host the partition no longer, before the others have read it.
+        registration = self.world.registration(METADATA)
+        if registration is None or self.world.replica(registration.leader, METADATA) is None:
+            return True
+        _, state = read_metadata_log(self.world).segments.get(segment.segment_id, (None, None))
+        return state not in (None, SegmentState.COPY_SEGMENT_FINISHED)
 
     async def finish(self) -> None:
         self.look()
