@@ -146,11 +146,13 @@ class _Loader:
         )
 
     def _log_start(self, epochs: LeaderEpochCache) -> int:
-        """The checkpointed one; where the epochs begin later, it had moved there since. Nothing older could be copied
-        to the remote tier, or read from there, for want of an epoch; Kafka goes by the checkpoint alone.
+        """The checkpointed one; where the epochs begin later, it had moved there since (tiered: nothing older can be
+        read without an epoch).
         """
         first = epochs.earliest_entry
-        return self.options.log_start_offset if first is None else max(self.options.log_start_offset, first[1])
+        if not self.remote_enabled or first is None:
+            return self.options.log_start_offset
+        return max(self.options.log_start_offset, first[1])
 
     def _tidy(self, names: list[str]) -> list[str]:
         """Removes what an interrupted run left: deleted and temporary files, indexes without a log."""

@@ -11,7 +11,7 @@ from backend.engine.log.errors import CorruptLog
 from backend.engine.log.unified_log import UnifiedLog
 from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import KafkaError
-from tests.unit.engine.log.logs import DENSE, NOW_MS, append, batch, files, open_test_log, values
+from tests.unit.engine.log.logs import NOW_MS, append, batch, files, open_test_log, values
 
 BATCH_BYTES = 72
 TIERED = LogConfig(index_interval_bytes=1, remote_storage_enable=True)
@@ -96,14 +96,13 @@ def test_gaps_that_compaction_has_made_are_no_damage(tmp_path: Path) -> None:
     assert [offset for offset, _ in values(log)] == [0, 3, 4, 5]
 
 
-@pytest.mark.parametrize("config", [TIERED, DENSE], ids=["tiered", "tiered again later"])
-def test_a_log_starts_where_its_epochs_begin_when_the_checkpoint_is_older(tmp_path: Path, config: LogConfig) -> None:
-    log = open_test_log(tmp_path, config, remote=True)
+def test_a_tiered_log_starts_where_its_epochs_begin_when_the_checkpoint_is_older(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path, TIERED, remote=True)
     append(log, 0, 1, 2)
     log.update_high_watermark(3)
     log.maybe_increment_log_start_offset(2)
     log.close_files()
-    log = open_test_log(tmp_path, config, remote=True, log_start=0)
+    log = open_test_log(tmp_path, TIERED, remote=True, log_start=0)
     assert (log.log_start_offset, log.leader_epochs.epoch_for_offset(log.log_start_offset)) == (2, 0)
 
 
