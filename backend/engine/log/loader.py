@@ -147,7 +147,7 @@ class _Loader:
 
     def _log_start(self, epochs: LeaderEpochCache) -> int:
         """The checkpointed one; where the epochs begin later, it had moved there since (tiered: nothing older can be
-        read without an epoch).
+        read without an epoch). Any other log may have lost its first entries in a power failure, and keeps its records.
         """
         first = epochs.earliest_entry
         if not self.remote_enabled or first is None:
