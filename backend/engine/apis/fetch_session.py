@@ -271,6 +271,9 @@ def _update(session: Session, request: m.FetchRequest, version: int) -> None:
             session.entries[key] = entry
         else:
             known.spec = entry.spec
+            if session.of_follower:
+                # It passes by the answer to a request before this one, with what that told of watermarks.
+                known.sent_high_watermark = known.sent_log_start_offset = -1
     by_id = version >= TOPIC_IDS_SINCE
     for topic in request.forgotten_topics_data:
         name: Hashable = topic.topic_id if by_id else topic.topic

@@ -95,6 +95,14 @@ def test_a_session_remembers_partitions_and_answers_only_news() -> None:
     assert offsets(server.context(request(session_id, 4))) == {1: 2, 2: 9}
 
 
+def test_a_follower_that_asks_anew_is_told_again_what_an_answer_on_its_way_tells() -> None:
+    server = Server()
+    session_id, _ = server.ask(request(0, 0, {0: 1, 1: 1}), follower=True)
+    assert server.ask(request(session_id, 1), follower=True)[1] == {}
+    assert set(server.ask(request(session_id, 2, {1: 2}), follower=True)[1]) == {1}
+    assert server.ask(request(session_id, 3), follower=True)[1] == {}
+
+
 def test_an_error_is_told_again_and_again_and_so_is_its_end() -> None:
     server = Server()
     session_id, _ = server.ask(request(0, 0, {0: 1}))
