@@ -72,6 +72,13 @@ class LeaderEpochCache:
         if any(changed):
             self._changed()
 
+    def prepend(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Adds what lies before the first entry; where the two do not agree, what is here wins."""
+        together = LeaderEpochCache((*entries, *self.entries))
+        if together.entries != self.entries:
+            self._epochs, self._starts = together._epochs, together._starts
+            self._changed()
+
     def _insert(self, epoch: int, start: int) -> bool:
         if epoch < 0 or start < 0:
             raise ValueError(f"leader epoch {epoch} with start offset {start} cannot be; both start at 0")

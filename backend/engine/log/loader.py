@@ -36,6 +36,7 @@ from backend.engine.log.producer_state import ProducerStateManager
 from backend.engine.log.recovery import (
     Damage,
     DamagedFile,
+    epochs_in_batches,
     rebuild_producer_state,
     recover_segment,
     valid_batches,
@@ -124,10 +125,11 @@ class _Loader:
             self.producers.truncate_fully(log_start)
         if not segments:
             segments.add(LogSegment.create(self.disk, self.dir, log_start))
-        if not self.remote_enabled:
-            log_start = max(log_start, segments.first_base_offset)
         log_end = segments.active.next_offset
         epochs.truncate_from_end(log_end)
+        if not self.remote_enabled:
+            log_start = max(log_start, segments.first_base_offset)
+            self._complete_epochs(epochs, segments, log_start, log_end)
         epochs.truncate_from_start(self.options.log_start_offset)
         self.producers.keep_only({segment.base_offset for segment in segments})
         rebuild_producer_state(self.producers, segments, log_end, log_start, now_ms=self.now_ms)
@@ -146,13 +148,22 @@ class _Loader:
         )
 
     def _log_start(self, epochs: LeaderEpochCache) -> int:
-        """The checkpointed one; where the epochs begin later, it had moved there since (tiered: nothing older can be
-        read without an epoch). Any other log may have lost its first entries in a power failure, and keeps its records.
+        """The checkpointed one; where the epochs of a tiered log begin later, it had moved there since: nothing older
+        can be read without an epoch.
         """
         first = epochs.earliest_entry
         if not self.remote_enabled or first is None:
             return self.options.log_start_offset
         return max(self.options.log_start_offset, first[1])
+
+    def _complete_epochs(self, epochs: LeaderEpochCache, segments: LogSegments, log_start: int, log_end: int) -> None:
+        """Where the epochs begin behind the log start, a power failure took the first ones, or a kill what the log
+        start had moved to: the batches still know. No segment without epochs could be tiered later.
+        """
+        first = epochs.earliest_entry
+        end = log_end if first is None else first[1]
+        if log_start < end:
+            epochs.prepend(epochs_in_batches(segments, log_start, end).entries)
 
     def _tidy(self, names: list[str]) -> list[str]:
         """Removes what an interrupted run left: deleted and temporary files, indexes without a log."""

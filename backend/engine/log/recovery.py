@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from backend.engine.log.config import INT32_MAX, LogConfig
-from backend.engine.log.leader_epochs import LeaderEpochCache
+from backend.engine.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from backend.engine.log.producer_entry import EndTxnMarker
 from backend.engine.log.producer_state import ProducerStateManager
 from backend.engine.log.segment import BatchEntry, LogSegment
@@ -201,3 +201,16 @@ def _feed_segment(producers: ProducerStateManager, segment: LogSegment, start: i
         if header.has_producer:
             data = segment.pread(batch.size_bytes, batch.position) if header.is_control else b""
             feed_producers(producers, header, data, 0, None)
+
+
+def epochs_in_batches(segments: LogSegments, start: int, end: int) -> LeaderEpochCache:
+    """The leader epochs that the batches of `[start, end)` were written in. Raises `CorruptLog`."""
+    found = LeaderEpochCache()
+    for segment in segments.from_offset(start):
+        for batch in segment.scan(segment.position_of(max(start, segment.base_offset))):
+            if batch.base_offset >= end:
+                return found
+            epoch = parse_header(segment.pread(HEADER_BYTES, batch.position)).leader_epoch
+            if epoch > (UNDEFINED_EPOCH if found.latest_epoch is None else found.latest_epoch):
+                found.assign(epoch, max(start, batch.base_offset))
+    return found

@@ -205,6 +205,33 @@ def test_recovery_of_a_later_segment_keeps_the_start_of_its_epoch(tmp_path: Path
     assert open_test_log(tmp_path, recovery_point=6).leader_epochs.entries == ((0, 0),)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("left", ["5 4\n", "7 6\n", None])
+def test_epochs_that_begin_behind_the_log_start_are_completed_from_the_batches(
+    tmp_path: Path, clean: bool, left: str | None
+) -> None:
+    """The file is of a time when the log start was further on, or lost: neither may leave records without an epoch."""
+    log = open_test_log(tmp_path)
+    append(log, 0, 1, epoch=2)
+    append(log, 2, epoch=3)
+    log.roll()
+    append(log, 3, 4, 5, epoch=5)
+    append(log, 6, epoch=7)
+    log.close_files()
+    file = tmp_path / "orders-0" / "leader-epoch-checkpoint"
+    if left is None:
+        file.unlink()
+    else:
+        file.write_text(f"0\n1\n{left}")
+    expected = ((2, 1), (3, 2), (5, 3), (7, 6))
+    log = open_test_log(tmp_path, clean=clean, recovery_point=7 if clean else 3, log_start=1)
+    assert log.leader_epochs.entries == expected
+    log.check()
+    log.close_files()
+    tiered = open_test_log(tmp_path, TIERED, remote=True, clean=True, recovery_point=7, log_start=1)
+    assert (tiered.log_start_offset, tiered.leader_epochs.entries) == (1, expected)
+
+
 def test_a_log_that_ends_below_its_start_begins_afresh_there(tmp_path: Path) -> None:
     two_segments(tmp_path)
     log = open_test_log(tmp_path, log_start=9)
