@@ -53,37 +53,25 @@ class VirtualWorkers:
         self._process = process
         self._call_ms = call_ms
 
-    async def run(self, work: Callable[[], T]) -> T:
-        done = asyncio.get_running_loop().create_future()
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        done = tasks.lasting_future()
 
         def carry_out() -> None:
             try:
                 outcome = work()
             except BaseException as error:
-                tasks.call_later(self._call_ms() / 2, partial(_fail, done, error))
+                tasks.call_later(self._call_ms() / 2, partial(done.set_exception, error))
                 return
-            tasks.call_later(self._call_ms() / 2, partial(_settle, done, outcome))
+            tasks.call_later(self._call_ms() / 2, partial(done.set_result, outcome))
 
-        # A thread goes on when the one who asked is cancelled.
         tasks.call_later(self._call_ms() / 2, carry_out)
-        result: T = await done
-        return result
+        return done
 
     def grow(self, threads: int) -> None:
         """There is no end of these."""
 
     def close(self) -> None:
         """Work under way ends by itself."""
-
-
-def _settle(done: asyncio.Future[T], outcome: T) -> None:
-    if not done.cancelled():
-        done.set_result(outcome)
-
-
-def _fail(done: asyncio.Future[T], error: BaseException) -> None:
-    if not done.cancelled():
-        done.set_exception(error)
 
 
 class Process:

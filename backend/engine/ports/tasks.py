@@ -68,6 +68,20 @@ def future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
 
 
+class LastingFuture(asyncio.Future[T]):
+    """A future that no cancellation ends: who is cancelled while waiting for it is so once it is done, and its outcome
+    is dropped.
+    """
+
+    def cancel(self, msg: Any = None) -> bool:
+        return False
+
+
+def lasting_future() -> LastingFuture[Any]:
+    """A fresh one of the running loop."""
+    return LastingFuture(loop=asyncio.get_running_loop())
+
+
 async def sleep_ms(delay_ms: float) -> None:
     """Waits; 0 gives other tasks a turn."""
     await asyncio.sleep(delay_ms / 1000.0)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import Protocol, TypeVar
+
+from backend.engine.ports import tasks
 
 T = TypeVar("T")
 
@@ -16,8 +20,10 @@ WORKER_THREADS_MAX = 12
 class Workers(Protocol):
     """Runs blocking calls off the event loop."""
 
-    def run(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Starts it, at the latest when awaited. Result of ``work()``; its exception is raised there."""
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Starts it. The future has the result of ``work()`` or its exception. No cancellation ends work that runs, so
+        it ends no waiting either: who is cancelled meanwhile is so once the work has ended.
+        """
         ...
 
     def grow(self, threads: int) -> None:
@@ -44,7 +50,28 @@ class ThreadWorkers:
         old.shutdown(wait=False)
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self._pool, work)
+        # As run_in_executor, which takes a turn of the loop more.
+        loop, done = asyncio.get_running_loop(), tasks.lasting_future()
+
+        def tell(settle: Callable[[], object]) -> None:
+            # After the loop's end nobody waits.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle)
+
+        def carry_out() -> None:
+            try:
+                outcome = work()
+            except BaseException as error:
+                tell(partial(done.set_exception, error))
+            else:
+                tell(partial(done.set_result, outcome))
+
+        def never_began(submitted: Future[None]) -> None:
+            if submitted.cancelled():
+                tell(partial(done.set_exception, tasks.Cancelled()))
+
+        self._pool.submit(carry_out).add_done_callback(never_began)
+        return done
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)

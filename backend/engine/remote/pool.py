@@ -1,8 +1,8 @@
 """So many at once and no more: the pools of the remote log manager, whose sizes are dynamic settings.
 
 Work is asynchronous, but nearly all of its time a thread is busy for it with a call to the storage. No cancellation
-ends that call, so :func:`to_its_end` keeps the work's place in the pool until the thread is free: the pools bound the
-threads whatever happens to those who wait.
+ends that call, and the work keeps its place in the pool until the thread is free: the pools bound the threads whatever
+happens to those who wait.
 """
 
 from __future__ import annotations
@@ -41,21 +41,12 @@ class Pool:
         """Part of the pool that has nothing to do."""
         return max(0.0, 1.0 - self.running / self._size())
 
-    async def run(self, work: Callable[[], Awaitable[T]], *, finish: bool = False) -> T:
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """The result of `work()`. PoolFull at once when too much waits.
 
-        Cancelling the caller takes work that waits out of the queue. Work that runs is cancelled with it, or with
-        `finish` goes on to its end without anybody to see it.
+        Cancelling the caller takes work that waits out of the queue, and cancels work that runs.
         """
         await self._turn()
-        if finish:
-            running = tasks.start(self._work(work), name="work of a pool")
-            # Its failure is nobody's once the caller is gone.
-            running.add_done_callback(lambda done: done.cancelled() or done.exception())
-            return await tasks.shield(running)
-        return await self._work(work)
-
-    async def _work(self, work: Callable[[], Awaitable[T]]) -> T:
         try:
             return await work()
         finally:
@@ -93,11 +84,10 @@ class Pool:
                 turn.set_result(None)
 
 
-async def to_its_end(work: Awaitable[T]) -> T:
-    """The result of a call that no cancellation cuts short. Who is cancelled meanwhile is so once the call has ended,
-    and its outcome is dropped.
+async def to_its_end(running: tasks.Task[T]) -> T:
+    """The result of work that others wait for too, and that no cancellation of one of them cuts short. Who is
+    cancelled meanwhile is so once it has ended, and its outcome is dropped.
     """
-    running = work if isinstance(work, tasks.Future) else tasks.start(work, name="call to the remote storage")
     cancelled = False
     while not running.done():
         try:

@@ -279,9 +279,17 @@ class RemoteLogManager:
     # Reading
 
     async def read(
-        self, log: UnifiedLog, fetch_offset: int, max_bytes: int, *, min_one_message: bool, read_committed: bool
+        self,
+        log: UnifiedLog,
+        fetch_offset: int,
+        max_bytes: int,
+        *,
+        min_one_message: bool,
+        read_committed: bool,
+        begun: Callable[[], object] = bool,
     ) -> RemoteRead:
-        """Records from the remote tier for a consumer; see :func:`backend.engine.remote.rlm_read.read`.
+        """Records from the remote tier for a consumer; see :func:`backend.engine.remote.rlm_read.read`. `begun` is
+        called when a reader is free for it; until then it can be taken back by cancelling it.
 
         Raises KafkaError: OFFSET_OUT_OF_RANGE, REPLICA_NOT_AVAILABLE, or UNKNOWN_SERVER_ERROR for a failure of the
         storage and when too many reads wait already.
@@ -310,8 +318,7 @@ class RemoteLogManager:
             self._tier.fetch_quota.record(len(found.records))
             return found
 
-        # As in Kafka a read that has begun is not interrupted: the indexes it fetched serve the next one.
-        return await self._on_reader(partition, work, failed, finish=True)
+        return await self._on_reader(partition, work, failed, begun)
 
     def throttle_fetch(self) -> bool:
         """Whether reads of the remote tier have used up their quota for now (KIP-956); the wait counts as throttled."""
@@ -334,21 +341,21 @@ class RemoteLogManager:
         async def work() -> TimestampedOffset | None:
             return await rlm_timestamp.offset_for_timestamp(self._tier, log, timestamp)
 
-        return await self._on_reader(partition, work, failed, finish=False)
+        return await self._on_reader(partition, work, failed)
 
     async def _on_reader(
         self,
         partition: TopicIdPartition,
         work: Callable[[], Awaitable[T]],
         failed: Callable[[Exception], None],
-        *,
-        finish: bool,
+        begun: Callable[[], object] = bool,
     ) -> T:
-        """`work` on the reader pool. `failed` hears of errors other than OffsetOutOfRange, also when the caller has
-        given up.
+        """`work` on the reader pool, which tells when it has `begun`. `failed` hears of errors other than
+        OffsetOutOfRange.
         """
 
         async def when_ready() -> T:
+            begun()
             try:
                 await self._tier.metadata.wait_ready(partition, METADATA_WAIT_MS)
                 return await work()
@@ -359,7 +366,7 @@ class RemoteLogManager:
                 raise
 
         try:
-            return await self._readers.run(when_ready, finish=finish)
+            return await self._readers.run(when_ready)
         except PoolFull as error:
             failed(error)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"too many remote reads wait: {error}") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from backend.engine.remote.pool import to_its_end
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.remote.tier import Tier
 from backend.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
@@ -43,7 +42,7 @@ class SegmentScan:
             last = min(end + ahead, self.size_bytes) - 1
             tier, metadata = self._tier, self.metadata
             fetched = (
-                await to_its_end(tier.workers.run(lambda: tier.storage.fetch_log_segment(metadata, start, last)))
+                await tier.workers.run(lambda: tier.storage.fetch_log_segment(metadata, start, last))
                 if start <= last
                 else b""
             )

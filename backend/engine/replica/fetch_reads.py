@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from backend.engine.config import BrokerConfig
@@ -20,7 +21,7 @@ from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec,
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import Purgatory, WaitingFetch
 from backend.engine.replica.remote_logs import RemoteLogs
-from backend.engine.replica.remote_waits import WaitingRemoteFetch
+from backend.engine.replica.remote_waits import PartitionRead, WaitingRemoteFetch
 from backend.engine.replica.replica_selector import RACK_AWARE
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -184,11 +185,11 @@ class FetchReads:
         answered: tasks.Future[R],
     ) -> None:
         """Reads everything remote in parallel; what is not there in time answers as if there were no records yet."""
-        reads = []
-        for at, ((item, spec), data) in enumerate(zip(wanted, found, strict=True)):
-            if data.remote_bytes_max and isinstance(item, Partition):
-                read = self._read_remote(params, item, spec, data, found, at)
-                reads.append((item, tasks.start(read, name=f"remote read of {item}")))
+        reads: list[tuple[Partition, PartitionRead]] = [
+            (item, partial(self._read_remote, params, item, spec, found, at))
+            for at, ((item, spec), data) in enumerate(zip(wanted, found, strict=True))
+            if data.remote_bytes_max and isinstance(item, Partition)
+        ]
 
         def answer() -> None:
             if answered.done():
@@ -205,12 +206,12 @@ class FetchReads:
         params: FetchParams,
         partition: Partition,
         spec: FetchSpec,
-        data: FetchData,
         found: list[FetchData],
         at: int,
+        begun: Callable[[], object],
     ) -> None:
         """Fills in one partition's data, or replaces it by its error."""
-        remote = self._remote()
+        data, remote = found[at], self._remote()
         assert remote is not None
         committed = params.isolation is Isolation.COMMITTED
         try:
@@ -220,6 +221,7 @@ class FetchReads:
                 data.remote_bytes_max,
                 min_one_message=data.remote_min_one_message,
                 read_committed=committed,
+                begun=begun,
             )
         except KafkaError as error:
             known = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_NOT_AVAILABLE)

@@ -65,9 +65,16 @@ class RemoteLogs(AuxStateSource, Protocol):
         ...
 
     async def read(
-        self, log: UnifiedLog, fetch_offset: int, max_bytes: int, *, min_one_message: bool, read_committed: bool
+        self,
+        log: UnifiedLog,
+        fetch_offset: int,
+        max_bytes: int,
+        *,
+        min_one_message: bool,
+        read_committed: bool,
+        begun: Callable[[], object] = ...,
     ) -> RemoteRead:
-        """Records from an offset that is only remote."""
+        """Records from an offset that is only remote. `begun` is called when it no longer waits for a reader."""
         ...
 
     async def offset_for_timestamp(self, log: UnifiedLog, timestamp: int) -> TimestampedOffset | None:

@@ -1,16 +1,17 @@
 """Requests that wait for the remote tier: fetches whose offset is only there, and look-ups by time (KIP-405, KIP-1075).
 
 Each has one task per partition on the reader pool and one deadline in the purgatory. It ends exactly once: when all
-tasks have ended, when its time is up, or when the broker can no longer answer. What is still pending then is
-cancelled: it leaves the pool's queue at once, and the pool decides about what runs already. Facts:
-`DelayedRemoteFetch`, `DelayedRemoteListOffsets`.
+tasks have ended, when its time is up, or when the broker can no longer answer. What still waits in the pool's queue
+then leaves it at once. Of what runs already a look-up is cancelled and a read is not: the indexes that it fetches serve
+the next one. Facts: `DelayedRemoteFetch`, `DelayedRemoteListOffsets`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from backend.engine.ports import tasks
 from backend.engine.remote.rsm import RemoteStorageError
@@ -23,36 +24,44 @@ if TYPE_CHECKING:
     from backend.engine.replica.partition import Partition
     from backend.engine.replica.purgatory import Purgatory
 
+# The read of one partition. Notes its outcome itself, errors included, and calls what it is given when it no longer
+# waits for a reader.
+PartitionRead = Callable[[Callable[[], object]], Coroutine[Any, Any, None]]
+
 _log = logging.getLogger(__name__)
 
 
 class WaitingRemoteFetch:
     """A fetch with partitions that are being read from the remote tier. Answers with what is there in the end."""
 
-    __slots__ = ("_answer", "_due", "_partitions", "_pending", "_purgatory")
+    __slots__ = ("_answer", "_due", "_left", "_partitions", "_purgatory", "_queued")
 
     def __init__(
         self,
         purgatory: Purgatory,
-        reads: Sequence[tuple[Partition, tasks.Task[None]]],
+        reads: Sequence[tuple[Partition, PartitionRead]],
         delay_ms: float,
         answer: Callable[[], None],
     ) -> None:
-        """`reads` (at least one) note their outcome themselves, errors included."""
+        """At least one of `reads`."""
         self._purgatory = purgatory
         self._answer: Callable[[], None] | None = answer
         self._partitions = tuple(dict.fromkeys(partition for partition, _ in reads))
-        self._pending = {read for _, read in reads}
+        self._left = len(reads)
         for partition in self._partitions:
             partition.waiting_remote[self] = None
         purgatory.remote.fetches += 1
         self._due = purgatory.enter(self, delay_ms)
-        for _, read in reads:
-            read.add_done_callback(self._ended)
+        # Reads that wait for a reader.
+        self._queued: dict[int, tasks.Task[None]] = {}
+        for index, (partition, read) in enumerate(reads):
+            self._queued[index] = tasks.start(self._run(index, read), name=f"remote read of {partition}")
 
-    def _ended(self, read: tasks.Task[None]) -> None:
-        self._pending.discard(read)
-        if not self._pending:
+    async def _run(self, index: int, read: PartitionRead) -> None:
+        await read(partial(self._queued.pop, index, None))
+        self._queued.pop(index, None)
+        self._left -= 1
+        if not self._left:
             self._end()
 
     def poke(self, partition: Partition) -> None:
@@ -73,7 +82,7 @@ class WaitingRemoteFetch:
         self._purgatory.leave(self, self._due)
         for partition in self._partitions:
             partition.waiting_remote.pop(self, None)
-        for read in self._pending:
+        for read in self._queued.values():
             read.cancel()
         answer()
 

@@ -28,7 +28,7 @@ from backend.engine.controller.image import MetadataImage
 from backend.engine.coordinator.group_coordinator import GroupCoordinator
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
 from backend.engine.coordinator.transaction_verifier import TransactionVerifier
-from backend.engine.ports import Ports, system_ports
+from backend.engine.ports import Ports, system_ports, tasks
 from backend.protocol import messages as m
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
@@ -81,8 +81,13 @@ class LoopClock:
 class InlineWorkers:
     """Work is done at once."""
 
-    async def run(self, work: Callable[[], T]) -> T:
-        return work()
+    def run(self, work: Callable[[], T]) -> tasks.Future[T]:
+        done = tasks.lasting_future()
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+        return done
 
     def grow(self, threads: int) -> None:
         return

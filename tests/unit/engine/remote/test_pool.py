@@ -23,7 +23,7 @@ class Work:
     def piece(self, name: str) -> Callable[[], Coroutine[Any, Any, str]]:
         async def run() -> str:
             self.begun.append(name)
-            await to_its_end(self.gate.wait())
+            await to_its_end(tasks.start(self.gate.wait(), name=name))
             self.ended.append(name)
             return name
 
@@ -73,12 +73,11 @@ def test_who_gives_up_while_waiting_leaves_the_queue_at_once() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("finish", [True, False])
-def test_a_place_is_free_only_when_the_call_to_the_storage_has_ended(finish: bool) -> None:
+def test_a_place_is_free_only_when_the_call_to_the_storage_has_ended() -> None:
     async def scene(work: Work) -> None:
         pool = Pool(lambda: 1)
-        first = tasks.start(pool.run(work.piece("a"), finish=finish), name="a")
-        second = tasks.start(pool.run(work.piece("b"), finish=finish), name="b")
+        first = tasks.start(pool.run(work.piece("a")), name="a")
+        second = tasks.start(pool.run(work.piece("b")), name="b")
         await settle()
         first.cancel()
         await settle()
@@ -87,8 +86,8 @@ def test_a_place_is_free_only_when_the_call_to_the_storage_has_ended(finish: boo
         assert await second == "b"
         await settle()
         assert first.cancelled()
-        # Work that may finish does all of its work, other work ends with the call it was at.
-        assert work.ended == (["a", "b"] if finish else ["b"])
+        # The work ended with the call it was at.
+        assert work.ended == ["b"]
         assert pool.running == 0
 
     play(scene)
@@ -101,7 +100,7 @@ def test_a_failure_nobody_waits_for_frees_the_place_and_is_not_reported(caplog: 
             raise ValueError("nobody hears this")
 
         pool = Pool(lambda: 1)
-        running = tasks.start(pool.run(fails, finish=True), name="fails")
+        running = tasks.start(pool.run(lambda: to_its_end(tasks.start(fails(), name="call"))), name="fails")
         await settle()
         running.cancel()
         await settle()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from backend.engine.ports import Ports, system_ports
+from backend.engine.ports import Ports, system_ports, tasks
 from backend.engine.ports.random import SystemRandom
 from tests.unit.engine.log.logs import NOW_MS
 
@@ -60,9 +60,17 @@ class InlineWorkers:
     def __init__(self) -> None:
         self.slow_s = 0.0
 
-    async def run(self, work: Callable[[], T]) -> T:
-        await asyncio.sleep(self.slow_s)
-        return work()
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        done = tasks.lasting_future()
+
+        def carry_out() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        tasks.call_later(self.slow_s * 1000.0, carry_out)
+        return done
 
     def grow(self, threads: int) -> None:
         return None
