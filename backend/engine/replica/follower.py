@@ -171,7 +171,7 @@ class Follower:
             self._host.wake(self.partition)
 
     def truncate(self, leader_end: EpochEnd) -> None:
-        """Cuts the log to where it agrees with the leader's."""
+        """Cuts the log to where it agrees with the leader's. Raises KafkaError."""
         log = self.partition.log
         point = fetch_state.truncation_point(
             leader_end,
@@ -179,6 +179,7 @@ class Follower:
             log_end_offset=log.log_end_offset,
             own=EpochEnd(*log.end_offset_for_epoch(leader_end.epoch)),
         )
+        self._require_space(len(log.leader_epochs.entries))
         if point.offset < log.high_watermark:
             _log.warning("%s is cut to %d, below its high watermark %d: acknowledged records may be lost",
                          self, point.offset, log.high_watermark)  # fmt: skip
@@ -198,6 +199,7 @@ class Follower:
         """Carries out what a plan decided. Raises KafkaError, ValueError for aux state that cannot be read."""
         match outcome:
             case TruncateTo(offset=offset):
+                self._require_space(len(self.partition.log.leader_epochs.entries))
                 self.cut(offset, f"broker {self.leader} has nothing at or past offset {offset}")
             case ContinueAt():
                 if self.state.fetch_offset != self.partition.log.log_end_offset:
@@ -206,6 +208,7 @@ class Follower:
                     # The leader's range has our offset, and yet it was refused: do not ask in a tight circle.
                     self.delay(f"broker {self.leader} refused offset {outcome.offset}, which its log has")
             case StartAt(offset=offset):
+                self._require_space(0)
                 self.partition.log.truncate_fully_and_start_at(offset)
                 self._moved(None, f"broker {self.leader} starts at {offset}; nothing older is valid anywhere")
             case Rebuild():
@@ -219,7 +222,7 @@ class Follower:
         # Whatever can be wrong with the snapshot or the disk is found before anything local is dropped.
         if snapshot is not None:
             decode_snapshot(snapshot)
-        log.require_space(len(snapshot or b"") + EPOCH_BYTES_MAX * len(rebuild.leader_epochs) + REBUILD_BYTES)
+        self._require_space(len(rebuild.leader_epochs), len(snapshot or b""))
         log.truncate_fully_and_start_at(rebuild.next_offset, rebuild.log_start_offset)
         try:
             log.leader_epochs.assign_all(rebuild.leader_epochs)
@@ -231,6 +234,13 @@ class Follower:
         self._moved(
             rebuild.lag, f"rebuilt from the remote tier: starts at {rebuild.next_offset} with {epochs} leader epochs"
         )
+
+    def _require_space(self, epochs: int, snapshot_bytes: int = 0) -> None:
+        """Raises NoSpace while the disk does not take what is written anew; the log is as it was.
+
+        A log that was cut in part is offline until its broker starts again; one that waits goes on by itself.
+        """
+        self.partition.log.require_space(EPOCH_BYTES_MAX * epochs + snapshot_bytes + REBUILD_BYTES)
 
     def _latest_epoch(self) -> int:
         latest = self.partition.log.leader_epochs.latest_epoch

@@ -24,6 +24,7 @@ from backend.protocol.messages import Message
 from tests.unit.app.partition_rows import replica_row
 from tests.unit.engine.log.test_full_disk import files_of_at_most
 from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes, play
+from tests.unit.engine.replica.test_replication import delete_records
 
 TOPIC = "orders"
 FLAG = {"follower_fetch_last_tiered_offset_enable": "true"}
@@ -62,6 +63,13 @@ async def behind_the_local_log(nodes: Nodes) -> None:
     await nodes.until("the high watermark", lambda: nodes[2].offsets(TOPIC)[2] == 7)
     await nodes.retain(1, 2)
     assert nodes[1].offsets(TOPIC) == (0, 6, 7, 7)
+
+
+def elect(nodes: Nodes, leader: int) -> None:
+    """The leader is elected again: a new epoch."""
+    topic_id = nodes.play.image.topic_ids[TOPIC]
+    record = m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader)
+    nodes.apply(lambda _: Outcome((record,), None))
 
 
 def has_what_it_had(nodes: Nodes) -> bool:
@@ -268,6 +276,65 @@ def test_a_full_disk_in_the_middle_of_a_build_drops_nothing(
                 await waits(nodes, "free some space", broker_log)
                 assert has_what_it_had(nodes)
             await joins(nodes)
+
+    play(run)
+
+
+def test_a_full_disk_keeps_what_is_there_until_a_replica_can_begin_at_the_leaders_log_start(
+    tmp_path: Path, broker_log: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_lag_time_max_ms="300") as nodes:
+            nodes.create(TOPIC, [1, 2, NEW])
+            for number in range(2):
+                await nodes.produce(1, TOPIC, b"v%d" % number)
+            await nodes.stop(NEW)
+            await nodes.in_sync(TOPIC, 1, 2)
+            for number in range(2, 7):
+                await nodes.produce(1, TOPIC, b"v%d" % number)
+            assert await delete_records(nodes, TOPIC, 5) == (0, 5)
+            nodes.cut = {(NEW, 1)}
+            await nodes.restart(NEW)
+            with files_of_at_most(0):
+                nodes.cut = set()
+                await waits(nodes, "free some space", broker_log)
+                assert has_what_it_had(nodes)
+            await nodes.in_sync(TOPIC, 1, 2, NEW)
+            await nodes.until("the end", lambda: nodes[NEW].offsets(TOPIC) == (5, 5, 7, 7))
+
+    play(run)
+
+
+def test_a_full_disk_keeps_what_is_there_until_a_replica_can_be_cut_to_where_it_agrees_with_its_leader(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_lag_time_max_ms="300") as nodes:
+            nodes.create(TOPIC, [NEW, 1], unclean_leader_election_enable="true")
+            await nodes.produce(NEW, TOPIC, b"v0")
+            await nodes.stop(1)
+            await nodes.in_sync(TOPIC, NEW)
+            elect(nodes, NEW)
+            await nodes.produce(NEW, TOPIC, b"lost")
+            alone = nodes[NEW].partition(TOPIC).log.leader_epochs.entries
+            await nodes.stop(NEW)
+            await nodes.restart(1)
+            assert (await nodes.produce(1, TOPIC, b"v1")).base_offset == 1
+            nodes.cut = {(NEW, 1)}
+            await nodes.restart(NEW)
+            with files_of_at_most(0):
+                nodes.cut = set()
+                await nodes.until(
+                    "it waits",
+                    lambda: any(
+                        row["phase"] == "DELAYED" and "free some space" in row["evidence"]["reason"]
+                        for row in told(nodes, NEW)
+                    ),
+                )
+                assert nodes[NEW].values(TOPIC) == [(0, b"v0"), (1, b"lost")]
+                assert nodes[NEW].partition(TOPIC).log.leader_epochs.entries == alone
+            await nodes.in_sync(TOPIC, 1, NEW)
+            assert nodes[NEW].values(TOPIC) == [(0, b"v0"), (1, b"v1")]
 
     play(run)
 
