@@ -28,7 +28,8 @@ Key = tuple[bytes, int]
 
 # metadata.version 4.2-IV1: followers may use ListOffsets 11 (KIP-1023).
 LIST_OFFSETS_11_LEVEL: Final = 29
-# Reported attempts in one phase: the first three (a dashboard's "stuck"), then every tenth.
+# Reported attempts in one phase: the first three (a dashboard's "stuck"), then every tenth, and any that failed for
+# another reason than the one before it: what is waited for must not be told long after it has come.
 ATTEMPTS_REPORTED: Final = 3
 ATTEMPTS_REPORTED_EVERY: Final = 10
 
@@ -82,7 +83,7 @@ class FollowerHost(Protocol):
 class Follower:
     """A partition that is followed here, under one leader epoch."""
 
-    __slots__ = ("_host", "_reported_attempts", "dropped", "key", "leader", "partition", "state")
+    __slots__ = ("_host", "_reported", "dropped", "key", "leader", "partition", "state")
 
     def __init__(self, host: FollowerHost, partition: Partition, leader: int) -> None:
         tip = partition.topic_id_partition
@@ -92,7 +93,8 @@ class Follower:
         # The fetcher follows the partition no longer, or anew: nothing may be changed or reported any more.
         self.dropped = False
         self._host = host
-        self._reported_attempts = 0
+        # The last report's attempts, and why they failed.
+        self._reported = (0, "")
         log = partition.log
         self.state = fetch_state.initial_state(
             log_end_offset=log.log_end_offset,
@@ -325,14 +327,16 @@ class Follower:
             self._report()
 
     def _is_reportable_attempt(self) -> bool:
-        attempts = self.state.attempts
-        if attempts in (0, self._reported_attempts):
+        attempts, (reported, reason) = self.state.attempts, self._reported
+        if attempts in (0, reported):
             return False
+        if self.state.evidence != reason:
+            return True
         return attempts <= ATTEMPTS_REPORTED or attempts % ATTEMPTS_REPORTED_EVERY == 0
 
     def _report(self) -> None:
         state = self.state
-        self._reported_attempts = state.attempts
+        self._reported = (state.attempts, state.evidence)
         tip = self.partition.topic_id_partition
         level = logging.DEBUG if state.phase in (FollowerPhase.IN_SYNC, FollowerPhase.FETCHING) else logging.INFO
         _log.log(level, "%s on broker %d is %s at offset %d: %s", self, self._host.node_id, state.phase.value,

@@ -17,6 +17,7 @@ from backend.control.observer.events import exact_phase
 from backend.control.observer.phases import FollowerSight, conclude
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from backend.engine.replica.follower import Follower
 from backend.engine.replica.tier_state import EARLIEST
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -365,6 +366,30 @@ def test_a_leader_that_does_not_know_its_tiered_offset_is_waited_for(
             nodes[1].metadata_topic.down = False
             await nodes.in_sync(TOPIC, 1, NEW)
             assert nodes[NEW].offsets(TOPIC) == (0, 6, 7, 7)
+
+    play(run)
+
+
+def test_failed_attempts_are_told_now_and_then_and_another_reason_at_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.create(TOPIC, [1, NEW])
+            await nodes.in_sync(TOPIC, 1, NEW)
+            node = nodes[NEW]
+            follower = Follower(node.replicas, node.partition(TOPIC), 1)
+            before = len(told(nodes))
+            reasons = ["the segment is missing"] * 15 + ["the disk is full"] * 6 + ["the segment is missing"] * 2
+            for reason in reasons:
+                follower.delay(reason)
+            assert [(row["attempts"], row["evidence"]["reason"]) for row in told(nodes)[before:]] == [
+                (1, "the segment is missing"),
+                (2, "the segment is missing"),
+                (3, "the segment is missing"),
+                (10, "the segment is missing"),
+                (16, "the disk is full"),
+                (20, "the disk is full"),
+                (22, "the segment is missing"),
+            ]
 
     play(run)
 
