@@ -18,7 +18,7 @@ from backend.control.observer.phases import FollowerSight, conclude
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from backend.engine.replica.follower import Follower
-from backend.engine.replica.tier_state import EARLIEST
+from backend.engine.replica.tier_state import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
@@ -262,6 +262,39 @@ def test_it_waits_for_a_configuration_that_makes_the_topic_tiered(
             nodes.publish = publish  # type: ignore[method-assign]
             nodes.publish()
             await joins(nodes)
+
+    play(run)
+
+
+def test_a_configuration_that_is_there_before_the_topic_is_tiered_keeps_no_replica_out(tmp_path: Path) -> None:
+    """The new replica's broker has heard that the topic is tiered, its leader has not and has nothing remote."""
+
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True) as nodes:
+            nodes.config(BROKER_RESOURCE, "", **FLAG)
+            nodes.create(TOPIC, [1, 2], **{**SMALL_SEGMENTS, "remote_storage_enable": "false"})
+            for number in range(7):
+                assert (await nodes.produce(1, TOPIC, b"v%d" % number)).error_code == 0
+            assert await delete_records(nodes, TOPIC, 3) == (0, 3)
+            nodes.cut |= {(NEW, 1)}
+            await nodes.reassign(TOPIC, 1, 2, NEW)
+            publish, nodes.publish = nodes.publish, lambda *_: publish(NEW)  # type: ignore[method-assign]  # news is late
+            nodes.config(TOPIC_RESOURCE, TOPIC, remote_storage_enable="true", local_retention_bytes="1")
+            assert [nodes[node].partition(TOPIC).log.remote_enabled for node in (1, NEW)] == [False, True]
+            asked: list[int] = []
+
+            def listen(sender: int, _: int, request: Message, answer: Message) -> None:
+                if sender == NEW and isinstance(request, m.ListOffsetsRequest):
+                    asked.append(request.topics[0].partitions[0].timestamp)
+
+            nodes.listen = listen
+            nodes.cut.clear()
+            await nodes.until("the end", lambda: nodes[NEW].offsets(TOPIC) == (3, 3, 7, 7))
+            assert asked == [LATEST, EARLIEST, EARLIEST_PENDING_UPLOAD, EARLIEST_LOCAL]
+            nodes.publish = publish  # type: ignore[method-assign]
+            nodes.publish()
+            await nodes.in_sync(TOPIC, 1, 2, NEW)
+            await nodes.tiered_up_to(1, TOPIC, 5)
 
     play(run)
 
