@@ -63,8 +63,7 @@ def test_a_new_replica_goes_on_once_their_metadata_can_be_had_again(
     caplog.set_level("INFO", "backend.engine.replica")
 
     async def run() -> None:
-        name = "remote_log_metadata_manager_class_name"
-        async with Nodes(tmp_path, tiered=True, **{name: "theirs"}) as nodes:
+        async with Nodes(tmp_path, tiered=True, remote_log_metadata_manager_class_name="theirs") as nodes:
             await remote_up_to_5(nodes)
             broken: set[str] = importlib.import_module("their_metadata").broken
             broken.add(call)
