@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import ConfigResource
+from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from backend.cli.main import app
@@ -19,6 +20,8 @@ from tests.control.site import FLAG, ControlSite
 
 SIZE_BYTES = 21 << 20
 START = "/v1/lab/bootstrap"
+# What broker 3 follows besides during a race: events and remote log metadata, a few records a second.
+OTHER_TOPICS_BYTES = 500_000
 
 
 def run_of(site: ControlSite) -> dict[str, Any]:
@@ -38,9 +41,22 @@ def assert_nothing_is_left(site: ControlSite) -> None:
     assert site.admin.describe_configs([resource])[resource].result(10)[FLAG].value == "false"
 
 
+def replicated_bytes(site: ControlSite) -> float:
+    """Bytes of records that the new replica's broker has fetched from leaders, of all topics."""
+    families = text_string_to_metric_families(site.operator.get("/metrics").text)
+    [found] = [
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "kafka_server_brokertopicmetrics_replicationbytesin_total" and sample.labels["broker"] == "3"
+    ]
+    return found
+
+
 @pytest.fixture(scope="module")
-def ended(site: ControlSite) -> dict[str, Any]:
-    """A race that the command began and let run to its end."""
+def raced(site: ControlSite) -> tuple[dict[str, Any], float]:
+    """A race that the command began and let run to its end, and what broker 3 fetched from leaders meanwhile."""
+    before = replicated_bytes(site)
     assert site.get(START) == {"run": None}
     place = ["--api", f"http://127.0.0.1:{site.plane.port}", "--data", str(site.folder)]
     command = ["lab", "bootstrap", "--size", "21MiB", "--tiered", "85%", "--json", *place]
@@ -53,13 +69,19 @@ def ended(site: ControlSite) -> dict[str, Any]:
             "A bootstrap race is running already: wait for its end, or cancel it.",
         )
         ended = running.result(300)
+    fetched_bytes = replicated_bytes(site) - before
     assert ended.exit_code == 0, ended.output
     run: dict[str, Any] = json.loads(ended.stdout)
     assert [begun["step"] for begun in run["steps"]] == [step.value for step in Step]
     assert [line for line in ended.stderr.splitlines() if line.endswith("…")] == [f"{step} …" for step in Step]
     assert run == run_of(site)
     assert (run["state"], run["message"]) == ("done", None)
-    return run
+    return run, fetched_bytes
+
+
+@pytest.fixture(scope="module")
+def ended(raced: tuple[dict[str, Any], float]) -> dict[str, Any]:
+    return raced[0]
 
 
 def test_the_topic_is_as_planned(ended: dict[str, Any]) -> None:
@@ -81,6 +103,13 @@ def test_with_the_flag_only_what_is_not_tiered_is_copied(ended: dict[str, Any]) 
         assert one["log_end"] == log["log_end"]
         last = one["positions"][-1]
         assert (last["log_start"], last["local_start"], last["log_end"]) == (0, one["start_offset"], one["log_end"])
+
+
+def test_what_is_called_copied_is_what_went_over_the_wire(raced: tuple[dict[str, Any], float]) -> None:
+    """Nothing more was fetched and thrown away again."""
+    ended, fetched_bytes = raced
+    copied = sum(one["copied_bytes"] for one in ended["races"])
+    assert copied <= fetched_bytes < copied + OTHER_TOPICS_BYTES
 
 
 def test_the_phases_of_the_new_replica_are_told_with_their_times(ended: dict[str, Any]) -> None:

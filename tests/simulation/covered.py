@@ -24,6 +24,8 @@ PACKAGES: Final = (backend.engine.log, backend.engine.remote, backend.engine.rep
 # Modules and functions that no simulated run can reach, and why.
 LEFT_OUT: Final[Mapping[str, str]] = {
     "remote.checked_storage": "wraps storage plug-ins of others; the built-in storage, which every run uses, is not",
+    "remote.plugin_metrics": "numbers of plug-ins of others; the built-in ones have none of their own",
+    "remote.segment_rows:_set_custom": "custom metadata of storage plug-ins of others; the built-in one has none",
     "remote.segment_summary:summarize": "for metadata managers of others; the built-in one sums its own rows",
     "remote.plugins:_opened": "opens plug-ins of installed distributions",
     "remote.rlmm_memory": "metadata of one process, which the brokers of a cluster cannot share",

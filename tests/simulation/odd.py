@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 MAGIC_AT: Final = 16
+LAST_OFFSET_DELTA_AT: Final = 23
 COUNT_AT: Final = 57
 # More than message.timestamp.after.max.ms allows.
 HOURS_MS: Final = 3 * 3_600_000
@@ -60,6 +61,16 @@ SPOILED: Final[Mapping[str, Spoil]] = {
 }
 
 
+# More of these, which are sent when a run is over: whoever draws from `SPOILED` draws the same for ever.
+SPOILED_AT_LAST: Final[Mapping[str, Spoil]] = {
+    "no size at all": _with(8, (1).to_bytes(4, "big")),
+    "its size and nothing else": lambda batch: batch[:14],
+    "fewer bytes than its records need": lambda batch: _sealed(
+        _with(LAST_OFFSET_DELTA_AT, (899).to_bytes(4, "big"))(_with(COUNT_AT, (900).to_bytes(4, "big"))(batch))
+    ),
+}
+
+
 class OddProducer:
     """Sends what must be refused, and sequences out of turn; AssertionError when it is taken."""
 
@@ -86,6 +97,40 @@ class OddProducer:
         what = self._random.choice((*SPOILED, *wrong))
         batch = wrong[what] if what in wrong else SPOILED[what](self._batch())
         await self._refused(topic, index, batch, f"a batch with {what}")
+
+    async def say_the_last(self) -> None:
+        """All that is always refused, once each, when everything has recovered and nothing else goes on."""
+        for topic in self._world.history.living:
+            registration = self._world.registration(TopicPartition(topic.name, 0))
+            assert registration is not None
+            leader = registration.leader
+            spoiled = {what: spoil(self._batch()) for what, spoil in {**SPOILED, **SPOILED_AT_LAST}.items()}
+            for what, batch in (spoiled | self._wrong(topic) | await self._of_an_older_epoch(topic, leader)).items():
+                try:
+                    base = await self._client.produce(leader, topic.topic_id, 0, batch)
+                except KafkaError:
+                    continue
+                raise AssertionError(f"a batch with {what} was taken at offset {base} of {topic.name}-0")
+            for offset in (-2, 1 << 40):
+                try:
+                    await self._client.delete_records(leader, topic.name, 0, offset)
+                except KafkaError:
+                    continue
+                raise AssertionError(f"records of {topic.name}-0 were deleted up to {offset}")
+
+    async def _of_an_older_epoch(self, topic: TopicHistory, leader: int) -> dict[str, bytearray]:
+        """A batch whose producer has gone on to the next epoch."""
+        producer_id, epoch = await self._client.producer_id(leader)
+
+        def batch(epoch: int) -> bytearray:
+            return self._batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
+
+        try:
+            await self._client.produce(leader, topic.topic_id, 0, batch(epoch + 1))
+        except KafkaError:
+            # Refused for another reason, such as too few replicas in sync: then the older one would be, too.
+            return {}
+        return {"an older epoch": batch(epoch)}
 
     async def _astray(self, topic: TopicHistory, index: int) -> None:
         """A good batch of what is no remote log metadata on their topic: readers pass it by."""

@@ -1,4 +1,4 @@
-"""One bug for each checker, planted into one function of the engine for one run: what the checkers are there for."""
+"""Bugs for each checker, each planted into one function of the engine for one run: what the checkers are there for."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from backend.engine.remote.rlm_delete import delete_all
 from backend.engine.remote.rsm import RemoteStorageManager, RetriableRemoteStorageError
 from backend.engine.remote.rsm_object_store import LOG_SUFFIX, ObjectStoreRemoteStorageManager, object_key
 from backend.engine.remote.tier import Tier
+from backend.engine.replica.leader_replicas import LeaderReplicas
 from backend.engine.replica.partition import Partition
 from backend.protocol.batch import iter_batches, patch_offset_and_epoch
 from backend.protocol.errors import ErrorCode
@@ -132,6 +133,17 @@ def followers_forget_their_high_watermark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "become_follower", careless)
 
 
+def leaders_forget_their_log_start(patch: pytest.MonkeyPatch) -> None:
+    """Who is elected takes it that no record was ever deleted."""
+    become_leader = Partition.become_leader
+
+    def careless(self: Partition, registration: PartitionRegistration) -> bool:
+        self.log._log_start_offset = 0
+        return become_leader(self, registration)
+
+    patch.setattr(Partition, "become_leader", careless)
+
+
 def copies_what_is_not_stable(patch: pytest.MonkeyPatch) -> None:
     """Sealed segments are copied before the in-sync replicas have them."""
     candidates = CopyTask._candidates
@@ -142,6 +154,11 @@ def copies_what_is_not_stable(patch: pytest.MonkeyPatch) -> None:
             return candidates(self, log)
 
     patch.setattr(CopyTask, "_candidates", careless)
+
+
+def nobody_comes_back_into_the_isr(patch: pytest.MonkeyPatch) -> None:
+    """A leader takes out of the ISR who is late and never asks for them again."""
+    patch.setattr(LeaderReplicas, "_maybe_expand", lambda self, replica, state: None)
 
 
 def failed_tasks_are_not_tried_again(patch: pytest.MonkeyPatch) -> None:
@@ -177,6 +194,8 @@ PLANTED: Final = (
     Planted(removed_topics_leave_their_objects, "DeletedTopicsLeaveNothing", 1, DELETIONS),
     Planted(deletions_are_never_marked, "DeletedTopicsLeaveNothing", 1, DELETIONS),
     Planted(followers_forget_their_high_watermark, "NeverBack", 1, ("crash",)),
+    Planted(leaders_forget_their_log_start, "NeverBack", 5, ("retention", "crash", "clean restart", "delete records")),
     Planted(copies_what_is_not_stable, "OffsetsInOrder", 2, ("hole", "bad line", "throttle")),
+    Planted(nobody_comes_back_into_the_isr, "EverythingRecovers", 1, ("crash",)),
     Planted(failed_tasks_are_not_tried_again, "EverythingRecovers", 1, ("store trouble",)),
 )

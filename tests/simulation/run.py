@@ -184,8 +184,8 @@ class Run:
         ]
         if self._random.random() < TRANSACTIONS:
             clients.append(world.loop.create_task(workload.transact_on((50.0, 300.0))))
-        if self._random.random() < ODD:
-            odd = OddProducer(world, workload)
+        odd = OddProducer(world, workload) if self._random.random() < ODD else None
+        if odd is not None:
             clients.append(world.loop.create_task(odd.produce_on((50.0, 250.0))))
             clients.append(world.loop.create_task(scrape_on(world, (500.0, 1500.0))))
         looking = world.loop.create_task(self._look_on())
@@ -202,6 +202,9 @@ class Run:
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
         self._step()
+        if odd is not None:
+            await odd.say_the_last()
+            self._step()
 
     async def _make_topics(self) -> None:
         topics = [("t", 2, True, False, False)]

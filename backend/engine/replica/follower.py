@@ -28,7 +28,8 @@ Key = tuple[bytes, int]
 
 # metadata.version 4.2-IV1: followers may use ListOffsets 11 (KIP-1023).
 LIST_OFFSETS_11_LEVEL: Final = 29
-# Reported attempts in one phase: the first three (a dashboard's "stuck"), then every tenth.
+# Reported attempts in one phase: the first three (a dashboard's "stuck"), then every tenth, and any that failed for
+# another reason than the one before it: what is waited for must not be told long after it has come.
 ATTEMPTS_REPORTED: Final = 3
 ATTEMPTS_REPORTED_EVERY: Final = 10
 
@@ -82,7 +83,7 @@ class FollowerHost(Protocol):
 class Follower:
     """A partition that is followed here, under one leader epoch."""
 
-    __slots__ = ("_host", "_reported_attempts", "dropped", "key", "leader", "partition", "state")
+    __slots__ = ("_host", "_reported", "dropped", "key", "leader", "partition", "state")
 
     def __init__(self, host: FollowerHost, partition: Partition, leader: int) -> None:
         tip = partition.topic_id_partition
@@ -92,7 +93,8 @@ class Follower:
         # The fetcher follows the partition no longer, or anew: nothing may be changed or reported any more.
         self.dropped = False
         self._host = host
-        self._reported_attempts = 0
+        # The last report's attempts, and why they failed.
+        self._reported = (0, "")
         log = partition.log
         self.state = fetch_state.initial_state(
             log_end_offset=log.log_end_offset,
@@ -171,7 +173,7 @@ class Follower:
             self._host.wake(self.partition)
 
     def truncate(self, leader_end: EpochEnd) -> None:
-        """Cuts the log to where it agrees with the leader's."""
+        """Cuts the log to where it agrees with the leader's. Raises KafkaError."""
         log = self.partition.log
         point = fetch_state.truncation_point(
             leader_end,
@@ -179,6 +181,7 @@ class Follower:
             log_end_offset=log.log_end_offset,
             own=EpochEnd(*log.end_offset_for_epoch(leader_end.epoch)),
         )
+        self._require_space(len(log.leader_epochs.entries))
         if point.offset < log.high_watermark:
             _log.warning("%s is cut to %d, below its high watermark %d: acknowledged records may be lost",
                          self, point.offset, log.high_watermark)  # fmt: skip
@@ -198,6 +201,7 @@ class Follower:
         """Carries out what a plan decided. Raises KafkaError, ValueError for aux state that cannot be read."""
         match outcome:
             case TruncateTo(offset=offset):
+                self._require_space(len(self.partition.log.leader_epochs.entries))
                 self.cut(offset, f"broker {self.leader} has nothing at or past offset {offset}")
             case ContinueAt():
                 if self.state.fetch_offset != self.partition.log.log_end_offset:
@@ -206,6 +210,7 @@ class Follower:
                     # The leader's range has our offset, and yet it was refused: do not ask in a tight circle.
                     self.delay(f"broker {self.leader} refused offset {outcome.offset}, which its log has")
             case StartAt(offset=offset):
+                self._require_space(0)
                 self.partition.log.truncate_fully_and_start_at(offset)
                 self._moved(None, f"broker {self.leader} starts at {offset}; nothing older is valid anywhere")
             case Rebuild():
@@ -219,7 +224,7 @@ class Follower:
         # Whatever can be wrong with the snapshot or the disk is found before anything local is dropped.
         if snapshot is not None:
             decode_snapshot(snapshot)
-        log.require_space(len(snapshot or b"") + EPOCH_BYTES_MAX * len(rebuild.leader_epochs) + REBUILD_BYTES)
+        self._require_space(len(rebuild.leader_epochs), len(snapshot or b""))
         log.truncate_fully_and_start_at(rebuild.next_offset, rebuild.log_start_offset)
         try:
             log.leader_epochs.assign_all(rebuild.leader_epochs)
@@ -231,6 +236,13 @@ class Follower:
         self._moved(
             rebuild.lag, f"rebuilt from the remote tier: starts at {rebuild.next_offset} with {epochs} leader epochs"
         )
+
+    def _require_space(self, epochs: int, snapshot_bytes: int = 0) -> None:
+        """Raises NoSpace while the disk does not take what is written anew; the log is as it was.
+
+        A log that was cut in part is offline until its broker starts again; one that waits goes on by itself.
+        """
+        self.partition.log.require_space(EPOCH_BYTES_MAX * epochs + snapshot_bytes + REBUILD_BYTES)
 
     def _latest_epoch(self) -> int:
         latest = self.partition.log.leader_epochs.latest_epoch
@@ -315,14 +327,16 @@ class Follower:
             self._report()
 
     def _is_reportable_attempt(self) -> bool:
-        attempts = self.state.attempts
-        if attempts in (0, self._reported_attempts):
+        attempts, (reported, reason) = self.state.attempts, self._reported
+        if attempts in (0, reported):
             return False
+        if self.state.evidence != reason:
+            return True
         return attempts <= ATTEMPTS_REPORTED or attempts % ATTEMPTS_REPORTED_EVERY == 0
 
     def _report(self) -> None:
         state = self.state
-        self._reported_attempts = state.attempts
+        self._reported = (state.attempts, state.evidence)
         tip = self.partition.topic_id_partition
         level = logging.DEBUG if state.phase in (FollowerPhase.IN_SYNC, FollowerPhase.FETCHING) else logging.INFO
         _log.log(level, "%s on broker %d is %s at offset %d: %s", self, self._host.node_id, state.phase.value,

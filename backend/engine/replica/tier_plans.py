@@ -1,7 +1,7 @@
 """Runs the plans of `tier_state`: asks the leader over a connection of their own, and the remote log manager.
 
 A plan never touches the log; when it has ended, `follower.Follower.apply` does. Every failure becomes a back-off with
-one sentence, or FAILED when no retry can help.
+one sentence, or FAILED when no retry can help: under another leader epoch, or with a log that is offline.
 """
 
 from __future__ import annotations
@@ -65,19 +65,22 @@ class TierPlans:
 
     async def _run(self, follower: Follower, plan: Plan) -> None:
         try:
-            async with self._slots:
-                outcome = await self._outcome(follower, plan)
-            follower.apply(outcome)
-        except RemoteStorageNotReady as error:
-            await self._wait_ready(follower, str(error))
+            try:
+                async with self._slots:
+                    outcome = await self._outcome(follower, plan)
+            except RemoteStorageNotReady as error:
+                await self._wait_ready(follower, str(error))
+            else:
+                follower.apply(outcome)
         except (CannotBuild, RemoteStorageError, DecodeError, ValueError) as error:
             _log.warning("%s cannot start behind the remote tier yet: %s", follower, error)
             follower.delay(str(error) or type(error).__name__)
         except KafkaError as error:
             self._refused(follower, error)
         except Exception as error:
+            # Whatever a metadata manager of others raises may be over soon; Kafka tries again, too.
             _log.exception("%s could not find out where to go on", follower)
-            follower.fail(repr(error))
+            follower.delay(f"it could not be found out where to go on: {type(error).__name__}: {error}")
         if not follower.dropped:
             self._running.pop(follower.key, None)
             self._on_end(follower)

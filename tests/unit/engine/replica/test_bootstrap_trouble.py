@@ -17,13 +17,15 @@ from backend.control.observer.events import exact_phase
 from backend.control.observer.phases import FollowerSight, conclude
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
-from backend.engine.replica.tier_state import EARLIEST
+from backend.engine.replica.follower import Follower
+from backend.engine.replica.tier_state import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
 from tests.unit.app.partition_rows import replica_row
 from tests.unit.engine.log.test_full_disk import files_of_at_most
 from tests.unit.engine.replica.nodes import SMALL_SEGMENTS, Nodes, play
+from tests.unit.engine.replica.test_replication import delete_records
 
 TOPIC = "orders"
 FLAG = {"follower_fetch_last_tiered_offset_enable": "true"}
@@ -62,6 +64,13 @@ async def behind_the_local_log(nodes: Nodes) -> None:
     await nodes.until("the high watermark", lambda: nodes[2].offsets(TOPIC)[2] == 7)
     await nodes.retain(1, 2)
     assert nodes[1].offsets(TOPIC) == (0, 6, 7, 7)
+
+
+def elect(nodes: Nodes, leader: int) -> None:
+    """The leader is elected again: a new epoch."""
+    topic_id = nodes.play.image.topic_ids[TOPIC]
+    record = m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader)
+    nodes.apply(lambda _: Outcome((record,), None))
 
 
 def has_what_it_had(nodes: Nodes) -> bool:
@@ -257,6 +266,39 @@ def test_it_waits_for_a_configuration_that_makes_the_topic_tiered(
     play(run)
 
 
+def test_a_configuration_that_is_there_before_the_topic_is_tiered_keeps_no_replica_out(tmp_path: Path) -> None:
+    """The new replica's broker has heard that the topic is tiered, its leader has not and has nothing remote."""
+
+    async def run() -> None:
+        async with Nodes(tmp_path, tiered=True) as nodes:
+            nodes.config(BROKER_RESOURCE, "", **FLAG)
+            nodes.create(TOPIC, [1, 2], **{**SMALL_SEGMENTS, "remote_storage_enable": "false"})
+            for number in range(7):
+                assert (await nodes.produce(1, TOPIC, b"v%d" % number)).error_code == 0
+            assert await delete_records(nodes, TOPIC, 3) == (0, 3)
+            nodes.cut |= {(NEW, 1)}
+            await nodes.reassign(TOPIC, 1, 2, NEW)
+            publish, nodes.publish = nodes.publish, lambda *_: publish(NEW)  # type: ignore[method-assign]  # news is late
+            nodes.config(TOPIC_RESOURCE, TOPIC, remote_storage_enable="true", local_retention_bytes="1")
+            assert [nodes[node].partition(TOPIC).log.remote_enabled for node in (1, NEW)] == [False, True]
+            asked: list[int] = []
+
+            def listen(sender: int, _: int, request: Message, answer: Message) -> None:
+                if sender == NEW and isinstance(request, m.ListOffsetsRequest):
+                    asked.append(request.topics[0].partitions[0].timestamp)
+
+            nodes.listen = listen
+            nodes.cut.clear()
+            await nodes.until("the end", lambda: nodes[NEW].offsets(TOPIC) == (3, 3, 7, 7))
+            assert asked == [LATEST, EARLIEST, EARLIEST_PENDING_UPLOAD, EARLIEST_LOCAL]
+            nodes.publish = publish  # type: ignore[method-assign]
+            nodes.publish()
+            await nodes.in_sync(TOPIC, 1, 2, NEW)
+            await nodes.tiered_up_to(1, TOPIC, 5)
+
+    play(run)
+
+
 def test_a_full_disk_in_the_middle_of_a_build_drops_nothing(
     tmp_path: Path, broker_log: pytest.LogCaptureFixture
 ) -> None:
@@ -268,6 +310,65 @@ def test_a_full_disk_in_the_middle_of_a_build_drops_nothing(
                 await waits(nodes, "free some space", broker_log)
                 assert has_what_it_had(nodes)
             await joins(nodes)
+
+    play(run)
+
+
+def test_a_full_disk_keeps_what_is_there_until_a_replica_can_begin_at_the_leaders_log_start(
+    tmp_path: Path, broker_log: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_lag_time_max_ms="300") as nodes:
+            nodes.create(TOPIC, [1, 2, NEW])
+            for number in range(2):
+                await nodes.produce(1, TOPIC, b"v%d" % number)
+            await nodes.stop(NEW)
+            await nodes.in_sync(TOPIC, 1, 2)
+            for number in range(2, 7):
+                await nodes.produce(1, TOPIC, b"v%d" % number)
+            assert await delete_records(nodes, TOPIC, 5) == (0, 5)
+            nodes.cut = {(NEW, 1)}
+            await nodes.restart(NEW)
+            with files_of_at_most(0):
+                nodes.cut = set()
+                await waits(nodes, "free some space", broker_log)
+                assert has_what_it_had(nodes)
+            await nodes.in_sync(TOPIC, 1, 2, NEW)
+            await nodes.until("the end", lambda: nodes[NEW].offsets(TOPIC) == (5, 5, 7, 7))
+
+    play(run)
+
+
+def test_a_full_disk_keeps_what_is_there_until_a_replica_can_be_cut_to_where_it_agrees_with_its_leader(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_lag_time_max_ms="300") as nodes:
+            nodes.create(TOPIC, [NEW, 1], unclean_leader_election_enable="true")
+            await nodes.produce(NEW, TOPIC, b"v0")
+            await nodes.stop(1)
+            await nodes.in_sync(TOPIC, NEW)
+            elect(nodes, NEW)
+            await nodes.produce(NEW, TOPIC, b"lost")
+            alone = nodes[NEW].partition(TOPIC).log.leader_epochs.entries
+            await nodes.stop(NEW)
+            await nodes.restart(1)
+            assert (await nodes.produce(1, TOPIC, b"v1")).base_offset == 1
+            nodes.cut = {(NEW, 1)}
+            await nodes.restart(NEW)
+            with files_of_at_most(0):
+                nodes.cut = set()
+                await nodes.until(
+                    "it waits",
+                    lambda: any(
+                        row["phase"] == "DELAYED" and "free some space" in row["evidence"]["reason"]
+                        for row in told(nodes, NEW)
+                    ),
+                )
+                assert nodes[NEW].values(TOPIC) == [(0, b"v0"), (1, b"lost")]
+                assert nodes[NEW].partition(TOPIC).log.leader_epochs.entries == alone
+            await nodes.in_sync(TOPIC, 1, NEW)
+            assert nodes[NEW].values(TOPIC) == [(0, b"v0"), (1, b"v1")]
 
     play(run)
 
@@ -298,6 +399,30 @@ def test_a_leader_that_does_not_know_its_tiered_offset_is_waited_for(
             nodes[1].metadata_topic.down = False
             await nodes.in_sync(TOPIC, 1, NEW)
             assert nodes[NEW].offsets(TOPIC) == (0, 6, 7, 7)
+
+    play(run)
+
+
+def test_failed_attempts_are_told_now_and_then_and_another_reason_at_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            nodes.create(TOPIC, [1, NEW])
+            await nodes.in_sync(TOPIC, 1, NEW)
+            node = nodes[NEW]
+            follower = Follower(node.replicas, node.partition(TOPIC), 1)
+            before = len(told(nodes))
+            reasons = ["the segment is missing"] * 15 + ["the disk is full"] * 6 + ["the segment is missing"] * 2
+            for reason in reasons:
+                follower.delay(reason)
+            assert [(row["attempts"], row["evidence"]["reason"]) for row in told(nodes)[before:]] == [
+                (1, "the segment is missing"),
+                (2, "the segment is missing"),
+                (3, "the segment is missing"),
+                (10, "the segment is missing"),
+                (16, "the disk is full"),
+                (20, "the disk is full"),
+                (22, "the segment is missing"),
+            ]
 
     play(run)
 
