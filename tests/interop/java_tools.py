@@ -41,6 +41,11 @@ def libraries() -> Path:
     return folder / "libs"
 
 
+def spoken(text: str) -> list[str]:
+    """The lines that say something: neither empty nor frames of a stack."""
+    return [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+
+
 class JavaTools:
     """The tools pointed at one cluster."""
 
