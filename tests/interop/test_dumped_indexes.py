@@ -7,7 +7,7 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import Producer
@@ -28,7 +28,7 @@ WAIT_S: Final = 30.0
 
 def write(bootstrap: str) -> None:
     """Transactions, every third of them aborted, in both partitions."""
-    quiet = {"bootstrap.servers": bootstrap, "logger": logging.Logger("quiet")}
+    quiet: dict[str, Any] = {"bootstrap.servers": bootstrap, "logger": logging.Logger("quiet")}
     admin = AdminClient(quiet)
     admin.create_topics([NewTopic(TOPIC, 2, 1, config=CONFIG)])[TOPIC].result(WAIT_S)
     producer = Producer({**quiet, "transactional.id": "indexer", "linger.ms": 0})

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -54,7 +54,7 @@ def until(what: str, question: Callable[[], bool], *members: KafkaConsumer) -> N
 def test_members_keep_what_they_have_when_others_come_and_go(tmp_path: Path) -> None:
     libs = libraries()
     with EngineCluster(tmp_path, brokers=1) as cluster, ThreadPoolExecutor(1) as beside:
-        quiet = {"bootstrap.servers": cluster.bootstrap, "logger": logging.Logger("quiet")}
+        quiet: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "logger": logging.Logger("quiet")}
         admin = AdminClient(quiet)
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
         first, second = member(cluster.bootstrap), member(cluster.bootstrap)

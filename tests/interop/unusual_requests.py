@@ -50,7 +50,8 @@ def brief(value: Any) -> Any:
     """What a message holds, without fields that say nothing. Apache Kafka's lists have the order of its hash maps."""
     if isinstance(value, Struct):
         plain = type(value)()
-        held = {name: getattr(value, name) for name in value.__slots__}
+        names: tuple[str, ...] = tuple(value.__slots__)
+        held = {name: getattr(value, name) for name in names}
         return {name: brief(one) for name, one in held.items() if name not in TIMES and one != getattr(plain, name)}
     if isinstance(value, list):
         return sorted((brief(one) for one in value), key=json.dumps)
