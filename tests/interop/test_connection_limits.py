@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from backend.engine.controller.image import BROKER_RESOURCE
+from backend.protocol import messages as m
 from tests.engine_cluster import EngineCluster, layout
 from tests.interop import connection_limits as limits
 from tests.ports import free_ports
+from tests.wire import ask
 
 
 def test_connections_wait_and_make_room_as_with_kafka(tmp_path: Path) -> None:
@@ -39,3 +42,30 @@ def test_connections_wait_and_make_room_as_with_kafka(tmp_path: Path) -> None:
         ("external, 5 of 4", limits.WAITS),
         ("external, when an internal one is gone", limits.ANSWERED),
     ]
+
+
+def set_limit(cluster: EngineCluster, limit: int) -> None:
+    """Asked of the controller: the broker may have no connection left."""
+    kind = m.IncrementalAlterConfigsRequest.Resources
+    change = kind.Configs(name="max.connections", config_operation=0, value=str(limit))
+    resource = kind(resource_type=BROKER_RESOURCE, resource_name="1", configs=[change])
+    request = m.IncrementalAlterConfigsRequest(resources=[resource])
+    answer = ask(cluster.layout.controller_port, request, 1, m.IncrementalAlterConfigsResponse)
+    assert answer.responses[0].error_code == 0, answer
+
+
+def test_a_limit_that_changes_lets_waiting_ones_in_or_closes_those_used_longest_ago(tmp_path: Path) -> None:
+    # One is the broker's to itself. The limit is the controller's too, which needs a few.
+    with EngineCluster(tmp_path, brokers=1, tiering=False, settings={"max.connections": "14"}) as cluster:
+        cluster.wait_until("events are written", lambda: cluster.broker(1).part.events.published > 0)
+        connections = [limits.Connection(cluster.layout.ports[1]) for _ in range(14)]
+        first, last = connections[0], connections[-1]
+        assert [one.state() for one in connections[:-1]] == [limits.ANSWERED] * 13
+        assert last.state(expects_answer=False) == limits.WAITS
+        set_limit(cluster, 15)
+        assert last.state() == limits.ANSWERED
+        set_limit(cluster, 10)
+        assert first.state() == limits.CLOSED
+        assert last.state() == limits.ANSWERED
+        for connection in connections:
+            connection.close()
