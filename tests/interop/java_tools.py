@@ -41,6 +41,11 @@ def libraries() -> Path:
     return folder / "libs"
 
 
+def spoken(text: str) -> list[str]:
+    """The lines that say something: neither empty nor frames of a stack."""
+    return [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+
+
 class JavaTools:
     """The tools pointed at one cluster."""
 
@@ -59,21 +64,25 @@ class JavaTools:
     def _shared_classes(self) -> Path:
         return self._libs.parent / SHARED_CLASSES
 
-    def run(self, tool: str, *words: str, given: str = "", fails: bool = False) -> str:
-        """What the tool prints; it must end well, or must not when it `fails`."""
+    def run(self, tool: str, *words: str, given: str = "", fails: bool = False, errors: bool = False) -> str:
+        """What the tool prints, with its error stream when it `fails` or is asked for `errors`.
+
+        It must end well, or must not when it `fails`.
+        """
         if self._shared_classes.exists():
-            return self._run(self._command(tool, *words, java_option=self._with_shared), given, fails)
+            return self._run(self._command(tool, *words, java_option=self._with_shared), given, fails, errors)
         with tempfile.TemporaryDirectory(dir=self._libs.parent) as folder:
             made = Path(folder) / SHARED_CLASSES
-            said = self._run(self._command(tool, *words, java_option=f"-XX:ArchiveClassesAtExit={made}"), given, fails)
+            command = self._command(tool, *words, java_option=f"-XX:ArchiveClassesAtExit={made}")
+            said = self._run(command, given, fails, errors)
             if made.exists():
                 made.replace(self._shared_classes)
         return said
 
-    def _run(self, command: list[str], given: str, fails: bool) -> str:
+    def _run(self, command: list[str], given: str, fails: bool, errors: bool) -> str:
         done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         assert (done.returncode != 0) == fails, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + (done.stderr if fails else "")
+        return done.stdout + (done.stderr if fails or errors else "")
 
     @property
     def _with_shared(self) -> str:

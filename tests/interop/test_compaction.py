@@ -131,7 +131,7 @@ def test_kafka_s_dump_tool_finds_every_compacted_segment_sane(
     try:
         for suffix, words in ((".log", ("--deep-iteration",)), (".index", ()), (".timeindex", ())):
             files = ",".join(str(path) for path in sorted(folder.glob(f"*{suffix}")))
-            dumped = tools.run("kafka-dump-log", "--files", files, *words)
+            dumped = tools.run("kafka-dump-log", "--files", files, *words, errors=True)
             for problem in ("Mismatches in", "isvalid: false", "Found timestamp mismatch", "Found out of order",
                             "non-consecutive", "Exception"):  # fmt: skip
                 assert problem not in dumped, dumped[:2000]
@@ -176,7 +176,7 @@ def test_kafka_s_dump_tool_reads_what_is_left_of_transactions(cluster: EngineClu
     aborted = tools.run("kafka-dump-log", "--files", f"{first}.txnindex")
     assert "firstOffset: 3 lastOffset: 4" in aborted
     for suffix in (".index", ".timeindex"):
-        assert "Mismatches" not in tools.run("kafka-dump-log", "--files", f"{first}{suffix}")
+        assert "Mismatches" not in tools.run("kafka-dump-log", "--files", f"{first}{suffix}", errors=True)
 
 
 def test_committed_offsets_are_compacted_and_still_known(cluster: EngineCluster) -> None:

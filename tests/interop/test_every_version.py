@@ -28,20 +28,19 @@ CORRELATION_ID: Final = 77
 _TOKENS: Final = "delegation tokens are left out of the product"
 _SHARE: Final = "share groups (KIP-932) are left out of the product"
 _STREAMS: Final = "streams groups (KIP-1071) are left out of the product"
-_QUORUM: Final = "the voters stand in the settings, so none joins or leaves"
+_QUORUM: Final = "the voters stand in the settings, so none tells the leader of a new address"
 
 # Keys that Kafka 4.3.1 serves and this engine does not, each with its reason.
 ABSENT: Final[dict[ListenerKind, dict[int, str]]] = {
     "broker": {
         **dict.fromkeys((38, 39, 40, 41), _TOKENS),
         **dict.fromkeys((76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92), _SHARE),
-        **dict.fromkeys((80, 81), _QUORUM),
         **dict.fromkeys((88, 89), _STREAMS),
     },
     "controller": {
         **dict.fromkeys((38, 39, 40, 41), _TOKENS),
         50: "brokers describe the credentials, from the metadata that they have",
-        **dict.fromkeys((80, 81, 82), _QUORUM),
+        82: _QUORUM,
         58: "brokers send requests on as they are, without an envelope",
     },
 }

@@ -62,6 +62,30 @@ def test_the_cluster_and_its_quorum_are_described(tools: JavaTools) -> None:
     assert {(row[0], row[-1]) for row in rows if row} == {("1", "Leader"), ("2", "Observer"), ("3", "Observer")}
 
 
+def test_voters_that_stand_in_the_settings_are_neither_added_nor_removed(tools: JavaTools, tmp_path: Path) -> None:
+    """Apache Kafka with `controller.quorum.voters` prints the same."""
+    gone = ["--controller-id", "7", "--controller-directory-id", "AAAAAAAAAAAAAAAAAAAABw"]
+    refused = tools.run("kafka-metadata-quorum", "remove-controller", *gone, fails=True)
+    assert "Cluster doesn't support removing voter because the kraft.version feature is 0" in refused
+    (tmp_path / "meta.properties").write_text(
+        f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=7\ndirectory.id=AAAAAAAAAAAAAAAAAAAABw\n"
+    )
+    settings = {
+        "process.roles": "controller",
+        "node.id": "7",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:9",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "CONTROLLER://127.0.0.1:9",
+        "log.dirs": str(tmp_path),
+    }
+    config = tmp_path / "controller.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    refused = tools.run("kafka-metadata-quorum", "--command-config", str(config), "add-controller", fails=True)
+    assert "Cluster doesn't support adding voter because the kraft.version feature is 0" in refused
+    refused = tools.run("kafka-features", "upgrade", "--feature", "kraft.version=1", fails=True)
+    assert "Local controller 1 does not support this feature." in refused
+
+
 def test_endpoints_tell_a_fenced_broker_from_the_others(tools: JavaTools, cluster: EngineCluster) -> None:
     cluster.stop_broker(3)
     try:

@@ -22,15 +22,20 @@ def alter_replica_log_dirs(
 ) -> m.AlterReplicaLogDirsResponse:
     """Answers when the moves have begun; DescribeLogDirs shows how far they are.
 
-    For a replica that is not here (yet) REPLICA_NOT_AVAILABLE, and the directory is remembered for its creation.
+    For a replica that is not here (yet) REPLICA_NOT_AVAILABLE, and the directory is remembered for its creation. What
+    is asked for twice goes where it was asked for last, and is answered once, as in Kafka.
     """
+    wanted = {
+        TopicPartition(topic.name, index): one.path
+        for one in request.dirs
+        for topic in one.topics
+        for index in topic.partitions
+    }
     results: dict[str, _Results] = {}
-    for wanted in request.dirs:
-        for topic in wanted.topics:
-            rows = results.setdefault(topic.name, _Results(topic_name=topic.name)).partitions
-            for index in topic.partitions:
-                error = _move(services, TopicPartition(topic.name, index), wanted.path)
-                rows.append(_Results.Partitions(partition_index=index, error_code=error))
+    for partition, path in wanted.items():
+        rows = results.setdefault(partition.topic, _Results(topic_name=partition.topic)).partitions
+        error = _move(services, partition, path)
+        rows.append(_Results.Partitions(partition_index=partition.partition, error_code=error))
     return m.AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
@@ -44,7 +49,8 @@ def _move(services: Services, partition: TopicPartition, path: str) -> int:
                 return found
             if len(logs.preferred_dirs) < PREFERRED_MAX:
                 logs.preferred_dirs[partition] = target.path
-            return ErrorCode.REPLICA_NOT_AVAILABLE
+            unknown = found is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return found if unknown else ErrorCode.REPLICA_NOT_AVAILABLE
         replicas.log_dir_moves.move(found, path)
     except KafkaError as error:
         return error.code

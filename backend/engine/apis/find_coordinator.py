@@ -1,12 +1,15 @@
 """FindCoordinator (10), versions 0-6: which broker coordinates a group or a transactional id (KIP-699: many at once
 from version 4).
 
-The first question creates `__consumer_offsets` or `__transaction_state` in the background; the client asks again. Gap:
-share groups have no coordinator here and are answered COORDINATOR_NOT_AVAILABLE.
+The first question creates `__consumer_offsets` or `__transaction_state` in the background; the client asks again. Share
+groups have no coordinator here: who asks well (group:topic id:partition, version 6) gets COORDINATOR_NOT_AVAILABLE, as
+from Apache Kafka while `__share_group_state` is not there, anybody else INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
+import base64
+import re
 from enum import IntEnum
 from typing import Final
 
@@ -23,7 +26,16 @@ MIN_VERSION: Final = 0
 MAX_VERSION: Final = 6
 FIRST_BATCHED: Final = 4
 NO_NODE: Final = -1
-NOT_AVAILABLE_TEXT: Final = "The coordinator is not available."
+UUID_BYTES: Final = 16
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+FIRST_FOR_SHARES: Final = 6
+# Kafka's texts of the codes, where the answer has one code for the whole.
+TEXTS: Final = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or"
+    " the message was sent to an incompatible broker. See the broker logs for more details.",
+}
 
 _Coordinator = m.FindCoordinatorResponse.Coordinators
 
@@ -48,11 +60,9 @@ def find_coordinator(
     if context.api_version >= FIRST_BATCHED:
         return m.FindCoordinatorResponse(coordinators=found)
     one = found[0]
-    ok = one.error_code == ErrorCode.NONE
     return m.FindCoordinatorResponse(
         error_code=one.error_code,
-        # Kafka sends the name of the code where all is well.
-        error_message="NONE" if ok else (one.error_message or NOT_AVAILABLE_TEXT),
+        error_message=TEXTS[ErrorCode(one.error_code)],
         node_id=one.node_id,
         host=one.host,
         port=one.port,
@@ -61,10 +71,11 @@ def find_coordinator(
 
 def _find(services: Services, context: RequestContext, key: str, key_type: int) -> _Coordinator:
     if key_type not in tuple(KeyType):
-        return _unknown(key, ErrorCode.INVALID_REQUEST, f"There is no kind {key_type} of coordinators")
+        return _unknown(key, ErrorCode.INVALID_REQUEST, TEXTS[ErrorCode.INVALID_REQUEST])
     topic_name = _TOPICS.get(KeyType(key_type))
     if topic_name is None:
-        return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        asked_well = context.api_version >= FIRST_FOR_SHARES and is_share_key(key)
+        return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE if asked_well else ErrorCode.INVALID_REQUEST)
     image = services.metadata.image
     topic = image.topic(topic_name)
     if topic is None:
@@ -76,6 +87,23 @@ def _find(services: Services, context: RequestContext, key: str, key_type: int) 
     if broker is None or endpoint is None:
         return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port, error_message="")
+
+
+def is_share_key(key: str) -> bool:
+    """Whether a key has the form of Kafka's SharePartitionKey: group:topic id:partition."""
+    group, _, rest = key.rpartition(":")[0].rpartition(":")
+    return bool(group.strip()) and _is_uuid(rest) and _is_int32(key.rpartition(":")[2])
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)) == UUID_BYTES
+    except ValueError:
+        return False
+
+
+def _is_int32(text: str) -> bool:
+    return _INTEGER.fullmatch(text) is not None and -(1 << 31) <= int(text) < 1 << 31
 
 
 def _unknown(key: str, error: ErrorCode, message: str = "") -> _Coordinator:

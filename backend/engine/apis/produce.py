@@ -14,6 +14,7 @@ from typing import Final
 from backend.engine.apis import produce_verification
 from backend.engine.apis.context import Api, NoAnswer, RequestContext
 from backend.engine.apis.current_leader import leader_hint
+from backend.engine.apis.produce_repeats import without_repeats
 from backend.engine.apis.services import Services
 from backend.engine.log.errors import InvalidBatch, RecordsRejected
 from backend.engine.log.topics import INTERNAL_TOPICS
@@ -45,6 +46,18 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 ALL: Final = -1
 _VALID_ACKS: Final = frozenset({0, 1, ALL})
 
+# Errors with which Kafka's ReplicaManager reckons; beside any other it tells where the log starts.
+_WITHOUT_START: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
 _log = logging.getLogger(__name__)
 
 _Row = m.ProduceResponse.Responses.PartitionResponses
@@ -55,6 +68,7 @@ def produce(
     services: Services, context: RequestContext, request: m.ProduceRequest
 ) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | tasks.Task[m.ProduceResponse | None] | None:
     """Appends everything, then answers at once or when it is acknowledged; None for acks=0."""
+    request.topic_data = without_repeats(request.topic_data)
     if request.transactional_id is None:
         if _has_transactional_records(request):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -178,9 +192,14 @@ def _append(
         records = _records(part, context.api_version)
         if unconfirmed and (reason := unconfirmed.get(partition.topic_partition)) is not None:
             raise reason
-        info = partition.append(records, acks=acks)
     except KafkaError as error:
         return _not_appended(services, context, topic, part.index, part.records, error)
+    try:
+        info = partition.append(records, acks=acks)
+    except KafkaError as error:
+        row = _not_appended(services, context, topic, part.index, part.records, error)
+        row.log_start_offset = _start_told(partition, error)
+        return row
     if acks == ALL:
         required.append((at, partition, info.last_offset + 1))
     _count(services.metrics, partition.topic_id_partition.topic, info)
@@ -236,6 +255,11 @@ def _refused(index: int, error: KafkaError) -> _Row:
             _Row.RecordErrors(batch_index=at, batch_index_error_message=text) for at, text in error.record_errors
         ]
     return row
+
+
+def _start_told(partition: Partition, error: KafkaError) -> int:
+    """The log's start, which Kafka tells beside an error unless it takes the error for the partition's own."""
+    return -1 if error.code in _WITHOUT_START else partition.log.log_start_offset
 
 
 def _count_refused(metrics: BrokerMetrics, topic: str, records: object, error: KafkaError) -> None:
@@ -297,7 +321,7 @@ def produce_plain(
         info = partition.append(request.records, acks=1)
     except KafkaError as error:
         header = RequestHeader(API_KEY, request.version, request.correlation_id, request.client_id)
-        answer = _refused_alone(services, context(header), name, request, error)
+        answer = _refused_alone(services, context(header), name, partition, request, error)
         return frames.encode_response(answer, request.version, request.correlation_id)
     services.metrics.all_topics.totalproducerequests += 1
     _count(services.metrics, name, info)
@@ -305,9 +329,15 @@ def produce_plain(
 
 
 def _refused_alone(
-    services: Services, context: RequestContext, topic: str, request: PlainProduce, error: KafkaError
+    services: Services,
+    context: RequestContext,
+    topic: str,
+    partition: Partition,
+    request: PlainProduce,
+    error: KafkaError,
 ) -> m.ProduceResponse:
     row = _not_appended(services, context, topic, request.partition, request.records, error)
+    row.log_start_offset = _start_told(partition, error)
     answers = m.ProduceResponse.Responses(partition_responses=[row])
     if request.version < TOPIC_IDS_SINCE:
         answers.name = topic

@@ -16,12 +16,13 @@ from backend.engine.coordinator.transaction_state import Producer
 from backend.engine.ports import tasks
 from backend.protocol import messages as m
 from backend.protocol.control_records import end_txn_marker
-from backend.protocol.errors import KafkaError
+from backend.protocol.errors import NONE, ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
 API_KEY: Final = 27
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 2
+NOBODY: Final = -1
 
 _Asked = m.WriteTxnMarkersRequest.Markers
 _Answer = m.WriteTxnMarkersResponse.Markers
@@ -31,30 +32,45 @@ _Row = _Answer.Topics.Partitions
 async def write_txn_markers(
     services: Services, context: RequestContext, request: m.WriteTxnMarkersRequest
 ) -> m.WriteTxnMarkersResponse:
-    """Answers once the in-sync replicas have the markers; one code for each."""
-    answers = [_Answer(producer_id=marker.producer_id) for marker in request.markers]
-    writing = []
-    for marker, answer in zip(request.markers, answers, strict=True):
-        for topic in marker.topics:
-            rows = _Answer.Topics(name=topic.name)
-            answer.topics.append(rows)
-            for index in topic.partition_indexes:
-                row = _Row(partition_index=index)
-                rows.partitions.append(row)
-                writing.append(_write(services, marker, TopicPartition(topic.name, index), row))
-    await tasks.gather(writing)
-    return m.WriteTxnMarkersResponse(markers=answers)
+    """Answers once the in-sync replicas have the markers: one code for each partition that a producer wrote to."""
+    asked = [
+        (marker, TopicPartition(topic.name, index))
+        for marker in request.markers
+        for topic in marker.topics
+        for index in dict.fromkeys(topic.partition_indexes)
+    ]
+    codes = await tasks.gather([_write(services, marker, partition) for marker, partition in asked])
+    told: dict[int, dict[str, dict[int, int]]] = {marker.producer_id: {} for marker in request.markers}
+    for (marker, partition), code in zip(asked, codes, strict=True):
+        told[marker.producer_id].setdefault(partition.topic, {})[partition.partition] = code
+    return m.WriteTxnMarkersResponse(markers=[_answer(producer_id, topics) for producer_id, topics in told.items()])
 
 
-async def _write(services: Services, marker: _Asked, partition: TopicPartition, row: _Row) -> None:
+def _answer(producer_id: int, topics: dict[str, dict[int, int]]) -> _Answer:
+    return _Answer(
+        producer_id=producer_id,
+        topics=[
+            _Answer.Topics(
+                name=name, partitions=[_Row(partition_index=index, error_code=code) for index, code in codes.items()]
+            )
+            for name, codes in topics.items()
+        ],
+    )
+
+
+async def _write(services: Services, marker: _Asked, partition: TopicPartition) -> int:
     try:
         await _append(services, marker, partition)
     except KafkaError as error:
-        row.error_code = error.code
+        return error.code
+    return NONE
 
 
 async def _append(services: Services, marker: _Asked, partition: TopicPartition) -> None:
     hosted = services.replica_manager.partition(partition.topic, partition.partition)
+    if NOBODY in (marker.producer_id, marker.producer_epoch):
+        # No batch can say that it is a marker of nobody; Kafka's attempt to write one ends with this code too.
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
     hosted.check_leader()
     producer = Producer(marker.producer_id, marker.producer_epoch)
     if marker.transaction_version >= EPOCH_BUMPED_SINCE:

@@ -29,7 +29,7 @@ from backend.engine.config.security import (
     is_store_setting,
     listener_security,
 )
-from backend.engine.controller.image import BROKER_RESOURCE, EMPTY_IMAGE, Endpoint, MetadataImage
+from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, EMPTY_IMAGE, Endpoint, MetadataImage
 from backend.engine.controller.lifecycle import BrokerLifecycle
 from backend.engine.controller.loader import MetadataLoader
 from backend.engine.controller.node_metadata import NodeMetadata
@@ -39,6 +39,7 @@ from backend.engine.coordinator.transaction_coordinator import TransactionCoordi
 from backend.engine.coordinator.transaction_verifier import TransactionVerifier
 from backend.engine.log.config import CleanerConfig
 from backend.engine.net.cluster_client import ClusterClient
+from backend.engine.net.connection_slots import ConnectionSlots
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.event_publisher import EVENTS_TOPIC, EventPublisher
 from backend.engine.net.listener import Listener
@@ -63,7 +64,9 @@ class BrokerPart:
         self._ports = ports
         self._on_fatal = on_fatal
         self._config = config
-        self._listeners = [Listener(ports, config, address, "broker") for address in broker_listeners(config)]
+        addresses = broker_listeners(config)
+        self._slots = ConnectionSlots(inter_broker_listener_name(config) if len(addresses) > 1 else None)
+        self._listeners = [Listener(ports, config, address, "broker", self._slots) for address in addresses]
         self._peer_security = PeerSecurity.of(inter_broker_security(config))
         self._controller_security = PeerSecurity.of(controller_security(config))
         self._bound: dict[str, int] = {}
@@ -257,6 +260,14 @@ class BrokerPart:
         for listener in self._listeners:
             listener.reload(now)
 
+    def _apply_connection_limits(self, old: MetadataImage, new: MetadataImage) -> None:
+        changed = (
+            old.config(BROKER_RESOURCE, name) is not new.config(BROKER_RESOURCE, name)
+            for name in (str(self._config.id), CLUSTER_DEFAULT)
+        )
+        if any(changed):
+            self._slots.settle()
+
     async def _on_metadata(self, old: MetadataImage, new: MetadataImage) -> None:
         services, replicas, groups = self._services, self._replicas, self._groups
         transactions = self._transactions
@@ -273,6 +284,7 @@ class BrokerPart:
             if self._remote is not None:
                 await self._remote.apply_settings()
             self._reload_stores(old, new)
+            self._apply_connection_limits(old, new)
             return
         await tasks.shield(self._registered)
         own = new.broker(self._config.id)

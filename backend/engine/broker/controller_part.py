@@ -13,6 +13,7 @@ from backend.engine.config.security import controller_security
 from backend.engine.controller.driver import Controller
 from backend.engine.controller.image import ControllerRegistration, Endpoint, SupportedFeature
 from backend.engine.controller.node_metadata import NodeMetadata
+from backend.engine.net.connection_slots import ConnectionSlots
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.listener import Listener
 from backend.engine.net.peer_security import PeerSecurity
@@ -28,7 +29,10 @@ class ControllerPart:
         self._on_fatal = on_fatal
         self._ports = ports
         self._config = config
-        self._listeners = [Listener(ports, config, address, "controller") for address in controller_listeners(config)]
+        slots = ConnectionSlots()
+        self._listeners = [
+            Listener(ports, config, address, "controller", slots) for address in controller_listeners(config)
+        ]
         self._endpoints: tuple[Endpoint, ...] = ()
         self._channel: PeerControllerChannel | None = None
         self.controller: Controller | None = None

@@ -13,11 +13,13 @@ from backend.protocol.messages import Message
 # Where the answers of admin requests without an error of the whole carry one error for each thing asked for.
 _PARTS: Final = ("topics", "responses", "results", "entries")
 _NOT_LEADER: Final[frozenset[int]] = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH})
+# Of an answer as a whole; requests about voters are answered by the quorum's leader.
+_STANDBY: Final[frozenset[int]] = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 
 
 def is_from_standby(answer: Message) -> bool:
     """Whether a controller answered that it is not the active one: nothing was carried out, another may be asked."""
-    if getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+    if getattr(answer, "error_code", 0) in _STANDBY:
         return True
     first = next((parts[0] for name in _PARTS if (parts := getattr(answer, name, None))), None)
     if getattr(first, "error_code", 0) == ErrorCode.NOT_CONTROLLER:

@@ -1,12 +1,15 @@
 """One listening port of a node: accepts connections up to a limit, closes idle ones, stops them all.
 
+Above a limit of `max.connections` new connections wait unread for others to go, as in Kafka; above that of one address
+they are closed.
+
 What protects the port (TLS, SASL) is made ready before it is bound.
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,6 +26,7 @@ from backend.engine.config.security import (
     with_stores,
 )
 from backend.engine.net.authentication import Authentication
+from backend.engine.net.connection_slots import ConnectionSlots, Limits, limits_of
 from backend.engine.net.server_connection import ServerConnection
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.network import Connection, FrameHandler, Server, Transport
@@ -32,7 +36,8 @@ from backend.protocol.messages import Message
 # Beside max.connections, and what the port leaves of the process's descriptors: an idle connection takes about 4 KB, so
 # this many take 80 MB.
 CONNECTIONS_MAX: Final = 20_000
-_LIMITS: Final = ("max.connections", "max.connections.per.ip")
+# So many may wait for a connection to go: what Kafka's socket.listen.backlog.size keeps by default.
+WAITING_MAX: Final = 50
 # Idle connections are looked for this many times within their time.
 _IDLE_CHECKS: Final = 10
 
@@ -52,7 +57,15 @@ class _Refused:
 class Listener:
     """Serves one address of one node: bind first, start once the node's services are complete."""
 
-    def __init__(self, ports: Ports, config: BrokerConfig, address: ListenerAddress, kind: ListenerKind) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        config: BrokerConfig,
+        address: ListenerAddress,
+        kind: ListenerKind,
+        slots: ConnectionSlots | None = None,
+    ) -> None:
+        """`slots` are those that this listener shares with others."""
         self.address = address
         self.kind = kind
         self._ports = ports
@@ -61,7 +74,9 @@ class Listener:
         self._server: Server | None = None
         self._tls: ServerTls | None = None
         self._connections: dict[int, ServerConnection] = {}
-        self._by_host: Counter[str] = Counter()
+        # Accepted, not read yet.
+        self._waiting: dict[int, tuple[ServerConnection, Connection]] = {}
+        self._slots = slots or ConnectionSlots()
         self._handlers: set[tasks.Task[Message | None]] = set()
         self._next_id = 0
         self._idle_timer: tasks.TimerHandle | None = None
@@ -127,6 +142,7 @@ class Listener:
         """Serves those who connected meanwhile and from now on."""
         assert self._server is not None, "bind first"
         self._services = services
+        self._slots.on_free.append(self._let_in)
         self._server.start()
         self._check_idle_later()
 
@@ -134,13 +150,9 @@ class Listener:
         services = self._services
         assert services is not None, "nobody is accepted before the start"
         host = connection.peer.rpartition(":")[0]
-        count = self._over_limit(services, host)
-        if count is not None:
-            services.metrics.refused_connections += 1
-            _log.warning(
-                "Listener %s of node %d refused %s: %d connections are open already",
-                self.address.name, services.node_id, connection.peer, count,
-            )  # fmt: skip
+        limits = self._limits(services)
+        if self._must_go(host, limits):
+            self._refused(services, connection.peer)
             connection.close()
             return _Refused()
         too_soon_ms = self._too_soon_ms(services, connection)
@@ -160,19 +172,56 @@ class Listener:
             self._handlers,
             self._authentication(services),
         )
-        self._connections[made.id] = made
-        self._by_host[host] += 1
-        services.metrics.open_connections += 1
+        if self._slots.is_free(self.address.name, limits):
+            self._serve(services, made)
+        else:
+            connection.pause_reading()
+            self._waiting[made.id] = (made, connection)
         return made
 
-    def _over_limit(self, services: Services, host: str) -> int | None:
-        """How many connections there are where one more is too many, of all addresses or of this one."""
+    def _limits(self, services: Services) -> Limits:
         dynamic = services.metadata.image.broker_config(services.node_id)
-        limits = self._config.overlay({name: dynamic[name] for name in _LIMITS if name in dynamic})
-        count, of_host = len(self._connections), self._by_host[host]
-        if count >= min(limits.max_connections, CONNECTIONS_MAX):
-            return count
-        return of_host if of_host >= limits.max_connections_per_ip else None
+        return limits_of(self._config, dynamic, self.address.name)
+
+    def _must_go(self, host: str, limits: Limits) -> bool:
+        """Whether one more connection of an address is too many, or one more of anybody, served or waiting."""
+        too_many = len(self._connections) >= CONNECTIONS_MAX or len(self._waiting) >= WAITING_MAX
+        return too_many or self._slots.of_host[host] >= limits.per_host
+
+    def _refused(self, services: Services, peer: str) -> None:
+        services.metrics.refused_connections += 1
+        _log.warning(
+            "Listener %s of node %d refused %s: %d connections are open already, %d of all wait",
+            self.address.name, services.node_id, peer, len(self._connections), len(self._waiting),
+        )  # fmt: skip
+
+    def _serve(self, services: Services, made: ServerConnection) -> None:
+        self._connections[made.id] = made
+        services.metrics.open_connections += 1
+        self._slots.take(self.address.name, made.client_host)
+        if self.address.name == self._slots.protected:
+            self._slots.settle()
+
+    def _let_in(self) -> None:
+        """Serves those who wait while there is room, and closes what is too much."""
+        services = self._services
+        if services is None:
+            return
+        limits = self._limits(services)
+        while self._waiting and self._slots.is_free(self.address.name, limits):
+            made, connection = self._waiting.pop(next(iter(self._waiting)))
+            if self._slots.of_host[made.client_host] >= limits.per_host:
+                self._refused(services, connection.peer)
+                connection.close()
+                continue
+            self._serve(services, made)
+            made.begin()
+            connection.resume_reading()
+        excess = self._slots.total - limits.total
+        if excess > 0 and self.address.name != self._slots.protected:
+            oldest = heapq.nsmallest(excess, self._connections.values(), key=lambda one: one.last_active_ms)
+            for one in oldest:
+                one.close()
 
     def _too_soon_ms(self, services: Services, connection: Connection) -> int:
         """Above 0: its address has made its connections for now; this one is closed after that time (KIP-612)."""
@@ -183,14 +232,13 @@ class Listener:
         return services.client_quotas.connected(image, host, self._ports.clock.monotonic_ms())
 
     def _forget(self, connection_id: int) -> None:
+        self._waiting.pop(connection_id, None)
         gone = self._connections.pop(connection_id, None)
         if gone is None:
             return
-        self._by_host[gone.client_host] -= 1
-        if not self._by_host[gone.client_host]:
-            del self._by_host[gone.client_host]
         if self._services is not None:
             self._services.metrics.open_connections -= 1
+        self._slots.give(self.address.name, gone.client_host)
 
     def _check_idle_later(self) -> None:
         if self._config.connections_max_idle_ms > 0:
@@ -214,6 +262,10 @@ class Listener:
         self.stop_accepting()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        if self._let_in in self._slots.on_free:
+            self._slots.on_free.remove(self._let_in)
+        for waiting, _ in list(self._waiting.values()):
+            waiting.close()
         for connection in list(self._connections.values()):
             connection.close()
         for handler in list(self._handlers):

@@ -145,6 +145,15 @@ class ServerConnection:
         """Whether nothing has come since then and nothing is being worked on."""
         return self._last_active_ms < limit_ms and not (self._running or self._waiting or self._muted)
 
+    @property
+    def last_active_ms(self) -> float:
+        """When something came last, or the connection began."""
+        return self._last_active_ms
+
+    def begin(self) -> None:
+        """What has waited unread so far is read from now on."""
+        self._last_active_ms = self._clock.monotonic_ms()
+
     def close(self) -> None:
         self._connection.close()
 

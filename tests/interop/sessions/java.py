@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.interop.java_tools import JavaTools, libraries
+from tests.interop.java_tools import JavaTools, libraries, spoken
 from tests.interop.sessions.transcript import Transcript
 
 LINES: Final = "".join(f"k{number % 5}:line {number}\n" for number in range(30))
@@ -39,8 +39,8 @@ class Session:
         self, tool: str, *words: str, given: str = "", fails: bool = False, measured: bool = False, ordered: bool = True
     ) -> list[str]:
         """Writes the tool's lines down: sorted unless they come in order, without figures when those are measured."""
-        lines = [line.rstrip() for line in self.tools.run(tool, *words, given=given, fails=fails).splitlines()]
-        shown = [re.sub(r"TopicId: \S+", "TopicId", line) for line in lines if line and not line.startswith("\tat ")]
+        lines = spoken(self.tools.run(tool, *words, given=given, fails=fails))
+        shown = [re.sub(r"TopicId: \S+", "TopicId", line) for line in lines]
         if measured:
             shown = [_MEASURED.sub("N", line) for line in shown]
         if not ordered:

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from tests.interop.java_tools import JavaTools, libraries
+from tests.interop.java_tools import JavaTools, libraries, spoken
 from tests.interop.sessions.transcript import Transcript
 from tests.waiting import wait_until
 
@@ -66,8 +66,7 @@ class Session:
         return [json.loads(line) for line in self.tools.run(tool, *words).splitlines()]
 
     def _lines(self, tool: str, *words: str, fails: bool = False) -> list[str]:
-        said = self.tools.run(tool, *words, fails=fails).splitlines()
-        return [" ".join(line.split()) for line in said if line.strip() and not line.startswith("\tat ")]
+        return [" ".join(line.split()) for line in spoken(self.tools.run(tool, *words, fails=fails))]
 
     def _told(self, tool: str, *words: str, fails: bool = False, measured: bool = False, shown: str = "") -> None:
         lines = self._lines(tool, *words, fails=fails)

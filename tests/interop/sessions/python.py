@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import (
     ACLFilter,
     ACLOperation,
@@ -20,6 +20,7 @@ from kafka.admin import (
     ResourceType,
 )
 
+from tests.interop.sessions.python_session import PythonSession
 from tests.interop.sessions.transcript import Transcript
 from tests.waiting import wait_until
 
@@ -30,24 +31,14 @@ T0_MS: Final = 700_000_000_000
 def run(bootstrap: str) -> Transcript:
     """The whole session."""
     session = Session(bootstrap)
-    try:
-        session.topics()
-        session.records()
-        session.groups()
-        session.administration()
-    finally:
-        session.admin.close()
-    return session.transcript
+    return session.play(session.topics, session.records, session.groups, session.administration)
 
 
-class Session:
+class Session(PythonSession):
     """Topics and groups begin with `py-`."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-        self.transcript = Transcript("kafka-python", bootstrap)
-        self.ask, self.tell = self.transcript.ask, self.transcript.tell
-        self.admin: Any = KafkaAdminClient(bootstrap_servers=bootstrap)
+        super().__init__("kafka-python", bootstrap)
 
     def topics(self) -> None:
         for new in (

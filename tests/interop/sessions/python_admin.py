@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import (
     ACL,
     AbortTransactionSpec,
@@ -25,6 +27,8 @@ from kafka.admin import (
 from kafka.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 from kafka.structs import OffsetAndMetadata
 
+from tests.interop.sessions.metadata import everybody_knows
+from tests.interop.sessions.python_session import PythonSession
 from tests.interop.sessions.transcript import Transcript
 from tests.waiting import wait_until
 
@@ -33,7 +37,6 @@ ID: Final = "pa-tx"
 GROUP: Final = "pa-group"
 FIRST: Final = TopicPartition(TOPIC, 0)
 PREFERRED: Final = 0
-BROKERS: Final = 3
 # Of both partitions, once one of them has moved to two brokers.
 REPLICAS: Final = 5
 
@@ -41,24 +44,14 @@ REPLICAS: Final = 5
 def run(bootstrap: str) -> Transcript:
     """The whole session."""
     session = Session(bootstrap)
-    try:
-        session.transactions()
-        session.groups()
-        session.replicas()
-        session.settings()
-    finally:
-        session.admin.close()
-    return session.transcript
+    return session.play(session.transactions, session.groups, session.replicas, session.settings)
 
 
-class Session:
+class Session(PythonSession):
     """Topics and groups begin with `pa-`."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-        self.transcript = Transcript("kafka-python admin", bootstrap)
-        self.ask, self.tell = self.transcript.ask, self.transcript.tell
-        self.admin: Any = KafkaAdminClient(bootstrap_servers=bootstrap)
+        super().__init__("kafka-python admin", bootstrap)
         self.admin.create_topics([NewTopic(TOPIC, replica_assignments={0: [1, 2, 3], 1: [2, 3, 1]})])
         wait_until("the topic is in sync", lambda: self._in_sync() == [3, 3])
 
@@ -80,7 +73,7 @@ class Session:
             producer.flush()
             (producer.commit_transaction if commit else producer.abort_transaction)()
         self._wait_for_end()
-        self.ask("describe unknown id", self._of_unknown_id)
+        self.ask("describe unknown id", partial(_loaded, lambda: self.admin.describe_transactions(["pa-no"])))
         self.ask("describe id", lambda: self.admin.describe_transactions([ID]), _described)
         producer.begin_transaction()
         producer.send(TOPIC, b"open", partition=0)
@@ -88,7 +81,7 @@ class Session:
         self.ask("describe open", lambda: self.admin.describe_transactions([ID]), _described)
         for words in ({"transactional_id_pattern": "pa-.*"}, {"transactional_id_pattern": "("},
                       {"duration_filter_ms": 3_600_000}):  # fmt: skip
-            self.ask(f"list {words}", partial(self.admin.list_transactions, **words), _listed)
+            self.ask(f"list {words}", partial(_loaded, partial(self.admin.list_transactions, **words)), _listed)
         self.ask("producers", lambda: self.admin.describe_producers([FIRST]), _producers)
         self.ask("hanging", self.admin.find_hanging_transactions)
         for isolation in ("read_committed", "read_uncommitted"):
@@ -104,14 +97,6 @@ class Session:
         self.tell("in the end", self._read("read_committed"))
         self.ask("offsets of the transaction", lambda: self.admin.list_group_offsets(GROUP), _offsets)
 
-    def _of_unknown_id(self) -> Any:
-        # Another coordinator may still be reading its log.
-        while True:
-            try:
-                return self.admin.describe_transactions(["pa-no"])
-            except (CoordinatorLoadInProgressError, NotCoordinatorError):
-                continue
-
     def _wait_for_end(self) -> None:
         def ended() -> bool:
             return bool(self.admin.describe_transactions([ID])[ID].state.name.startswith("COMPLETE"))
@@ -120,11 +105,18 @@ class Session:
 
     def _read(self, isolation: str) -> list[tuple[int, bytes]]:
         consumer: Any = KafkaConsumer(
-            bootstrap_servers=self.bootstrap, isolation_level=isolation, consumer_timeout_ms=3000,
-            auto_offset_reset="earliest",
-        )  # fmt: skip
+            bootstrap_servers=self.bootstrap, isolation_level=isolation, auto_offset_reset="earliest"
+        )
         consumer.assign([FIRST])
-        found = [(record.offset, record.value) for record in consumer]
+        end = consumer.end_offsets([FIRST])[FIRST]
+        found: list[tuple[int, bytes]] = []
+
+        def at_end() -> bool:
+            for records in consumer.poll(100).values():
+                found.extend((record.offset, record.value) for record in records)
+            return bool(consumer.position(FIRST) >= end)
+
+        wait_until(f"everything {isolation} is read", at_end)
         consumer.close()
         return found
 
@@ -132,7 +124,8 @@ class Session:
 
     def groups(self) -> None:
         self.ask("describe groups", lambda: self.admin.describe_groups([GROUP]), _states)
-        self.ask("describe unknown group", lambda: self.admin.describe_groups(["pa-no"]), _states)
+        unknown_group = partial(_loaded, lambda: self.admin.describe_groups(["pa-no"]))
+        self.ask("describe unknown group", unknown_group, _states)
         listed = [one for one in self.admin.list_groups(types_filter=["classic"]) if one["group_id"] == GROUP]
         self.tell("list groups", [{key: one[key] for key in sorted(one) if key != "broker_id"} for one in listed])
         for offsets in ({FIRST: 1}, {TopicPartition("pa-no", 0): 1}):
@@ -155,6 +148,7 @@ class Session:
             self.ask(f"move {partition} to {target}",
                      partial(self.admin.alter_partition_reassignments, {partition: target}))  # fmt: skip
         wait_until("the replica has moved", lambda: not self.admin.list_partition_reassignments())
+        everybody_knows(self.bootstrap)
         (found,) = self.admin.describe_topics([TOPIC])
         rows = [(one["partition_index"], one["replica_nodes"], sorted(one["isr_nodes"])) for one in found["partitions"]]
         self.tell("moved", sorted(rows))
@@ -181,17 +175,11 @@ class Session:
         reset = [ConfigResource(ConfigResourceType.TOPIC, TOPIC, {"retention.ms": None})]
         self.ask("reset settings", lambda: self.admin.reset_configs(reset))
         asked = [ConfigResource(ConfigResourceType.TOPIC, TOPIC)]
-
-        def known() -> bool:
-            return list(self.admin.describe_configs(asked)["topic"][TOPIC]) == ["retention.bytes"]
-
-        # Each question may go to another broker.
-        for _ in range(BROKERS):
-            wait_until("all know the settings", known)
+        everybody_knows(self.bootstrap)
         self.ask("settings", lambda: self.admin.describe_configs(asked))
         user = UserScramCredentialUpsertion("pa-user", ScramMechanism.SCRAM_SHA_512, "secret", 4096)
         self.ask("new user", lambda: self.admin.alter_user_scram_credentials([user]))
-        wait_until("all know the user", lambda: "pa-user" in self.admin.describe_user_scram_credentials())
+        everybody_knows(self.bootstrap)
         self.ask("user", lambda: self.admin.describe_user_scram_credentials(["pa-user", "pa-no"]))
         for mechanism in (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256):
             gone = UserScramCredentialDeletion("pa-user", mechanism)
@@ -199,6 +187,15 @@ class Session:
         right = ACL("User:x", "*", ACLOperation.READ, ACLPermissionType.ALLOW, ResourcePattern(ResourceType.TOPIC, "x"))
         self.ask("new acl", lambda: self.admin.create_acls([right]),
                  lambda told: sorted((key, len(rows)) for key, rows in told.items()))  # fmt: skip
+
+
+def _loaded(question: Callable[[], Any]) -> Any:
+    """The answer; another coordinator than the session's own may still be reading its log."""
+    while True:
+        try:
+            return question()
+        except (CoordinatorLoadInProgressError, NotCoordinatorError):
+            time.sleep(0.05)
 
 
 def _described(found: Any) -> object:

@@ -23,6 +23,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
 CLEANER_THREADS: Final = "log.cleaner.threads"
 LISTENER_PREFIX: Final = "listener.name."
+MAX_CONNECTIONS: Final = "max.connections"
 # Pools that grow and shrink step by step: a change to less than half or more than double is refused.
 POOL_SIZES: Final = frozenset(
     {
@@ -71,6 +72,8 @@ def check_broker_settings(
             _check_value(image, config, broker, name, text)
         elif text is not None and name in THROTTLES:
             _parsed(THROTTLES[name], text)
+        elif text is not None and name.startswith(LISTENER_PREFIX) and name.endswith(f".{MAX_CONNECTIONS}"):
+            _parsed(BROKER_SETTINGS[MAX_CONNECTIONS], text)
     _check_local_retention(image, config, broker, changes)
 
 

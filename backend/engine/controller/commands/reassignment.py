@@ -39,6 +39,9 @@ def alter_partition_reassignments(
     image: MetadataImage, request: m.AlterPartitionReassignmentsRequest, config: BrokerConfig
 ) -> Outcome[m.AlterPartitionReassignmentsResponse]:
     """Each partition on its own; replicas null cancels."""
+    if not request.topics:
+        # Kafka answers without having looked at anything else of the request.
+        return Outcome((), m.AlterPartitionReassignmentsResponse())
     records: list[Message] = []
     response = m.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None

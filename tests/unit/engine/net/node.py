@@ -51,6 +51,14 @@ class RawClient:
     async def answer(self, cls: type[Message], version: int) -> tuple[int, Any]:
         return frames.decode_response(cls, version, await self.frame())
 
+    async def has_an_answer(self, within_s: float = 0.2) -> bool:
+        """Whether a frame begins to come."""
+        try:
+            await asyncio.wait_for(self.reader.readexactly(4), within_s)
+        except TimeoutError:
+            return False
+        return True
+
     async def is_closed(self) -> bool:
         """Waits for the other side's end of the connection."""
         try:

@@ -10,6 +10,7 @@ from immutables import Map
 
 from backend.engine.apis.context import Api, NoAnswer
 from backend.engine.controller.image import BROKER_RESOURCE, MetadataImage
+from backend.engine.net.listener import WAITING_MAX
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -183,16 +184,29 @@ def test_a_handler_without_an_answer_leaves_the_connection_open() -> None:
     run(play)
 
 
-def test_connections_above_the_limit_are_refused_and_counted() -> None:
+def test_connections_above_the_limit_wait_until_others_have_gone() -> None:
     async def play() -> None:
         async with node(max_connections="1") as served:
-            first = await served.client()
-            first.send(api_versions(), 4, 1)
+            first, second = await served.client(), await served.client()
+            for client in (first, second):
+                client.send(api_versions(), 4, 1)
             await first.answer(m.ApiVersionsResponse, 4)
+            assert not await second.has_an_answer()
+            assert served.services.metrics.open_connections == 1
+            first.writer.close()
+            assert (await second.answer(m.ApiVersionsResponse, 4))[0] == 1
+            assert served.services.metrics.open_connections == 1
+
+    run(play)
+
+
+def test_not_too_many_connections_wait() -> None:
+    async def play() -> None:
+        async with node(max_connections="0") as served:
+            clients = [await served.client() for _ in range(WAITING_MAX)]
             assert await (await served.client()).is_closed()
             assert served.services.metrics.refused_connections == 1
-            first.send(api_versions(), 4, 2)
-            assert (await first.answer(m.ApiVersionsResponse, 4))[0] == 2
+            assert not await clients[0].has_an_answer()
 
     run(play)
 
@@ -215,8 +229,11 @@ def test_connections_of_one_address_have_a_limit_of_their_own() -> None:
     run(play)
 
 
-@pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
-def test_a_limit_of_connections_is_changed_while_the_broker_runs(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "closes"),
+    [("max.connections", False), ("listener.name.plaintext.max.connections", False), ("max.connections.per.ip", True)],
+)
+def test_a_limit_of_connections_is_changed_while_the_broker_runs(name: str, closes: bool) -> None:
     async def play() -> None:
         async with node() as served:
             first = await served.client()
@@ -224,8 +241,13 @@ def test_a_limit_of_connections_is_changed_while_the_broker_runs(name: str) -> N
             await first.answer(m.ApiVersionsResponse, 4)
             metadata: Any = served.services.metadata
             metadata.image = MetadataImage(offset=8, configs=Map({(BROKER_RESOURCE, "1"): Map({name: "1"})}))
-            assert await (await served.client()).is_closed()
-            assert served.services.metrics.refused_connections == 1
+            second = await served.client()
+            if closes:
+                assert await second.is_closed()
+                assert served.services.metrics.refused_connections == 1
+            else:
+                second.send(api_versions(), 4, 1)
+                assert not await second.has_an_answer()
 
     run(play)
 

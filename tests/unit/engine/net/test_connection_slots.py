@@ -1,0 +1,47 @@
+"""Which connections may be served at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.engine.config import BrokerConfig
+from backend.engine.net.connection_slots import UNLIMITED, ConnectionSlots, Limits, limits_of
+
+
+def taken(protected: str | None, **listeners: int) -> ConnectionSlots:
+    slots = ConnectionSlots(protected)
+    for name, count in listeners.items():
+        for _ in range(count):
+            slots.take(name, "here")
+    return slots
+
+
+@pytest.mark.parametrize(
+    ("asks", "protected", "free"),
+    [("A", None, False), ("A", "A", True), ("B", "A", False), ("B", "B", False)],
+)
+def test_the_total_holds_up_all_but_the_protected_listener(asks: str, protected: str | None, free: bool) -> None:
+    """B has a limit of its own, which holds for a protected one too."""
+    limits = Limits(total=3, of_listener=2 if asks == "B" else UNLIMITED)
+    assert taken(protected, A=1, B=2).is_free(asks, limits) == free
+
+
+def test_who_goes_makes_room_for_those_who_look() -> None:
+    slots = taken(None, A=2)
+    looked: list[bool] = []
+    slots.on_free.append(lambda: looked.append(slots.is_free("A", Limits(total=2))))
+    slots.give("A", "here")
+    assert looked == [True]
+    slots.give("A", "here")
+    assert not slots.of_host
+    assert slots.total == 0
+
+
+def test_dynamic_limits_hold_over_those_of_the_file() -> None:
+    file = {"max.connections": "9", "max.connections.per.ip": "8", "listener.name.outer.max.connections": "7"}
+    config = BrokerConfig.parse(file)
+    assert limits_of(config, {}, "OUTER") == Limits(9, 8, 7)
+    assert limits_of(config, {}, "INNER") == Limits(9, 8)
+    dynamic = {"max.connections": "3", "listener.name.outer.max.connections": "2"}
+    assert limits_of(config, dynamic, "OUTER") == Limits(3, 8, 2)
+    assert limits_of(config, {"listener.name.outer.max.connections": "some"}, "OUTER") == Limits(9, 8)
