@@ -167,7 +167,7 @@ _SHEET: Final = """
 .eb-alert-notice { background: var(--eb-card); border-color: var(--eb-line); }
 .eb-alert-ok { background: var(--eb-card); border-color: var(--eb-line); }
 .st-key-alerts { gap: 8px; }
-[data-testid="stLayoutWrapper"]:has(> .st-key-alerts:empty) { display: none; }
+[data-testid="stLayoutWrapper"]:has(> [data-testid="stVerticalBlock"]:empty) { display: none; }
 
 .eb-value { display: inline-block; min-width: 54px; padding: 0 8px; line-height: 20px; border-radius: 5px;
   border: 1px solid var(--eb-line); text-align: center; font-size: 12px; white-space: nowrap; }
