@@ -9,15 +9,20 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Final
 
 from app.theme import STATUS_MARKS
 
 STATUS_WORDS = {"critical": "Critical", "warning": "Warning", "ok": "OK", "notice": "Notice"}
 
 
+# They would turn round what stands beside a name, not only the name.
+_TURNING: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
 def text(value: object) -> str:
-    """``value`` as text of an element or an attribute."""
-    return escape(str(value), quote=True)
+    """``value`` as text of an element or an attribute; marks of writing direction are seen, not obeyed."""
+    return escape(_TURNING.sub("\ufffd", str(value)), quote=True)
 
 
 def mark(status: str) -> str:

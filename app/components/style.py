@@ -79,7 +79,7 @@ _SHEET: Final = """
 .eb-card-title { display: flex; align-items: baseline; gap: 8px; flex-wrap: wrap; }
 .eb-card-title h2 { font-size: 13.5px; font-weight: 600; margin: 0; padding: 0; color: var(--eb-text);
   letter-spacing: 0; line-height: 1.5; }
-.eb-card-title .eb-clause { font-size: 12.5px; }
+.eb-card-title .eb-clause { font-size: 12.5px; min-width: 0; overflow-wrap: anywhere; }
 .eb-card-title .eb-pills { margin-left: 8px; }
 
 [class*="st-key-grid-"] { display: grid; gap: 12px; align-items: stretch; width: 100%; }
