@@ -28,6 +28,8 @@ PLANS_MAX: Final = 5
 TABLE_ROWS: Final = 14
 OUT_OF_SYNC: Final = (*(phase.value for phase in FollowerPhase if phase is not FollowerPhase.IN_SYNC), None)
 ANY_BROKER: Final = "Any broker"
+# Of an attached cluster; "known" in the table says it of each replica.
+KAFKA_TELLS: Final = "Kafka tells who is in sync; every other phase is inferred from samples."
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,7 @@ def _phases(page: Page, question: Question) -> None:
             alt=f"Phases of {len(rows)} followers over the last 20 minutes",
         )
     with st.container(horizontal=True, key="phase-notes"):
-        exact = any(one.source == "exact" for row in rows for one in row.stretches)
-        source = "Told by the embedded brokers." if exact else "Inferred from samples: Kafka tells no phases."
+        source = "Told by the embedded brokers." if view.cluster.kind == "embedded" else KAFKA_TELLS
         more = f" The first {len(rows)}; the rest is in the list." if len(rows) == phase_timeline.ROWS_MAX else ""
         st.html(f'<div class="eb-note">{source}{more}</div>')
         with st.popover("View as table", key="table-phases"):
