@@ -74,15 +74,20 @@ def _axe(page: Page) -> list[str]:
 
 
 def spills(page: Page) -> list[str]:
-    """What is wider than its place: the page than its window, the content of a card than the card."""
+    """What is wider than its place: the page than its window, a card's content than the card; buttons out of sight."""
     wide = int(page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth"))
     found = [f"the page by {wide} px"] if wide > 0 else []
-    return found + list(page.evaluate(_OVERFULL))
+    return [*found, *page.evaluate(_OVERFULL), *page.evaluate(_OUT_OF_SIGHT)]
 
 
 _OVERFULL: Final = """() => [...document.querySelectorAll('[class*="st-key-card-"]')]
   .filter(card => card.scrollWidth > card.clientWidth + 1)
   .map(card => `${card.className.match(/st-key-card-\\S+/)[0]} by ${card.scrollWidth - card.clientWidth} px`)"""
+
+# A table that scrolls sideways may hold data there, but nothing to press.
+_OUT_OF_SIGHT: Final = """() => [...document.querySelectorAll('[data-testid="stMain"] button')]
+  .filter(button => button.checkVisibility() && button.getBoundingClientRect().right > window.innerWidth)
+  .map(button => `the button ${button.innerText}`)"""
 
 
 def spilt(page: Page) -> list[str]:
