@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from playwright.sync_api import expect
 
+from app.components.page import REFRESH_S
 from backend.control.lab.demo import TOPIC
 from tests import browser
 from tests.e2e.journey import Dashboard, Journey, Record
@@ -105,6 +106,9 @@ def test_the_flag_goes_on_through_the_dialog_and_every_broker_has_it(
     dialog.get_by_label("Reason").fill("seen in a browser")
     dialog.get_by_label("Type demo to confirm").fill("dem")
     expect(dialog.get_by_role("button", name="Turn on")).to_be_disabled()
+    # Live parts would have been drawn again meanwhile: they close no dialog and take nothing out of it.
+    page.wait_for_timeout(1_500 + 1_000 * REFRESH_S)
+    expect(dialog.get_by_label("Type demo to confirm")).to_have_value("dem")
     assert set(effective(dashboard.up).values()) == {"false"}
     journey.confirm("Turn on", "seen in a browser")
     changes = page.locator(".st-key-changes").first

@@ -5,13 +5,16 @@ axe-core looks for what a screen reader or a keyboard cannot use; serious and cr
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from app import links
 from backend.store import tables as t
@@ -29,6 +32,23 @@ WIDTHS: Final = (1440, 1024, 760)
 # The three whose pictures are the richest; all of them, in both themes, in the soak.
 PAGES: Final = effort(("overview", "partition", "reassign"), links.NAMES)
 pytestmark = pytest.mark.skipif(browser.executable() is None, reason=browser.NO_BROWSER)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A dashboard and the database that it reads."""
+
+    address: str
+    database_url: str
+
+
+@pytest.fixture
+def refreshed(tmp_path: Path) -> Iterator[Served]:
+    """One whose rows a test may change."""
+    url = new_sqlite(tmp_path / "ebbline.db")
+    seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
+    with dashboard(url, tmp_path) as found:
+        yield Served(found, url)
 
 
 @pytest.fixture(scope="module")
@@ -183,4 +203,30 @@ def test_names_of_249_characters_and_markup_stay_in_their_cards(long_names: str,
     assert page.locator("img[src='x']").count() == 0
     assert "\u202e" not in page.locator("[data-testid='stHtml'], .stHtml").all_inner_texts().__repr__()
     assert complaints.found == []
+    page.context.close()
+
+
+def test_a_refresh_keeps_what_is_chosen_and_takes_the_news(refreshed: Served, chromium: Browser) -> None:
+    page = browser.new_page(chromium)
+    page.goto(f"{refreshed.address}/partitions?q=orders")
+    browser.wait_until_drawn(page)
+    page.get_by_role("combobox", name="Selected partition").click()
+    page.get_by_role("option", name="orders-22", exact=True).click()
+    expect(page).to_have_url(re.compile("selected=orders-22"))
+    news = t.partition_current.c
+    engine = create_engine(refreshed.database_url)
+    with writing(engine) as connection:
+        # Another one is first in the list now.
+        worst = (news.topic == "orders") & (news.partition == 30)
+        pending = {"earliest_pending_upload_offset": news.local_log_start_offset}
+        connection.execute(t.partition_current.update().where(worst).values(pending))
+        there = (news.topic == "orders") & (news.partition == 22)
+        connection.execute(t.partition_current.update().where(there).values(leader=4))
+        table = t.process_status
+        connection.execute(table.update().values(data_version=table.c.data_version + 1))
+    engine.dispose()
+    selected = page.locator(".st-key-card-selected")
+    expect(selected).to_contain_text("Leader b4")
+    expect(page.get_by_role("combobox", name="Selected partition")).to_have_value("orders-22")
+    expect(page).to_have_url(re.compile("q=orders&selected=orders-22|selected=orders-22&q=orders"))
     page.context.close()
