@@ -230,3 +230,22 @@ def test_a_refresh_keeps_what_is_chosen_and_takes_the_news(refreshed: Served, ch
     expect(page.get_by_role("combobox", name="Selected partition")).to_have_value("orders-22")
     expect(page).to_have_url(re.compile("q=orders&selected=orders-22|selected=orders-22&q=orders"))
     page.context.close()
+
+
+def test_a_chart_and_its_table_are_taken_away_as_files(address: str, chromium: Browser) -> None:
+    page = browser.new_page(chromium)
+    page.goto(address + "/")
+    browser.wait_until_drawn(page)
+    card = page.locator(".st-key-card-keeping-up")
+    chart = card.get_by_test_id("stPlotlyChart")
+    chart.hover()
+    with page.expect_download() as picture:
+        chart.get_by_role("button", name="Download plot as a PNG").click()
+    assert picture.value.path().read_bytes().startswith(b"\x89PNG")
+    card.get_by_text("View as table").click()
+    for kind, begins in (("CSV", b"\xef\xbb\xbftime,"), ("Parquet", b"PAR1")):
+        with page.expect_download() as taken:
+            page.get_by_role("button", name=re.compile(rf"\b{kind}$")).click()
+        assert taken.value.suggested_filename.endswith(f".{kind.lower()}")
+        assert taken.value.path().read_bytes().startswith(begins)
+    page.context.close()
