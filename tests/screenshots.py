@@ -99,7 +99,7 @@ def _shot(page: Page, path: Path) -> Path:
         # A page has few colours: a third of the size, and no colour further off than nobody sees. The usual way to
         # choose them takes the frequent ones, and would make a small red mark grey.
         rgb = picture.convert("RGB")
-        small = rgb.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        small = rgb.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
     small.save(path, optimize=True)
     return path
 
