@@ -81,7 +81,10 @@ def sketch_html() -> str:
     """The two starting points; always the same picture, not data."""
     alt = "With the flag off a new follower starts at the leader's local start, with the flag on where copying stands."
     off = f'<span class="eb-marker-name eb-marker-off" style="right:{100 - _LOCAL_AT}%">off: local start</span>'
-    on = '<span class="eb-marker-name" style="right:0">on: earliest pending</span>'
+    # At its line, and where that leaves too little room, as far right as it fits.
+    on = (
+        f'<span class="eb-marker-name" style="left:min({_PENDING_AT}%, calc(100% - 114px))">on: earliest pending</span>'
+    )
     parts = (
         ("eb-bar eb-bar-remote", f"left:0;width:{_PENDING_AT}%;top:14px"),
         ("eb-bar eb-bar-local", f"left:{_LOCAL_AT}%;width:{_PENDING_AT - _LOCAL_AT}%;top:56px"),

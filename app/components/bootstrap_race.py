@@ -18,6 +18,9 @@ from app.theme import Palette, layout
 Run = Mapping[str, Any]
 RUNNING: Final = "running"
 LABEL_PERCENT_MIN: Final = 16
+# Two labels at the right need this share of the chart's height between them, or this shift.
+LABEL_GAP_SHARE: Final = 0.06
+LABEL_PX: Final = 15
 NAMES: Final = race_replay.NAMES
 CSS: Final = """
 .eb-race { display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 6px 12px; align-items: center;
@@ -170,17 +173,31 @@ def lag_figure(run: Run, colours: Palette) -> go.Figure:
     """Both replicas on one clock, the flag on with the solid line."""
     figure = go.Figure(layout=layout(colours, height=300, margin={"l": 48, "r": 110, "t": 14, "b": 28}))
     rows = lag_rows(run)
-    notes = []
+    last_s, top = (float(rows[name].max()) if len(rows) else 0.0 for name in ("seconds", "offsets behind"))
+    notes: list[dict[str, Any]] = []
     for flag, dash in ((False, "dash"), (True, "solid")):
         part = rows[rows["replica"] == NAMES[flag]]
         line = {"color": colours.local, "width": 2, "dash": dash, "shape": "hv"}
-        figure.add_scatter(x=part["seconds"], y=part["offsets behind"], mode="lines", line=line, name=NAMES[flag])
-        if len(part):
-            last = part.iloc[-1]
-            label = f"{NAMES[flag].lower()}, {fmt.count(int(last['offsets behind']))}"
-            side = {"xanchor": "left", "xshift": 6, "yshift": 8 if flag else -8}
-            notes.append({"x": float(last["seconds"]), "y": float(last["offsets behind"]), "text": label, **side})
-    figure.update_layout(annotations=[{"showarrow": False, "font": {"color": colours.text}} | note for note in notes])
-    figure.update_xaxes(ticksuffix=" s", rangemode="tozero", gridcolor=colours.grid, zeroline=False, nticks=7)
+        seconds, behind = part["seconds"].tolist(), part["offsets behind"].tolist()
+        if behind and behind[-1] == 0 and seconds[-1] < last_s:
+            # Who is there stays there while the other one still runs.
+            seconds, behind = [*seconds, last_s], [*behind, 0]
+        figure.add_scatter(x=seconds, y=behind, mode="lines", line=line, name=NAMES[flag])
+        if behind:
+            notes.append({"y": behind[-1], "text": f"{NAMES[flag].lower()}, {fmt.count(int(behind[-1]))}"})
+    if len(notes) > 1 and abs(notes[0]["y"] - notes[1]["y"]) < LABEL_GAP_SHARE * top:
+        max(notes, key=lambda note: note["y"])["yshift"] = LABEL_PX
+    side = {
+        "x": 1,
+        "xref": "paper",
+        "xanchor": "left",
+        "xshift": 6,
+        "showarrow": False,
+        "font": {"color": colours.text},
+    }
+    figure.update_layout(annotations=[side | note for note in notes])
+    figure.update_xaxes(
+        ticksuffix=" s", range=[0, last_s or 1], gridcolor=colours.grid, zeroline=False, nticks=7, tickangle=0
+    )
     figure.update_yaxes(rangemode="tozero", gridcolor=colours.grid, zerolinecolor=colours.line, nticks=6)
     return figure

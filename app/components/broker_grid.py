@@ -134,7 +134,8 @@ def grid_html(found: Mapping[int, Sequence[Check]]) -> str:
     causes = sorted({check.hint for row in found.values() for check in row if check.status == "unknown"})
     note = f'<div class="eb-lines">? unknown: {markup.text("; ".join(causes))}</div>' if causes else ""
     return (
-        f'<div class="eb-scroll"><div class="eb-grid-table" role="table" aria-label="Broker checks" style="{style}">'
+        '<div class="eb-scroll" tabindex="0" role="group" aria-label="Broker checks, scrolled sideways">'
+        f'<div class="eb-grid-table" role="table" aria-label="Broker checks" style="{style}">'
         f"{body}</div></div>{note}"
     )
 

@@ -31,9 +31,11 @@ def size(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """``4 s``, ``2 m 5 s``, ``2 h 55 m``, ``3 d 4 h``; below a second ``0.4 s``."""
+    """``4 s``, ``2 m 5 s``, ``2 h 55 m``, ``3 d 4 h``; below a second ``0.4 s``, then ``31 ms``."""
     if seconds is None:
         return UNKNOWN
+    if 0.0005 <= seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 1:
         return f"{max(seconds, 0.0):.1f} s"
     total = round(seconds)

@@ -78,7 +78,7 @@ def rows(found: Sequence[Depth]) -> pd.DataFrame:
 
 
 CSS: Final = """
-.eb-depth { display: grid; grid-template-columns: minmax(90px, auto) minmax(0, 1fr); gap: 8px 10px; font-size: 12px;
+.eb-depth { display: grid; grid-template-columns: fit-content(50%) minmax(0, 1fr); gap: 8px 10px; font-size: 12px;
   align-items: center; font-variant-numeric: tabular-nums; color: var(--eb-text); }
 .eb-depth-name { text-align: right; overflow-wrap: anywhere; }
 .eb-depth-lane { display: flex; align-items: center; gap: 8px; border-left: 1px solid var(--eb-line);

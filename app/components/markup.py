@@ -5,18 +5,24 @@ Functions named ``*_html`` in other modules return what these return; a paramete
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Final
 
 from app.theme import STATUS_MARKS
 
 STATUS_WORDS = {"critical": "Critical", "warning": "Warning", "ok": "OK", "notice": "Notice"}
 
 
+# They would turn round what stands beside a name, not only the name.
+_TURNING: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
 def text(value: object) -> str:
-    """``value`` as text of an element or an attribute."""
-    return escape(str(value), quote=True)
+    """``value`` as text of an element or an attribute; marks of writing direction are seen, not obeyed."""
+    return escape(_TURNING.sub("\ufffd", str(value)), quote=True)
 
 
 def mark(status: str) -> str:
@@ -67,7 +73,10 @@ class Cell:
 
 
 def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell | str]], *, caption: str) -> str:
-    """A quiet table. ``columns`` are (name, ``left`` | ``right`` | ``center``); ``caption`` is for screen readers."""
+    """A quiet table. ``columns`` are (name, ``left`` | ``right`` | ``center``); ``caption`` is for screen readers.
+
+    It takes the focus, so that the arrow keys scroll it where it is wider than its card.
+    """
     head = "".join(f'<th scope="col" class="eb-{align}">{text(name)}</th>' for name, align in columns)
     body = "".join(
         "<tr>"
@@ -79,7 +88,8 @@ def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell | str
         for row in rows
     )
     return (
-        f'<div class="eb-scroll"><table class="eb-table"><caption class="eb-hidden">{text(caption)}</caption>'
+        f'<div class="eb-scroll" tabindex="0" role="group" aria-label="{text(caption)}"><table class="eb-table">'
+        f'<caption class="eb-hidden">{text(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
@@ -93,10 +103,15 @@ def pairs(rows: Iterable[tuple[str, str | Cell]]) -> str:
     return f'<dl class="eb-pairs">{inner}</dl>'
 
 
+def words(sentence: str) -> str:
+    """A sentence as text, its `commands` in the type of commands."""
+    return re.sub(r"`([^`]+)`", r'<code class="eb-code">\1</code>', text(sentence))
+
+
 def empty(meaning: str, next_step: str = "") -> str:
     """What an empty card says: what that means, then what to do."""
-    then = f"<p>{text(next_step)}</p>" if next_step else ""
-    return f'<div class="eb-empty"><p>{text(meaning)}</p>{then}</div>'
+    then = f"<p>{words(next_step)}</p>" if next_step else ""
+    return f'<div class="eb-empty"><p>{words(meaning)}</p>{then}</div>'
 
 
 def alert(status: str, title: str, sentence: str, note: str = "") -> str:
@@ -104,5 +119,5 @@ def alert(status: str, title: str, sentence: str, note: str = "") -> str:
     more = f'<span class="eb-clause">{text(note)}</span>' if note else ""
     return (
         f'<div class="eb-alert eb-alert-{status}" role="alert">{status_word(status)}'
-        f"<div><strong>{text(title)}</strong> {text(sentence)} {more}</div></div>"
+        f"<div><strong>{text(title)}</strong> {words(sentence)} {more}</div></div>"
     )

@@ -19,7 +19,7 @@ from backend.tiering.segment_state import SegmentState
 TOPICS_MAX: Final = 8
 ROW_PX: Final = 28
 # A chart of one row would be lower than its axis and its labels need.
-ROWS_MIN: Final = 3
+ROWS_MIN: Final = 2
 HUNG, DANGLING, USUAL = "hung", "dangling", "usual"
 _LOW, _HIGH = -2.0, 3.2  # decades of age ÷ p99 that the axis shows at least
 _NAMED_MAX: Final = 4

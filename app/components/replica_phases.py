@@ -116,9 +116,11 @@ def evidence_html(found: Sequence[ReplicaState], now_ms: int) -> str:
         calm = one.replica.phase == FollowerPhase.IN_SYNC.value and not one.thin and not one.replica.error
         if calm:
             continue
-        said = one.evidence or ("" if one.thin else "No evidence is stored.")
+        said = one.evidence
         if one.thin:
             said += " ◆ Thin: if it becomes leader, consumers behind its local start read from the remote tier."
+        if not said:
+            continue  # the table's line says all that is known
         known = f"{markup.text(one.source)}" if one.source else ""
         inner += (
             f'<div class="eb-evidence"><b>Broker {one.replica.broker_id}</b>'

@@ -35,11 +35,17 @@ _PIECE_PX: Final = (4, 26)  # the shortest and the longest copy or deletion
 _PARTITION_DELETE: Final = 2
 
 
-def select(judged: Sequence[Judged], state: str | None, words: str = "") -> list[Judged]:
-    """Those in a state (None: any) whose partition or id has ``words``; the newest event first."""
+def select(
+    judged: Sequence[Judged], state: str | None, words: str = "", hung: Collection[str] = frozenset()
+) -> list[Judged]:
+    """Those in a state (None: any) whose partition or id has ``words``: copies that hang, then the newest event."""
     needle = words.strip().lower()
     found = [one for one in judged if _in_state(one, state) and needle in _haystack(one.segment)]
-    return sorted(found, key=lambda one: (-one.segment.last_event_ms, one.segment.topic, -one.segment.start_offset))
+    return sorted(found, key=lambda one: _rank(one.segment, hung))
+
+
+def _rank(row: SegmentRow, hung: Collection[str]) -> tuple[bool, int, str, int]:
+    return row.segment_id not in hung, -row.last_event_ms, row.topic, -row.start_offset
 
 
 def _haystack(row: SegmentRow) -> str:

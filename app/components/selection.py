@@ -24,12 +24,19 @@ def standing_order(slot: str, names: Sequence[str], question: object) -> list[st
 def take_row(table: str, slot: str, names: Sequence[str]) -> None:
     """Puts the name of the row that is selected in ``table`` into the session and the link, as ``slot``."""
     rows = st.session_state[table].selection.rows
-    if rows and rows[0] < len(names):
-        st.session_state[slot] = names[rows[0]]
-        st.query_params[slot] = names[rows[0]]
-    else:
+    put(slot, names[rows[0]] if rows and rows[0] < len(names) else None)
+
+
+def put(slot: str, name: str | None) -> bool:
+    """Chooses ``name`` in the session and in the link; None: nothing. Whether that changed anything."""
+    before = st.session_state.get(slot) or st.query_params.get(slot)
+    if name is None:
         st.session_state.pop(slot, None)
         st.query_params.pop(slot, None)
+    else:
+        st.session_state[slot] = name
+        st.query_params[slot] = name
+    return before != name
 
 
 def say_unknown(name: str, known: Sequence[str]) -> None:

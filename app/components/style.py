@@ -79,7 +79,7 @@ _SHEET: Final = """
 .eb-card-title { display: flex; align-items: baseline; gap: 8px; flex-wrap: wrap; }
 .eb-card-title h2 { font-size: 13.5px; font-weight: 600; margin: 0; padding: 0; color: var(--eb-text);
   letter-spacing: 0; line-height: 1.5; }
-.eb-card-title .eb-clause { font-size: 12.5px; }
+.eb-card-title .eb-clause { font-size: 12.5px; min-width: 0; overflow-wrap: anywhere; }
 .eb-card-title .eb-pills { margin-left: 8px; }
 
 [class*="st-key-grid-"] { display: grid; gap: 12px; align-items: stretch; width: 100%; }
@@ -167,7 +167,7 @@ _SHEET: Final = """
 .eb-alert-notice { background: var(--eb-card); border-color: var(--eb-line); }
 .eb-alert-ok { background: var(--eb-card); border-color: var(--eb-line); }
 .st-key-alerts { gap: 8px; }
-[data-testid="stLayoutWrapper"]:has(> .st-key-alerts:empty) { display: none; }
+[data-testid="stLayoutWrapper"]:has(> [data-testid="stVerticalBlock"]:empty) { display: none; }
 
 .eb-value { display: inline-block; min-width: 54px; padding: 0 8px; line-height: 20px; border-radius: 5px;
   border: 1px solid var(--eb-line); text-align: center; font-size: 12px; white-space: nowrap; }

@@ -280,7 +280,8 @@ CSS: Final = """
 .st-key-audit-head { align-items: center; gap: 8px; flex-wrap: nowrap; }
 .st-key-audit-head > :first-child { flex: 1 1 0; min-width: 0; }
 .st-key-export button { padding: 0 4px; min-height: 26px; } .st-key-export button p { font-size: 12.5px; }
-.st-key-card-audit .eb-table td, .eb-event { overflow-wrap: anywhere; }
+/* A long name breaks, a word does not while the card can scroll: "operator" is no place to break. */
+.st-key-card-audit .eb-table td { overflow-wrap: break-word; max-width: 260px; } .eb-event { overflow-wrap: anywhere; }
 .eb-plan { font-size: 12.5px; line-height: 18px; color: var(--eb-text); overflow-wrap: anywhere; }
 .st-key-plan-list { gap: 0; }
 [class*="st-key-plan-row"] { align-items: center; border-bottom: 1px solid var(--eb-grid); flex-wrap: nowrap;

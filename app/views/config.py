@@ -103,6 +103,11 @@ CSS: Final = """
 .st-key-changes .eb-change { grid-template-columns: 124px 92px 104px 138px 82px minmax(60px, 1fr); }
 .st-key-changes .eb-change-head { border-bottom: 1px solid var(--eb-line); margin-right: 64px; }
 .st-key-changes > * { min-width: 790px; }
+/* The way back is not to be scrolled to. */
+@media (min-width: 561px) and (max-width: 860px) {
+  .st-key-changes > * { min-width: 0; }
+  .st-key-changes .eb-change { grid-template-columns: 84px 72px 78px 132px 78px minmax(50px, 1fr); }
+}
 .st-key-changes > :last-child { border-bottom: 0; }
 [class*="st-key-change-row"] > :last-child:not(:first-child) { width: 58px; }
 [class*="st-key-change-row"] button:not(:disabled) p { color: var(--eb-local); }

@@ -10,6 +10,7 @@ import streamlit as st
 from app import state
 from app.components import health_words, markup, plan_dialog, topic_form
 from app.components.page import Page, live
+from app.components.selection import say_unknown
 from app.person import READ_ONLY
 from app.views import settings_form
 from backend.store.queries import config
@@ -27,7 +28,16 @@ def draw(page: Page) -> None:
     with st.container(key="card-topic-form"):
         st.html(markup.card_title("Change a topic", "checked here while you type, and by Kafka before you confirm"))
         with st.container(horizontal=True, key="topic-form", vertical_alignment="bottom"):
-            name = st.selectbox("Topic", list(topics), key="topic", index=None, placeholder="Choose a topic", width=260)
+            say_unknown("topic", list(topics))
+            name = st.selectbox(
+                "Topic",
+                list(topics),
+                key="topic",
+                bind="query-params",
+                index=None,
+                placeholder="Choose a topic",
+                width=260,
+            )
             settings = _fields(topics[name]) if name in topics else {}
             problem = topic_form.problem(topics[name], settings) if name in topics else "Choose a topic."
             st.button(

@@ -28,6 +28,8 @@ PLANS_MAX: Final = 5
 TABLE_ROWS: Final = 14
 OUT_OF_SYNC: Final = (*(phase.value for phase in FollowerPhase if phase is not FollowerPhase.IN_SYNC), None)
 ANY_BROKER: Final = "Any broker"
+# Of an attached cluster; "known" in the table says it of each replica.
+KAFKA_TELLS: Final = "Kafka tells who is in sync; every other phase is inferred from samples."
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,7 @@ def _phases(page: Page, question: Question) -> None:
             alt=f"Phases of {len(rows)} followers over the last 20 minutes",
         )
     with st.container(horizontal=True, key="phase-notes"):
-        exact = any(one.source == "exact" for row in rows for one in row.stretches)
-        source = "Told by the embedded brokers." if exact else "Inferred from samples: Kafka tells no phases."
+        source = "Told by the embedded brokers." if view.cluster.kind == "embedded" else KAFKA_TELLS
         more = f" The first {len(rows)}; the rest is in the list." if len(rows) == phase_timeline.ROWS_MAX else ""
         st.html(f'<div class="eb-note">{source}{more}</div>')
         with st.popover("View as table", key="table-phases"):
@@ -210,42 +211,49 @@ def _replicas(page: Page, question: Question) -> None:
     view = page.view()
     found = read(page, view, question)
     now_ms = _judged_ms(view)
+    by_name = {follower_table.name_of(one): one for one in found}
+    order = standing_order("follower_order", list(by_name), (question, page.cluster_id))
+    ordered = [by_name[name] for name in order]
+    # What one comes for first, the list after it: a row that is chosen is told right above.
+    with st.container(key="grid-followers"):
+        follower = followers_why.chosen(by_name, order, now_ms)
+        if follower is not None:
+            with st.container(key="card-catch-up"):
+                followers_why.catch_up(page, view, follower, now_ms)
+            with st.container(key="card-depth"):
+                followers_depth.draw(page, view, follower, ordered, now_ms)
+        with st.container(key="card-why"):
+            followers_why.why(page, view, follower, now_ms)
+    with st.container(key="card-replicas"):
+        _list(page, view, question, ordered, order, now_ms)
+
+
+def _list(
+    page: Page, view: View, question: Question, ordered: Sequence[Follower], order: Sequence[str], now_ms: int
+) -> None:
     counts = state.read_cached(queries.phase_counts, page.cluster_id, version=view.version)
 
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)
 
-    by_name = {follower_table.name_of(one): one for one in found}
-    order = standing_order("follower_order", list(by_name), (question, page.cluster_id))
-    ordered = [by_name[name] for name in order]
-    with st.container(key="grid-followers"):
-        with st.container(key="card-replicas"):
-            files = (lambda: follower_table.frame(ordered, clock, now_ms)) if ordered else None
-            pills = follower_table.pills_html(counts)
-            card_head("replicas", "Replicas", _clause(question, found), html=pills, files=files)
-            if not ordered:
-                st.html(markup.empty("Nothing to list: every follower has been in sync for a while."))
-            else:
-                with st.container(key=body_key(view, "replicas")):
-                    st.dataframe(
-                        follower_table.shown(ordered, clock, now_ms),
-                        column_config=follower_table.columns(ordered),
-                        hide_index=True,
-                        height=37 + 35 * min(TABLE_ROWS, len(ordered)),
-                        key="follower-rows",
-                        on_select=lambda: take_row("follower-rows", SELECTED, order),
-                        selection_mode="single-row",
-                        placeholder="",
-                        alt=f"{len(ordered)} followers with phase, since when, target and evidence",
-                    )
-        with st.container(key="right-followers"):
-            with st.container(key="card-why"):
-                follower = followers_why.why(page, view, by_name, order, now_ms)
-            if follower is not None:
-                with st.container(key="card-catch-up"):
-                    followers_why.catch_up(page, view, follower, now_ms)
-                with st.container(key="card-depth"):
-                    followers_depth.draw(page, view, follower, ordered, now_ms)
+    files = (lambda: follower_table.frame(ordered, clock, now_ms)) if ordered else None
+    pills = follower_table.pills_html(counts)
+    card_head("replicas", "Replicas", _clause(question, ordered), html=pills, files=files)
+    if not ordered:
+        st.html(markup.empty("Nothing to list: every follower has been in sync for a while."))
+        return
+    with st.container(key=body_key(view, "replicas")):
+        st.dataframe(
+            follower_table.shown(ordered, clock, now_ms),
+            column_config=follower_table.columns(ordered),
+            hide_index=True,
+            height=37 + 35 * min(TABLE_ROWS, len(ordered)),
+            key="follower-rows",
+            on_select=lambda: take_row("follower-rows", SELECTED, order),
+            selection_mode="single-row",
+            placeholder="",
+            alt=f"{len(ordered)} followers with phase, since when, target and evidence",
+        )
 
 
 def _clause(question: Question, found: Sequence[Follower]) -> str:
@@ -255,8 +263,8 @@ def _clause(question: Question, found: Sequence[Follower]) -> str:
 
 
 CSS: Final = """
-.st-key-grid-followers { grid-template-columns: minmax(0, 870fr) minmax(0, 474fr); align-items: start; }
-.st-key-right-followers { gap: 12px; }
+.st-key-grid-followers { grid-template-columns: repeat(3, minmax(0, 1fr)); }
+.st-key-grid-followers > :only-child { grid-column: 1 / -1; }
 .st-key-cardhead-phase-legend .eb-card-title { row-gap: 2px; }
 .st-key-cardhead-phase-legend .eb-legend { gap: 6px 13px; margin-left: 6px; }
 .eb-phase-truncating { background: var(--eb-notice); }

@@ -25,16 +25,24 @@ TIMELINE_MS: Final = 20 * 60_000
 STEP_MS: Final = 15_000
 
 
-def why(page: Page, view: View, by_name: Mapping[str, Follower], order: Sequence[str], now_ms: int) -> Follower | None:
+def chosen(by_name: Mapping[str, Follower], order: Sequence[str], now_ms: int) -> Follower | None:
     """The follower of the link or the table; else the first, one without progress before others; None: nobody."""
-    wanted = st.session_state.get(SELECTED) or st.query_params.get(SELECTED)
-    follower = by_name.get(str(wanted)) if wanted else None
+    follower = by_name.get(str(_wanted()))
     if follower is None and order:
         stuck = [name for name in order if why_stuck(by_name[name].replica, now_ms)]
         follower = by_name[(stuck or list(order))[0]]
+    return follower
+
+
+def _wanted() -> str | None:
+    return st.session_state.get(SELECTED) or st.query_params.get(SELECTED)
+
+
+def why(page: Page, view: View, follower: Follower | None, now_ms: int) -> None:
+    """What says that it is as it is; None: nobody waits."""
     if follower is None:
         st.html(markup.card_title("Why") + markup.empty("Nobody waits."))
-        return None
+        return
     replica = follower.replica
     name = f"{replica.topic}-{replica.partition}"
     since_ms = (now_ms - TIMELINE_MS) // STEP_MS * STEP_MS
@@ -49,6 +57,7 @@ def why(page: Page, view: View, by_name: Mapping[str, Follower], order: Sequence
     )
     title = "Why “stuck”" if why_stuck(replica, now_ms) else "Why"
     title_line("why", title, f"{name} on broker {replica.broker_id}")
+    wanted = _wanted()
     if wanted and follower_table.name_of(follower) != wanted:
         st.html(f'<div class="eb-note">{markup.text(str(wanted)[:120])} is not in this list; this is another.</div>')
     with st.container(key=body_key(view, "why")):
@@ -57,7 +66,6 @@ def why(page: Page, view: View, by_name: Mapping[str, Follower], order: Sequence
         st.page_link(links.page("partition"), label="Open partition →", query_params={"tp": name})
         if follower.tiered:
             st.page_link(links.page("remote"), label="Its remote segments →", query_params={"q": name})
-    return follower
 
 
 def catch_up(page: Page, view: View, follower: Follower, now_ms: int) -> None:

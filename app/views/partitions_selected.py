@@ -13,6 +13,7 @@ from app.components import markup, partition_bars, partition_summary
 from app.components.cards import source
 from app.components.page import Page, body_key
 from app.components.partition_filter import name_of, parse_name
+from app.components.selection import put
 from app.theme import CONFIG
 from app.views import instant
 from app.views.partitions_reading import Reading
@@ -27,26 +28,28 @@ SELECTED = "selected"
 def take_bar() -> None:
     name = partition_bars.picked(st.session_state.get("bars"))
     if name is not None:
-        st.session_state[SELECTED] = name
+        put(SELECTED, name)
 
 
 def take_row(order: Sequence[str]) -> None:
     rows = st.session_state["rows"].selection.rows
     if rows and rows[0] < len(order):
-        st.session_state[SELECTED] = order[rows[0]]
+        put(SELECTED, order[rows[0]])
 
 
 def _take_pick(key: str) -> None:
-    st.session_state[SELECTED] = st.session_state[key]
+    put(SELECTED, st.session_state[key])
 
 
 def chosen_of(shown: Sequence[str], reading: Reading) -> str:
-    """The chosen partition while it exists, else the first shown."""
-    name = st.session_state.get(SELECTED)
+    """The partition that was chosen here or in the link, while it exists; else the first shown."""
+    name = st.session_state.get(SELECTED) or st.query_params.get(SELECTED)
     key = parse_name(name) if name else None
-    if key is None or not any((row.topic, row.partition) == key for row in reading.rows):
-        return shown[0]
-    return str(name)
+    if key is not None and any((row.topic, row.partition) == key for row in reading.rows):
+        return str(name)
+    if name and put(SELECTED, None):
+        st.toast(f"There is no tiered partition {name!r:.60}; this is {shown[0]:.60}.")
+    return shown[0]
 
 
 def summary(page: Page, reading: Reading, name: str, shown: Sequence[str]) -> None:

@@ -49,6 +49,9 @@ def _page(page: Page) -> None:
     left_limits(page, view, block, moves=running is not None)
     stored = _stored(page, view)
     if stored is not None:
+        if stored.state in ("draft", "checked"):
+            with st.container(key="card-steps"):
+                st.html(move_pictures.steps_html(3))
         draw_review(page, view, _of_plan(stored), block, stored)
     else:
         inputs = choose(page, view)

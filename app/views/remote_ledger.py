@@ -29,7 +29,7 @@ TABLE_ROWS: Final = 8
 
 def draw(page: Page, question: Question) -> None:
     reading = read(page, question)
-    found = segment_ledger.select(reading.judged, question.state, question.words)
+    found = segment_ledger.select(reading.judged, question.state, question.words, reading.hung)
     clause = _ledger_clause(reading, question, found)
     if not found:
         card_head("ledger", "Ledger", clause)

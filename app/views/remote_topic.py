@@ -12,6 +12,7 @@ from app.components import attention, markup, segment_ledger
 from app.components import format as fmt
 from app.components.cards import card_head
 from app.components.page import Page, ledger_key
+from app.state import View
 from app.views.remote_reading import Question
 from backend.store.queries import config as config_queries
 from backend.store.queries import overview as overview_queries
@@ -38,18 +39,21 @@ def draw_health(page: Page) -> None:
     sizes = state.read_cached(queries.local_bytes, page.cluster_id, attention.METADATA_TOPIC, version=version)
     status = state.read_cached(pipeline_queries.pipeline_status, page.cluster_id, view.read_ms, version=version)
     pairs: list[tuple[str, str | markup.Cell]] = [
-        ("Records read", fmt.count(reading.records) if reading.partitions else "? none yet"),
+        ("Records read", _read_words(page, view, reading)),
         ("Live segments", f"{fmt.count(live_segments)}{share}"),
         ("Bytes on each broker", _each(sizes)),
         ("Replay after a restart", _replay_words(reading.records, replay)),
         ("Pipeline behind by", _lag(status)),
         ("Transactions, 5 min", _batches(status)),
-        ("Read last", page.clock(reading.updated_ms, view.now_ms)),
-        ("Not followed", fmt.count(totals.illegal_events)),
-        ("Quarantined", fmt.count(reading.quarantined)),
     ]
     with st.container(key=ledger_key(view, "metadata")):
         st.html(_metadata_pills(known, len(brokers)) + markup.pairs(pairs))
+
+
+def _read_words(page: Page, view: View, reading: queries.MetadataReading) -> str:
+    if not reading.partitions:
+        return "? none yet"
+    return f"{fmt.count(reading.records)}, last at {page.clock(reading.updated_ms, view.now_ms)}"
 
 
 def _each(sizes: Mapping[int, int | None]) -> str:
@@ -109,15 +113,17 @@ def draw_unfollowed(page: Page, question: Question) -> None:
     def clock(at_ms: int | None) -> str:
         return page.clock(at_ms, view.now_ms)
 
-    clause = f"illegal and quarantined events, {question.name}"
+    totals = state.read_cached(queries.cycle_totals, page.cluster_id, Scope(), version=view.version)
+    reading = state.read_cached(queries.metadata_reading, page.cluster_id, version=view.version)
+    clause = f"{fmt.count(totals.illegal_events)} illegal, {fmt.count(reading.quarantined)} quarantined in the cluster"
+    if question.scope.topic is not None:
+        clause += f" · those of {question.name}"
     card_head(
         "unfollowed", "Not followed", clause, rows=segment_ledger.unfollowed_rows(found, clock) if found else None
     )
     if not found:
-        read_any = state.read_cached(queries.metadata_reading, page.cluster_id, version=view.version).partitions > 0
         every = "Every event was followed: each fits the life cycle of its segment."
-        known = state.read_cached(queries.cycle_totals, page.cluster_id, Scope(), version=view.version)
-        st.html(markup.empty(every if read_any or known.partitions else "No event has been read yet."))
+        st.html(markup.empty(every if reading.partitions or totals.partitions else "No event has been read yet."))
         return
     lines = "".join(
         f'<div class="eb-unfollowed"><span>{markup.text(clock(one.at_ms))}</span>'

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from playwright.sync_api import expect
 
+from app.components.page import REFRESH_S
 from backend.control.lab.demo import TOPIC
 from tests import browser
 from tests.e2e.journey import Dashboard, Journey, Record
@@ -121,6 +122,14 @@ def test_the_flag_goes_on_through_the_dialog_and_every_broker_has_it(
     expect(page.get_by_text("Off everywhere")).to_be_visible()
     assert set(effective(dashboard.up).values()) == {"false"}
     way_back.answered(record_property)
+
+    # No refresh of the page closes a dialog or takes anything out of it.
+    page.get_by_role("button", name="Change cluster default…").click()
+    dialog.get_by_label("Type demo to confirm").fill("dem")
+    page.wait_for_timeout(1_500 + 1_000 * REFRESH_S)
+    expect(dialog.get_by_label("Type demo to confirm")).to_have_value("dem")
+    dialog.get_by_role("button", name="Keep off").click()
+    expect(dialog).to_be_hidden()
 
 
 def test_what_was_remote_a_while_ago_is_told(dashboard: Dashboard, record_property: Record) -> None:

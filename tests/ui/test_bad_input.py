@@ -16,12 +16,12 @@ HOUR_MS = 3_600_000
 # Every parameter that a page reads from its URL.
 PARAMETERS = {
     "overview": ("range", "cluster", "tz"),
-    "partitions": ("q", "state", "rank", "view", "at"),
+    "partitions": ("q", "state", "rank", "view", "at", "selected"),
     "partition": ("tp", "from", "to", "at", "vs"),
     "remote": ("q", "state", "at", "seg", "vs"),
-    "followers": ("tp", "broker", "q", "phase", "selected"),
+    "followers": ("tp", "broker", "phase", "replica"),
     "reassign": ("plan", "step"),
-    "config": ("section", "key"),
+    "config": ("section", "key", "topic"),
     "lab": ("scenario", "step"),
     "activity": ("q", "kind", "runbook"),
 }

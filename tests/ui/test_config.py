@@ -153,6 +153,14 @@ def test_an_unknown_section_is_told_and_the_first_one_shown(trouble: Database) -
     assert "Where the value comes from" in text_of(page)
 
 
+def test_the_topic_of_the_link_is_in_the_form_and_one_that_is_gone_is_named(trouble: Database) -> None:
+    assert config_page(section="topics", topic="orders").selectbox(key="topic").value == "orders"
+    gone = config_page(section="topics", topic="no-such-topic")
+    assert gone.selectbox(key="topic").value is None
+    assert gone.toast[0].value == "There is no topic 'no-such-topic'; this is the default."
+    assert gone.button(key="topic-change").disabled
+
+
 def test_names_from_outside_are_text_and_never_markup(trouble: Database) -> None:
     evil = "<img src=x onerror=alert(1)>"
     trouble.change(

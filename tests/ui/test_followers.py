@@ -106,6 +106,14 @@ def test_timeline_shows_what_the_broker_told_with_its_attempts(trouble: Database
     assert "Told by the embedded brokers." in shown
 
 
+def test_of_an_attached_kafka_it_says_what_is_inferred_though_the_isr_is_exact(healthy: Database) -> None:
+    assert "Told by the embedded brokers." in _shown(open_page("followers", tp="orders-7", phase="All"))
+    healthy.change(t.cluster.update().values(kind="attached"))
+    shown = _shown(open_page("followers", tp="orders-7", phase="All"))
+    assert "Kafka tells who is in sync; every other phase is inferred from samples." in shown
+    assert "embedded" not in shown
+
+
 def test_phase_in_the_link_lists_only_that_phase(trouble: Database) -> None:
     page = open_page("followers", phase="Fetching")
     assert list(_table(page)["partition"]) == ["orders-7"]

@@ -72,7 +72,7 @@ def test_a_viewer_cannot_start_a_race(healthy: Database) -> None:
 def test_a_cluster_that_is_only_watched_has_no_lab(healthy: Database) -> None:
     healthy.change(t.cluster.update().values(kind="attached"))
     page = lab_page()
-    assert "runs on an embedded cluster only. Start one with `ebbline up`" in text_of(page)
+    assert "runs on an embedded cluster only. Start one with ebbline up" in text_of(page)
     assert "race-start" not in {one.key for one in page.button}
 
 
@@ -131,7 +131,7 @@ def test_each_scenario_says_what_to_watch_and_a_broken_one_can_be_healed(site: C
 def test_a_scenario_that_cannot_be_begun_says_why_and_a_viewer_sees_why_not(site: ControlSite) -> None:
     page = lab_page(scenario="broker-kill")
     page.button(key="fault-break").click().run()
-    assert "needs brokers to spare: start `ebbline up` with --brokers 3." in text_of(page)
+    assert "needs brokers to spare: start ebbline up with --brokers 3." in text_of(page)
     watching = lab_page(user=viewer(), scenario="earthquake")
     assert watching.button(key="fault-break").disabled
     assert watching.button(key="fault-break").help == "Read-only: ask for the operator role."

@@ -65,6 +65,19 @@ def test_selecting_another_partition_changes_the_summary(trouble: Database) -> N
     assert "● Leader b2 ◆ In sync 2 of 3" in shown
     assert "2.1 GB not copied yet" in shown
     assert _picker(page).value == "orders-7"
+    assert page.query_params["selected"] in ("orders-7", ["orders-7"]), "the link of the view has the selection too"
+
+
+def test_the_link_selects_a_partition_and_says_when_it_is_gone(trouble: Database) -> None:
+    for view in ("Bars", "Table"):
+        page = open_page("partitions", selected="sessions-40", view=view)
+        assert _picker(page).value == "sessions-40"
+        assert not page.toast
+    gone = open_page("partitions", selected="no-such-topic-3")
+    assert _picker(gone).value == "telemetry-143"
+    assert gone.toast[0].value == "There is no tiered partition 'no-such-topic-3'; this is telemetry-143."
+    assert "selected" not in gone.query_params
+    assert not gone.run().toast, "said once"
 
 
 def test_link_carries_filter_rank_and_view(trouble: Database) -> None:

@@ -90,6 +90,7 @@ def test_a_stored_plan_shows_its_cost_its_lists_and_its_checks(trouble: Database
     assert "Broker 6 +62.0 GB" in shown
     assert "There is space for what is copied." in shown
     assert "Nothing has been changed" in shown
+    assert "3 Review and execute" in shown, "the steps say where one is"
     assert not page.button(key="move").disabled
     page.button(key="move").click().run()
     assert not page.exception

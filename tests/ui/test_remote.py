@@ -222,7 +222,9 @@ def test_debt_is_told_by_reason_and_what_the_tier_costs_at_the_prices_given(trou
     page = open_page("remote", q="telemetry-143")
     shown = _shown(page)
     # 96 GB local, 64 GB of them not copied; 12 GB may stay.
-    assert re.search(r"Local data past retention [\d.]+ GB, by reason · as of now", shown)
+    assert re.search(r"Local data past retention [\d.]+ GB (?!·)", shown)
+    then = _shown(open_page("remote", q="telemetry-143", at="10m"))
+    assert re.search(r"Local data past retention [\d.]+ GB · as of now", then)
     assert re.search(r"Not copied yet 52\.\d GB Active segment", shown)
     usual = _storage(shown)
     page.number_input(key="price-storage").set_value(0.046).run()

@@ -115,11 +115,13 @@ def _is_bounded(page: AppTest, where: str) -> None:
     assert len(html_of(page)) <= 300_000, f"{where}: {len(html_of(page))} characters of markup"
 
 
-@pytest.mark.parametrize("name", ["reassign", "config", "activity", "lab"])
+@pytest.mark.parametrize("name", ["partition", "reassign", "config", "activity", "lab"])
 def test_every_write_control_is_there_for_a_viewer_too(trouble: Database, name: str) -> None:
     """Off with a reason, never hidden: who may not write sees the same controls."""
+    query: dict[str, Any] = {"tp": "orders-7"} if name == "partition" else {}
     mine, theirs = (
-        {str(button.key) for button in open_page(name, user=user).button if button.key} for user in (None, viewer())
+        {str(button.key) for button in open_page(name, user=user, **query).button if button.key}
+        for user in (None, viewer())
     )
     assert mine == theirs
     assert any(WRITES.fullmatch(key) or key == "review" for key in mine)

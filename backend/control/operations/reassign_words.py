@@ -47,7 +47,8 @@ def words(
     if inputs.throttle_bytes_per_s:
         parts.append(f"limit {in_bytes(inputs.throttle_bytes_per_s)}/s")
         if estimate["in_effect_ms"] is not None:
-            parts.append(f"about {in_time(estimate['in_effect_ms'])}")
+            # No copy takes "about 0 s".
+            parts.append(f"about {in_time(max(1_000, estimate['in_effect_ms']))}")
     else:
         parts.append("no limit")
     parts.append(_leaders(leaders))

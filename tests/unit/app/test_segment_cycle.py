@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -154,6 +155,9 @@ def test_the_ledger_is_filtered_by_state_and_words_newest_event_first() -> None:
     first = segment_ledger.select(rows, None)
     assert first[0].segment.segment_id == "zz"
     assert len(first) == 4
+    hanging = Judged(replace(started(5), segment_id="hh"), Standing.COPYING)
+    worst_first = segment_ledger.select([*rows, hanging], None, hung={"hh"})
+    assert [one.segment.segment_id for one in worst_first][:2] == ["hh", "zz"]
     assert len(segment_ledger.select(rows, segment_ledger.STARTED)) == 1
     assert len(segment_ledger.select(rows, segment_ledger.OUTSIDE)) == 1
     assert [one.overlaps for one in segment_ledger.select(rows, segment_ledger.OVERLAPS)] == [True]
