@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, func, select
@@ -23,19 +22,11 @@ PRODUCED_WINDOW_MS: Final = 300_000
 PRODUCED_SPAN_MS: Final = 30_000
 
 
-@dataclass(frozen=True, slots=True)
-class LocalSegment:
-    """A finished remote segment whose records the leader may still hold locally. Offsets `[start, next)`."""
-
-    topic_id: str
-    partition: int
-    start_offset: int
-    next_offset: int
-    size_bytes: int
-
-
-def local_segments(connection: Connection, cluster_id: str, limit: int = SEGMENTS_MAX) -> list[LocalSegment]:
-    """Finished segments that end above their partition's local start, found from there on in the order of offsets.
+def local_segments(
+    connection: Connection, cluster_id: str, limit: int = SEGMENTS_MAX
+) -> dict[tuple[str, int], list[RemoteSegment]]:
+    """Finished segments that end above their partition's local start, found from there on in the order of offsets, by
+    topic id and partition: those whose records the leader may still hold locally.
 
     Of those that begin below the local start it is the last: all others end below it too, unless copies overlap.
     """
@@ -82,14 +73,18 @@ def local_segments(connection: Connection, cluster_id: str, limit: int = SEGMENT
             segment.c.topic_id,
             segment.c.partition,
             segment.c.start_offset,
-            (segment.c.end_offset + 1).label("next_offset"),
-            segment.c.segment_size_bytes.label("size_bytes"),
+            (segment.c.end_offset + 1),
+            segment.c.segment_size_bytes,
         )
         .select_from(local.join(segment, same))
         .where(segment.c.state == finished, segment.c.end_offset >= local.c.local_start)
         .limit(limit)
     )
-    return [LocalSegment(*row) for row in connection.execute(query)]
+    found: dict[tuple[str, int], list[RemoteSegment]] = defaultdict(list)
+    # All rows at once and unpacked as tuples: one by one they take three times as long.
+    for topic_id, partition, *columns in connection.execute(query).all():
+        found[topic_id, partition].append(RemoteSegment(*columns))
+    return found
 
 
 def bootstrap_estimate(connection: Connection, cluster_id: str, *, kafka_rules: bool, now_ms: int) -> dict[str, Any]:
@@ -108,10 +103,7 @@ def partition_estimates(
         for topic in config.topics(connection, cluster_id, tiered_only=True)
         if "compact" in ((topic.config or {}).get("cleanup.policy") or "")
     }
-    segments: dict[tuple[str, int], list[RemoteSegment]] = defaultdict(list)
-    for segment in local_segments(connection, cluster_id):
-        key = (segment.topic_id, segment.partition)
-        segments[key].append(RemoteSegment(segment.start_offset, segment.next_offset, segment.size_bytes))
+    segments = local_segments(connection, cluster_id)
     return [
         estimate_partition(
             PartitionState(
@@ -126,7 +118,7 @@ def partition_estimates(
                 local_bytes=row.local_log_bytes,
                 tiered=row.tiered,
             ),
-            segments[row.topic_id, row.partition],
+            segments.get((row.topic_id, row.partition), ()),
             kafka_rules=kafka_rules,
         )
         for row in rows

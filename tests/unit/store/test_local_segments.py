@@ -39,7 +39,7 @@ def add_segment(connection: Connection, number: int, start: int, end: int, **cha
 
 def starts(engine: Engine, number: int) -> list[int]:
     with reading(engine) as connection:
-        return sorted(one.start_offset for one in local_segments(connection, CLUSTER) if one.partition == number)
+        return sorted(one.start for one in local_segments(connection, CLUSTER).get(("new", number), ()))
 
 
 def test_the_segment_that_holds_the_local_start_is_read_and_those_after_it(engine: Engine) -> None:
