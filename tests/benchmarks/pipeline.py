@@ -7,6 +7,7 @@ of metadata is loaded by `make soak` (tests/spark/test_year.py).
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -28,6 +29,7 @@ from confluent_kafka import Producer
 from sqlalchemy import Engine, func, select, text
 from sqlalchemy.exc import OperationalError
 
+from app.run import GC_THRESHOLDS
 from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata, SegmentUpdate, encode
 from backend.store import migrate
 from backend.store import tables as t
@@ -360,6 +362,9 @@ def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
     slowest_ms = 0.0
     last = _life(segments - PARTITIONS + 7, 7, 0)[0]
     assert isinstance(last, SegmentMetadata)
+    # As in the processes that ask.
+    gc.collect()
+    gc.set_threshold(*GC_THRESHOLDS)
     asked = queries(uuid_text(last.topic_id_partition.topic_id), uuid_text(last.segment_id), BEGAN_MS + YEAR_MS)
     for name, query in asked.items():
         times = []
