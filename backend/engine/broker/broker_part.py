@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from backend.engine.apis.services import Services
@@ -49,6 +50,7 @@ from backend.engine.net.topic_producer import TopicProducer
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.replica_manager import ReplicaManager
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
 
 # A controller that is gone must not hold up a stop for longer.
 LEAVE_TIMEOUT_MS: Final = 5_000
@@ -276,6 +278,9 @@ class BrokerPart:
         assert groups is not None
         assert transactions is not None
         if self._first_image.done():
+            if self._first_image.exception() is not None:
+                # The start has failed: nothing may run with what was not opened.
+                return
             await _in_turns(replicas.on_metadata(old, new))
             groups.on_metadata(old, new)
             transactions.on_metadata(new)
@@ -297,7 +302,7 @@ class BrokerPart:
             replicas.image = new
             overlaid = self._config.overlay(new.broker_config(self._config.id))
             services.log_manager.cleaner.reconfigure(CleanerConfig.of(overlaid))
-            await services.log_manager.load_all(replicas.topic_config)
+            await services.log_manager.load_all(replicas.topic_config, partial(_directory_of, new, self._config.id))
             services.log_manager.start()
             replicas.start()
             self._reload_stores(EMPTY_IMAGE, new)
@@ -375,6 +380,12 @@ def _refuse_tiered_topics(config: BrokerConfig, image: MetadataImage) -> None:
             f"{', …' if len(tiered) > 3 else ''}); delete them or switch their remote.storage.enable off before"
             " disabling tiered storage"
         )
+
+
+def _directory_of(image: MetadataImage, broker_id: int, partition: TopicPartition) -> bytes | None:
+    """Where the controller has the broker's replica of a partition; None when it has none."""
+    registration = image.partition(partition.topic, partition.partition)
+    return None if registration is None else registration.directory_of(broker_id)
 
 
 async def _in_turns(steps: Iterator[None]) -> None:

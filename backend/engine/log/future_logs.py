@@ -9,7 +9,7 @@ that was not complete at a stop is begun anew.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from backend.engine.log.errors import LogDirError
@@ -119,10 +119,14 @@ def chosen_folder(disk: Disk, first: str, second: str) -> tuple[str, str] | None
     return (first, second) if marked[0] else (second, first)
 
 
-def left_by_moves(disk: Disk, found: Iterable[tuple[TopicPartition, str]]) -> Iterator[tuple[TopicPartition, str]]:
-    """Of partitions that lie in two folders the one that a crash between a move's last two steps left behind.
+def left_over_folders(
+    disk: Disk, found: Iterable[tuple[TopicPartition, str]], is_assigned: Callable[[TopicPartition, str], bool]
+) -> Iterator[tuple[TopicPartition, str]]:
+    """Of partitions that lie in two folders the one that does not count: a crash between a move's last two steps left
+    it behind, or its directory was broken when the replica was deleted, which has come back elsewhere since. Then
+    `is_assigned` tells which folder is in the directory that the controller knows of.
 
-    Raises `LogDirError` where none of the two is known to be that.
+    Raises `LogDirError` where nothing tells.
     """
     seen: dict[TopicPartition, str] = {}
     for partition, folder in found:
@@ -130,8 +134,10 @@ def left_by_moves(disk: Disk, found: Iterable[tuple[TopicPartition, str]]) -> It
         if other == folder:
             continue
         chosen = chosen_folder(disk, other, folder)
+        if chosen is None and is_assigned(partition, folder) != is_assigned(partition, other):
+            chosen = (folder, other) if is_assigned(partition, folder) else (other, folder)
         if chosen is None:
             raise LogDirError(f"{partition} lies in {other} and in {folder}; move one of them away")
         seen[partition] = chosen[0]
-        _log.info("Partition %s was moved to %s; %s is removed", partition, *chosen)
+        _log.info("Partition %s is in %s now; %s is removed", partition, *chosen)
         yield partition, chosen[1]

@@ -17,7 +17,7 @@ from typing import Final
 
 from backend.engine.log.config import LogConfig, LogManagerConfig
 from backend.engine.log.errors import CorruptLog
-from backend.engine.log.future_logs import FutureLog, forget_move, left_by_moves
+from backend.engine.log.future_logs import FutureLog, forget_move, left_over_folders
 from backend.engine.log.housekeeping import INTERVAL_MS, Housekeeping, retention_interval_ms
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_checkpoints import LogCheckpoints
@@ -65,8 +65,14 @@ class LogManager(LogDirectories):
 
     # --- opening
 
-    async def load_all(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
-        """Opens every log found. `config_of` gives a topic's settings; the broker's defaults without it."""
+    async def load_all(
+        self,
+        config_of: Callable[[str], LogConfig] | None = None,
+        directory_of: Callable[[TopicPartition], bytes | None] = lambda _: None,
+    ) -> None:
+        """Opens every log found. `config_of` gives a topic's settings; the broker's defaults without it. `directory_of`
+        gives the id of the directory where the controller has a partition's replica, as far as it knows.
+        """
         work: list[tuple[LogDir, TopicPartition, str]] = []
         for log_dir in self._dirs:
             for folder in log_dir.doomed_folders():
@@ -77,7 +83,7 @@ class LogManager(LogDirectories):
                     self.preferred_dirs[moving] = log_dir.path
             for partition, folder in log_dir.partitions():
                 work.append((log_dir, partition, folder))
-        work = self._without_moved(work)
+        work = self._without_left_over(work, directory_of)
         for start in range(0, len(work), RECOVERIES_AT_ONCE):
             batch = work[start : start + RECOVERIES_AT_ONCE]
             await tasks.gather(self._load(log_dir, tp, folder, config_of) for log_dir, tp, folder in batch)
@@ -85,12 +91,18 @@ class LogManager(LogDirectories):
             log_dir.forget_clean_shutdown()
         _log.info("Loaded %d partition logs, %d are offline", len(self._logs), len(self._offline))
 
-    def _without_moved(
-        self, work: list[tuple[LogDir, TopicPartition, str]]
+    def _without_left_over(
+        self, work: list[tuple[LogDir, TopicPartition, str]], directory_of: Callable[[TopicPartition], bytes | None]
     ) -> list[tuple[LogDir, TopicPartition, str]]:
-        """Each partition once: what a move left behind when a crash came between its last two steps goes."""
+        """Each partition once: folders that do not count go."""
+        ids = {folder: log_dir.meta.directory_id for log_dir, _, folder in work}
+
+        def is_assigned(partition: TopicPartition, folder: str) -> bool:
+            return ids[folder] == directory_of(partition)
+
+        found = [(partition, folder) for _, partition, folder in work]
         left_over = set()
-        for partition, folder in left_by_moves(self._ports.disk, ((tp, folder) for _, tp, folder in work)):
+        for partition, folder in left_over_folders(self._ports.disk, found, is_assigned):
             left_over.add(folder)
             doomed = f"{folder.rpartition('/')[0]}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
             self._ports.disk.rename(folder, doomed)

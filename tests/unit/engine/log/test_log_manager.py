@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -417,6 +418,27 @@ def test_a_partition_in_two_directories_stops_the_start(tmp_path: Path) -> None:
         (tmp_path / "log1" / "orders-0").mkdir()
         with pytest.raises(LogDirError, match="orders-0 lies in"):
             await start(tmp_path, dirs=2)
+
+    run(play)
+
+
+def test_of_two_folders_the_one_stays_that_the_controller_knows_of(tmp_path: Path) -> None:
+    """The first was in a broken directory when its replica was deleted; the replica has come back elsewhere since."""
+
+    async def play() -> None:
+        manager = await start(tmp_path, dirs=2)
+        manager.get_or_create(tip(), CONFIG)
+        manager.abandon()
+        shutil.copytree(tmp_path / "log0" / "orders-0", tmp_path / "log1" / "orders-0")
+        again = LogManager(system_ports(), LogManagerConfig(), [str(tmp_path / f"log{n}") for n in (0, 1)])
+        again.open_dirs(CLUSTER, 1)
+        kept = again.directory_ids[str(tmp_path / "log1")]
+        await again.load_all(directory_of=lambda partition: kept if partition == ORDERS else None)
+        found = again.get(ORDERS)
+        assert found is not None
+        assert found.dir == str(tmp_path / "log1" / "orders-0")
+        assert not (tmp_path / "log0" / "orders-0").exists()
+        await again.shutdown(7)
 
     run(play)
 
