@@ -180,6 +180,13 @@ class MetadataLog:
         return self._log.log_start_offset
 
     @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        """The oldest that the log goes on from. Older files wait for retention: what lay behind them has been removed,
+        or given up for a snapshot of the leader's.
+        """
+        return next((one for one in self.snapshots.ids if one.end_offset >= self.start_offset), None)
+
+    @property
     def last_epoch(self) -> int:
         """The leader epoch of the last record, in the log or in the snapshot that it begins with."""
         latest = self.snapshots.latest

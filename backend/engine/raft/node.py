@@ -135,7 +135,7 @@ class RaftNode:
             self.log.end_offset,
             self.log.high_watermark,
             is_leader=self.is_leader,
-            earliest_snapshot=self.log.snapshots.earliest,
+            earliest_snapshot=self.log.earliest_snapshot,
             latest_snapshot=self.log.snapshots.latest,
         )
 

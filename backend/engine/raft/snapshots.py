@@ -202,10 +202,6 @@ class SnapshotFiles:
     def latest(self) -> SnapshotId | None:
         return self._ids[-1] if self._ids else None
 
-    @property
-    def earliest(self) -> SnapshotId | None:
-        return self._ids[0] if self._ids else None
-
     def path(self, snapshot_id: SnapshotId) -> str:
         return f"{self.folder}/{snapshot_id.file_name}"
 

@@ -108,8 +108,8 @@ def test_the_log_and_old_snapshots_go_and_the_cluster_is_whole_after_a_restart(t
         await node.controller.snapshotter.clean()
         log = node.controller.log
         assert log.start_offset > 0
-        assert log.snapshots.earliest is not None
-        assert log.snapshots.earliest.end_offset == log.start_offset
+        assert log.earliest_snapshot is not None
+        assert log.earliest_snapshot.end_offset == log.start_offset
         assert log.size_bytes + sum(one.size_bytes for one in log.snapshots.stored()) <= 3000
         assert min(int(path.stem) for path in folder_of(tmp_path).glob("*.log")) > 0
         before = node.controller.image

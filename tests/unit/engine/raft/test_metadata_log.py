@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from backend.engine.config import BrokerConfig
 from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
+from backend.engine.raft.fetch import decide, has_records
 from backend.engine.raft.metadata_log import (
     READ_BYTES,
     MetadataBatch,
@@ -21,6 +23,7 @@ from backend.engine.raft.metadata_log import (
     decode_batches,
     open_metadata_log,
 )
+from backend.engine.raft.node import RaftNode
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
@@ -137,6 +140,47 @@ def test_a_fetched_snapshot_stands_for_the_whole_log(tmp_path: Path) -> None:
         again = await opened(ports, tmp_path)
         assert (again.start_offset, again.high_watermark, again.end) == (700, 700, LogEnd(4, 700))
         again.close()
+
+    run(play)
+
+
+def test_a_leader_names_no_snapshot_to_whoever_has_what_came_before_its_log(tmp_path: Path) -> None:
+    """It started at a fetched snapshot, of an epoch in which it has nothing older; its own old ones are still there."""
+
+    async def play(ports: Ports) -> None:
+        log = await opened(ports, tmp_path)
+        await begin(log)
+        log.append([FEATURE] * 3, 1, 1000)
+        log.update_high_watermark(await log.flush())
+        await log.write_snapshot(SnapshotId(4, 1), [b"x"])
+        assert log.earliest_snapshot == SnapshotId(4, 1)
+        await log.write_snapshot(SnapshotId(43, 2), [b"x"])
+        await log.start_at_snapshot(SnapshotId(43, 2))
+        log.append_leader_change(1, 3, (1, 2, 3), (1, 2), 1000)
+        await log.flush()
+        check(ports, log)
+        log.close()
+        # A start finds the same.
+        again = await opened(ports, tmp_path)
+        check(ports, again)
+        again.close()
+
+    def check(ports: Ports, log: MetadataLog) -> None:
+        assert log.snapshots.ids == (SnapshotId(4, 1), SnapshotId(43, 2))
+        assert log.earliest_snapshot == SnapshotId(43, 2)
+        view = replace(
+            RaftNode(ports, config_of(tmp_path), log, cluster_id="c").view(), leader_id=1, epoch=3, is_leader=True
+        )
+
+        def answer(offset: int, epoch: int) -> m.FetchResponse.Responses.Partitions:
+            asked = m.FetchRequest.Topics.Partitions(
+                fetch_offset=offset, last_fetched_epoch=epoch, current_leader_epoch=3
+            )
+            return decide(asked, view, log.end_offset_for_epoch)
+
+        assert has_records(answer(43, 2)), "it has been told to cut its log there"
+        for offset, epoch in ((43, 1), (42, 2), (44, 1)):
+            assert answer(offset, epoch).snapshot_id.end_offset == 43
 
     run(play)
 

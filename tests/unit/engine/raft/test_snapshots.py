@@ -67,7 +67,7 @@ def test_every_cut_of_a_snapshot_is_refused() -> None:
 
 def test_a_snapshot_counts_once_it_is_frozen_and_nothing_else_is_left(tmp_path: Path) -> None:
     files = SnapshotFiles(OsDisk(), str(tmp_path))
-    assert files.latest is files.earliest is None
+    assert files.latest is None
     files.write(SnapshotId(5, 1), [EMPTY[:10], EMPTY[10:]], "aa")
     files.added(SnapshotId(5, 1))
     assert files.latest == SnapshotId(5, 1)
