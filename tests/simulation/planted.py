@@ -9,6 +9,8 @@ from typing import Any, Final, cast
 
 import pytest
 
+from backend.engine.apis import write_txn_markers
+from backend.engine.apis.services import Services
 from backend.engine.broker.partition_marker import PartitionMarker
 from backend.engine.controller.image import PartitionRegistration
 from backend.engine.log import log_storage
@@ -26,8 +28,9 @@ from backend.engine.replica.leader_replicas import LeaderReplicas
 from backend.engine.replica.partition import Partition
 from backend.protocol.batch import iter_batches, patch_offset_and_epoch
 from backend.protocol.errors import ErrorCode
+from backend.protocol.messages import WriteTxnMarkersRequest
 from backend.protocol.remote_log_metadata import SegmentMetadata
-from backend.tiering.ids import TopicIdPartition
+from backend.tiering.ids import TopicIdPartition, TopicPartition
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -172,6 +175,17 @@ def failed_tasks_are_not_tried_again(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "delay_ms", never)
 
 
+def unclean_topics_get_no_markers(patch: pytest.MonkeyPatch) -> None:
+    """Leaders of the topic that allows unclean elections say that they have markers which they never write."""
+    append = write_txn_markers._append
+
+    async def careless(services: Services, marker: WriteTxnMarkersRequest.Markers, partition: TopicPartition) -> None:
+        if partition.topic != "u":
+            await append(services, marker, partition)
+
+    patch.setattr(write_txn_markers, "_append", careless)
+
+
 @dataclass(frozen=True, slots=True)
 class Planted:
     """A bug, the checker that must find it, and the first seed to try."""
@@ -198,4 +212,5 @@ PLANTED: Final = (
     Planted(copies_what_is_not_stable, "OffsetsInOrder", 2, ("hole", "bad line", "throttle")),
     Planted(nobody_comes_back_into_the_isr, "EverythingRecovers", 1, ("crash",)),
     Planted(failed_tasks_are_not_tried_again, "EverythingRecovers", 1, ("store trouble",)),
+    Planted(unclean_topics_get_no_markers, "EverythingRecovers", 18, ("crash",), unclean=True),
 )

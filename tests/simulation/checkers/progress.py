@@ -1,14 +1,19 @@
 """After the faults have stopped everything recovers within a bounded virtual time: every replica is in its ISR, every
-leader knows what is remote, and everything closed and stable is.
+leader knows what is remote, and everything closed and stable is. All is stable but for transactions that hang.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from backend.tiering.ids import TopicPartition
-from tests.simulation.checkers.checker import Checker
+from tests.simulation.checkers.checker import Checker, Seen
+from tests.simulation.checkers.hanging import EndedTransactions
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 # The longest back-off of anything in the engine is 30 s (a copy that failed many times in a row).
 RECOVERY_MS_MAX: Final = 60_000.0
@@ -16,6 +21,17 @@ LOOK_S: Final = 0.25
 
 
 class EverythingRecovers(Checker):
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._ended = EndedTransactions(world)
+        # Where transactions hang, and whose.
+        self.hanging: dict[TopicPartition, list[int]] = {}
+
+    def step(self, replicas: Sequence[Seen]) -> None:
+        for node, topic, _, replica in replicas:
+            if topic.unclean:
+                self._ended.read_on(node, replica)
+
     async def finish(self) -> None:
         loop = self.world.loop
         started_ms = loop.now_ms
@@ -23,6 +39,8 @@ class EverythingRecovers(Checker):
             if loop.now_ms - started_ms > RECOVERY_MS_MAX:
                 raise self.violated(f"{RECOVERY_MS_MAX / 1000:.0f} s after the last fault {waiting}")
             await asyncio.sleep(LOOK_S)
+        for at, producers in self.hanging.items():
+            self.world.trace.note(f"{at} has lost the markers of producers {producers}: their transactions hang")
         self.world.trace.note(f"recovered within {loop.now_ms - started_ms:.0f} ms")
 
     def _waits_for(self) -> str | None:
@@ -60,9 +78,15 @@ class EverythingRecovers(Checker):
             return f"broker {registration.leader} does not know the remote segments of {at}"
         log = replica.log
         stable = log.last_stable_offset
+        self.hanging.pop(at, None)
         if stable < log.log_end_offset:
-            return f"{at} is stable up to {stable} only: {log.describe()}"
-        active = log.active_segment.base_offset
-        if active > max(log.log_start_offset, log.highest_remote_offset + 1):
+            hanging = self._ended.hanging(replica)
+            if not hanging:
+                return f"{at} is stable up to {stable} only: {log.describe()}"
+            self.hanging[at] = hanging
+        # With all of it stable, this is the active one.
+        unstable = log.segments.floor(stable)
+        assert unstable is not None, f"{at} is stable up to {stable}: {log.describe()}"
+        if unstable.base_offset > max(log.log_start_offset, log.highest_remote_offset + 1):
             return f"not everything closed of {at} is remote: {log.describe()}"
         return None
