@@ -92,15 +92,19 @@ def test_kafka_python_changes_and_resets_settings(python: Any) -> None:
 
 
 def test_kafka_python_adds_and_moves_partitions(python: Any) -> None:
+    def partitions() -> Any:
+        return python.describe_topic_partitions(["py"])["topics"][0]["partitions"]
+
     python.create_partitions({"py": PythonNewPartitions(4)})
-    replicas = python.describe_topic_partitions(["py"])["topics"][0]["partitions"][3]["replica_nodes"]
+    # The broker that is asked may not have heard of them yet.
+    wait_until("the new partitions are described", lambda: len(partitions()) == 4)
+    replicas = partitions()[3]["replica_nodes"]
     (outside,) = {1, 2, 3} - set(replicas)
     target = [outside, replicas[0]]
     moved = PythonPartition("py", 3)
     assert python.alter_partition_reassignments({moved: target}) == {moved: None}
     wait_until("the replica has moved", lambda: not python.list_partition_reassignments())
-    found = python.describe_topic_partitions(["py"])["topics"][0]["partitions"][3]["replica_nodes"]
-    assert found == target
+    wait_until("every broker says so", lambda: partitions()[3]["replica_nodes"] == target)
     assert python.delete_records({PythonPartition("py", 0): 0})[PythonPartition("py", 0)]["low_watermark"] == 0
     asked = {PythonPartition("py", 0): PythonOffsetSpec.LATEST}
     assert python.list_partition_offsets(asked)[PythonPartition("py", 0)].offset == 0
