@@ -6,14 +6,11 @@ import argparse
 import gc
 import os
 from pathlib import Path
-from typing import Final
 
 from app.server import application
+from backend.collector import GC_THRESHOLDS
 
 PACKAGE = Path(__file__).resolve().parent
-# A read of 26,000 rows makes 100,000 containers: with Python's 700 the collector walks through all of the imported
-# libraries meanwhile, which doubles its time. What waits stays below 20 MB, as in the backend.
-GC_THRESHOLDS: Final = (10_000, 10, 10)
 
 
 def config_folder() -> Path:
@@ -26,6 +23,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=8501)
     options = parser.parse_args()
+    # A read of 26,000 rows makes 100,000 containers: with Python's 700 the collector walks through all of the imported
+    # libraries meanwhile, which doubles its time.
     gc.set_threshold(*GC_THRESHOLDS)
     # Streamlit looks for its settings and theme in the working directory.
     os.chdir(config_folder())

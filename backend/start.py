@@ -15,15 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from backend.collector import GC_THRESHOLDS
+
 WHEN_TOLD: Final = "--when-told"
 ONE_BROKER: Final = "--broker"
 # The brokers' loop lets go of the interpreter's lock at each call of the system and then waits this long for any thread
 # that computes. Python's 5 ms a call make seconds of a start, while the control plane is imported on another thread.
 SWITCH_INTERVAL_S: Final = 0.0005
-# Nearly all goes by counts of references, only cycles wait for the collector. Python's 700 let it walk everything that
-# thousands of partitions are made of several times a round of the observer: a third of such a cluster's CPU at rest.
-# What waits is at most 100,000 containers before the middle generation is looked through: some 20 MB.
-GC_THRESHOLDS: Final = (10_000, 10, 10)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from confluent_kafka import Producer
 from sqlalchemy import Engine, func, select, text
 from sqlalchemy.exc import OperationalError
 
-from app.run import GC_THRESHOLDS
+from backend.collector import GC_THRESHOLDS
 from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata, SegmentUpdate, encode
 from backend.store import migrate
 from backend.store import tables as t

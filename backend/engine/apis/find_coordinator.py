@@ -8,7 +8,6 @@ from Apache Kafka while `__share_group_state` is not there, anybody else INVALID
 
 from __future__ import annotations
 
-import base64
 import re
 from enum import IntEnum
 from typing import Final
@@ -20,13 +19,13 @@ from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_
 from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
+from backend.protocol.ids import uuid_bytes
 
 API_KEY: Final = 10
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 6
 FIRST_BATCHED: Final = 4
 NO_NODE: Final = -1
-UUID_BYTES: Final = 16
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 FIRST_FOR_SHARES: Final = 6
 # Kafka's texts of the codes, where the answer has one code for the whole.
@@ -92,14 +91,11 @@ def _find(services: Services, context: RequestContext, key: str, key_type: int) 
 def is_share_key(key: str) -> bool:
     """Whether a key has the form of Kafka's SharePartitionKey: group:topic id:partition."""
     group, _, rest = key.rpartition(":")[0].rpartition(":")
-    return bool(group.strip()) and _is_uuid(rest) and _is_int32(key.rpartition(":")[2])
-
-
-def _is_uuid(text: str) -> bool:
     try:
-        return len(base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)) == UUID_BYTES
+        uuid_bytes(rest)
     except ValueError:
         return False
+    return bool(group.strip()) and _is_int32(key.rpartition(":")[2])
 
 
 def _is_int32(text: str) -> bool:

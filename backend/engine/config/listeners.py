@@ -12,6 +12,9 @@ SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 NODE_ID_MAX: Final = 2**31 - 1
+# What a listener's own value of a setting begins with; then come the listener's name and the setting's.
+LISTENER_PREFIX: Final = "listener.name."
+MAX_CONNECTIONS: Final = "max.connections"
 
 
 @dataclass(frozen=True, slots=True)

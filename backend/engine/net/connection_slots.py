@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from backend.engine.config import BROKER_SETTINGS, BrokerConfig, ConfigError
+from backend.engine.config.listeners import LISTENER_PREFIX, MAX_CONNECTIONS
 
-MAX_CONNECTIONS: Final = "max.connections"
 MAX_PER_HOST: Final = "max.connections.per.ip"
 UNLIMITED: Final = 2**31 - 1
 
@@ -38,7 +38,7 @@ def limits_of(config: BrokerConfig, dynamic: Mapping[str, str], listener_name: s
 
 def listener_setting(listener_name: str) -> str:
     """Name of the limit of one listener."""
-    return f"listener.name.{listener_name.lower()}.{MAX_CONNECTIONS}"
+    return f"{LISTENER_PREFIX}{listener_name.lower()}.{MAX_CONNECTIONS}"
 
 
 def _parsed(text: str | None) -> int:

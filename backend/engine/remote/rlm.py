@@ -47,6 +47,10 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
+def _nobody_asks() -> None:
+    """Whether a read has begun."""
+
+
 class RemoteLogManager:
     """The remote tier as the other parts of a broker use it. Construct only where the tier is switched on."""
 
@@ -286,7 +290,7 @@ class RemoteLogManager:
         *,
         min_one_message: bool,
         read_committed: bool,
-        begun: Callable[[], object] = bool,
+        begun: Callable[[], object] = _nobody_asks,
     ) -> RemoteRead:
         """Records from the remote tier for a consumer; see :func:`backend.engine.remote.rlm_read.read`. `begun` is
         called when a reader is free for it; until then it can be taken back by cancelling it.
@@ -348,7 +352,7 @@ class RemoteLogManager:
         partition: TopicIdPartition,
         work: Callable[[], Awaitable[T]],
         failed: Callable[[Exception], None],
-        begun: Callable[[], object] = bool,
+        begun: Callable[[], object] = _nobody_asks,
     ) -> T:
         """`work` on the reader pool, which tells when it has `begun`. `failed` hears of errors other than
         OffsetOutOfRange.

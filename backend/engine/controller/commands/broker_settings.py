@@ -16,14 +16,13 @@ from backend.engine.config import (
     resolve_broker,
     resolve_topic,
 )
+from backend.engine.config.listeners import LISTENER_PREFIX, MAX_CONNECTIONS
 from backend.engine.config.settings import LONG_MAX, Value
 from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
 
 ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
 CLEANER_THREADS: Final = "log.cleaner.threads"
-LISTENER_PREFIX: Final = "listener.name."
-MAX_CONNECTIONS: Final = "max.connections"
 # Pools that grow and shrink step by step: a change to less than half or more than double is refused.
 POOL_SIZES: Final = frozenset(
     {
