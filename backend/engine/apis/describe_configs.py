@@ -6,7 +6,7 @@ cluster-wide default by any.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE, describe_loggers
@@ -65,6 +65,7 @@ def describe_configs(
     """Each resource on its own."""
     image = image_of(services, context)
     response = m.DescribeConfigsResponse()
+    inherited: dict[str, _Config] = {}
     for resource in request.resources:
         answer = _Result(resource_type=resource.resource_type, resource_name=resource.resource_name, error_message="")
         response.results.append(answer)
@@ -73,6 +74,11 @@ def describe_configs(
             if resource.resource_type == BROKER_LOGGER_RESOURCE:
                 levels = describe_loggers(resource.resource_name, services.node_id)
                 answer.configs = [one for one in levels if not wanted or one.name in wanted]
+                continue
+            if resource.resource_type == TOPIC_RESOURCE:
+                answer.configs = _topic_entries(
+                    services, image, resource.resource_name, wanted or TOPIC_SETTINGS.keys(), request, inherited
+                )
                 continue
             found = _settings(services, image, resource.resource_type, resource.resource_name)
         except KafkaError as error:
@@ -88,11 +94,6 @@ def describe_configs(
 
 def _settings(services: Services, image: MetadataImage, resource_type: int, name: str) -> list[tuple[Resolved, bool]]:
     """Settings of a resource and whether each is read-only. KafkaError when it is not to be told here."""
-    if resource_type == TOPIC_RESOURCE:
-        check_topic_name(name)
-        if name not in image.topic_ids:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        return _topic_settings(services, image, name)
     if resource_type == GROUP_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -114,21 +115,42 @@ def _settings(services: Services, image: MetadataImage, resource_type: int, name
     return _broker_settings(services, image)
 
 
-def _topic_settings(services: Services, image: MetadataImage, name: str) -> list[tuple[Resolved, bool]]:
-    return [
-        (
-            resolve_topic(
+def _topic_entries(
+    services: Services,
+    image: MetadataImage,
+    name: str,
+    wanted: Collection[str],
+    request: m.DescribeConfigsRequest,
+    inherited: dict[str, _Config],
+) -> list[_Config]:
+    """A topic's settings of the names. KafkaError when there is no such topic.
+
+    `inherited` keeps what a topic without a value of its own shows, which all topics of one request share: of a
+    thousand topics nearly every setting is such a one.
+    """
+    check_topic_name(name)
+    if name not in image.topic_ids:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    own = image.topic_config(name)
+    entries = []
+    for setting in TOPIC_SETTINGS.values():
+        if setting.name not in wanted:
+            continue
+        entry = None if setting.name in own else inherited.get(setting.name)
+        if entry is None:
+            resolved = resolve_topic(
                 setting,
-                topic=image.topic_config(name),
+                topic=own,
                 broker=image.config(BROKER_RESOURCE, str(services.node_id)),
                 cluster=image.config(BROKER_RESOURCE, CLUSTER_DEFAULT),
                 static=services.config.originals,
                 broker_settings=BROKER_SETTINGS,
-            ),
-            False,
-        )
-        for setting in TOPIC_SETTINGS.values()
-    ]
+            )
+            entry = _entry("topic", resolved, False, request)
+            if setting.name not in own:
+                inherited[setting.name] = entry
+        entries.append(entry)
+    return entries
 
 
 def _group_settings(services: Services, image: MetadataImage, name: str) -> list[tuple[Resolved, bool]]:

@@ -46,12 +46,13 @@ def list_offsets(
     for topic in request.topics:
         answers = m.ListOffsetsResponse.Topics(name=topic.name)
         response.topics.append(answers)
-        counts = Counter(part.partition_index for part in topic.partitions)
-        for index in counts:
-            part = next(one for one in topic.partitions if one.partition_index == index)
+        asked_of = {part.partition_index: part for part in topic.partitions}
+        # Rarely anything is asked for twice, so it is only then looked for.
+        twice = _named_twice(topic.partitions) if len(asked_of) < len(topic.partitions) else frozenset()
+        for index, part in asked_of.items():
             row = _Row(partition_index=index)
             answers.partitions.append(row)
-            if counts[index] > 1:
+            if index in twice:
                 row.error_code = ErrorCode.INVALID_REQUEST
             else:
                 search = _answer(services, context, request, topic.name, part, row)
@@ -74,6 +75,11 @@ def list_offsets(
     asked = [(partition, query) for _, partition, query in searches]
     services.replica_manager.search_offsets(asked, timeout_ms, answer)
     return answered
+
+
+def _named_twice(partitions: list[_Asked]) -> frozenset[int]:
+    counts = Counter(part.partition_index for part in partitions)
+    return frozenset(index for index, count in counts.items() if count > 1)
 
 
 def _answer(
