@@ -22,7 +22,26 @@ class ApiServerError(Exception):
     """The API cannot be served. The message is one sentence for people."""
 
 
+# The date in the answers is so old at most.
+DATE_S: Final = 1.0
+
+
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ended = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, which asks ten times a second whether it should end: this one is told."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), DATE_S)
+
+    def end(self) -> None:
+        """Running calls end, no more are taken."""
+        self.should_exit = True
+        self._ended.set()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leaves the signals to the process, which stops everything in order."""
@@ -88,5 +107,5 @@ class ApiServer:
         """Lets running calls end, for a moment."""
         if self._task is None:
             return
-        self._server.should_exit = True
+        self._server.end()
         await self._task
