@@ -21,7 +21,7 @@ from backend.protocol.remote_log_metadata import PartitionDelete, decode, encode
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import PartitionDeleteState
 
-CHECK_MS: Final = 250
+CHECK_MS: Final = 1000
 RETRY_MS: Final = 2000
 
 _log = logging.getLogger(__name__)
