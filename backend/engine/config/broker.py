@@ -51,8 +51,12 @@ class BrokerConfig:
     controller_quorum_bootstrap_servers: tuple[str, ...] = _list((), doc="host:port, ...")
     max_connections: int = _int(2**31 - 1, least=0, dynamic=True, doc="connections of this broker")
     max_connections_per_ip: int = _int(2**31 - 1, least=0, dynamic=True, doc="connections of one address")
+    max_connections_per_ip_overrides: str = _text("", dynamic=True, doc="of single addresses: address:number, ...")
     connections_max_idle_ms: int = _long(600_000, doc="silence after which a connection is closed")
     socket_request_max_bytes: int = _int(104_857_600, least=1, doc="largest request frame")
+    num_network_threads: int = _int(3, least=1, dynamic=True, doc="there are none: a node runs on one event loop")
+    num_io_threads: int = _int(8, least=1, dynamic=True, doc="there are none: a node runs on one event loop")
+    background_threads: int = _int(10, least=1, dynamic=True, doc="there are none: a node runs on one event loop")
     queued_max_requests: int = _int(500, least=1, doc="requests of one listener that may wait for an answer")
     request_timeout_ms: int = _int(30_000, doc="how long a request to another node may take")
     ebbline_metrics_listener: str | None = _text(

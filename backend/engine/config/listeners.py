@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from backend.engine.config.address_limits import check_address_limits
 from backend.engine.config.broker import BrokerConfig
 from backend.engine.config.settings import ConfigError
 
@@ -162,6 +163,7 @@ def check(config: BrokerConfig) -> None:
         raise ConfigError("A node with the controller role needs a listener that controller.listener.names lists")
     if "broker" in roles:
         _check_broker(config)
+    check_address_limits(config.max_connections_per_ip, config.max_connections_per_ip_overrides)
     for listener in listeners(config):
         _check_exposure(config, listener)
     if config.ebbline_metrics_listener and not _is_address(config.ebbline_metrics_listener):

@@ -1,8 +1,8 @@
 """How many connections the listeners of one role of a node may have (Kafka's ConnectionQuotas).
 
-`max.connections` holds for all of them, `listener.name.<name>.max.connections` for one, `max.connections.per.ip` for
-one address on all of them. The listener that brokers use among themselves is not held up by `max.connections` where
-there is another one: for its connection another listener's, used longest ago, is closed.
+`max.connections` holds for all of them, `listener.name.<name>.max.connections` for one, `max.connections.per.ip` and
+its overrides for one address on all of them. The listener that brokers use among themselves is not held up by
+`max.connections` where there is another one: for its connection another listener's, used longest ago, is closed.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from backend.engine.config import BROKER_SETTINGS, BrokerConfig, ConfigError
+from backend.engine.config.address_limits import MAX_PER_ADDRESS, NO_LIMIT, OVERRIDES, overrides_of
 from backend.engine.config.listeners import LISTENER_PREFIX, MAX_CONNECTIONS
 
-MAX_PER_HOST: Final = "max.connections.per.ip"
-UNLIMITED: Final = 2**31 - 1
+UNLIMITED: Final = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,25 @@ class Limits:
     total: int = UNLIMITED
     per_host: int = UNLIMITED
     of_listener: int = UNLIMITED
+    # Addresses with a limit of their own.
+    of_hosts: Mapping[str, int] = field(default_factory=dict)
+
+    def of_host(self, host: str) -> int:
+        return self.of_hosts.get(host, self.per_host)
 
 
 def limits_of(config: BrokerConfig, dynamic: Mapping[str, str], listener_name: str) -> Limits:
     """What the node's file says, and over it what has been set while it runs."""
     own = listener_setting(listener_name)
-    changed = config.overlay({name: dynamic[name] for name in (MAX_CONNECTIONS, MAX_PER_HOST) if name in dynamic})
+    names = (MAX_CONNECTIONS, MAX_PER_ADDRESS, OVERRIDES)
+    changed = config.overlay({name: dynamic[name] for name in names if name in dynamic})
     of_listener = _parsed(dynamic.get(own, config.originals.get(own)))
-    return Limits(changed.max_connections, changed.max_connections_per_ip, of_listener)
+    try:
+        of_hosts = overrides_of(changed.max_connections_per_ip_overrides)
+    except ConfigError:
+        # As `_parsed`.
+        of_hosts = {}
+    return Limits(changed.max_connections, changed.max_connections_per_ip, of_listener, of_hosts)
 
 
 def listener_setting(listener_name: str) -> str:

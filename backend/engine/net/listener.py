@@ -186,7 +186,7 @@ class Listener:
     def _must_go(self, host: str, limits: Limits) -> bool:
         """Whether one more connection of an address is too many, or one more of anybody, served or waiting."""
         too_many = len(self._connections) >= CONNECTIONS_MAX or len(self._waiting) >= WAITING_MAX
-        return too_many or self._slots.of_host[host] >= limits.per_host
+        return too_many or self._slots.of_host[host] >= limits.of_host(host)
 
     def _refused(self, services: Services, peer: str) -> None:
         services.metrics.refused_connections += 1
@@ -210,7 +210,7 @@ class Listener:
         limits = self._limits(services)
         while self._waiting and self._slots.is_free(self.address.name, limits):
             made, connection = self._waiting.pop(next(iter(self._waiting)))
-            if self._slots.of_host[made.client_host] >= limits.per_host:
+            if self._slots.of_host[made.client_host] >= limits.of_host(made.client_host):
                 self._refused(services, connection.peer)
                 connection.close()
                 continue

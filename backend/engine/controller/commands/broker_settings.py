@@ -16,7 +16,16 @@ from backend.engine.config import (
     resolve_broker,
     resolve_topic,
 )
+from backend.engine.config.address_limits import (
+    MAX_PER_ADDRESS,
+    NO_LIMIT,
+    OVERRIDES,
+    check_address_limits,
+    overrides_of,
+)
 from backend.engine.config.listeners import LISTENER_PREFIX, MAX_CONNECTIONS
+from backend.engine.config.not_served import DYNAMIC as NOT_SERVED
+from backend.engine.config.not_served import READ_ONLY as FIXED_AND_NOT_SERVED
 from backend.engine.config.settings import LONG_MAX, Value
 from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -26,7 +35,10 @@ CLEANER_THREADS: Final = "log.cleaner.threads"
 # Pools that grow and shrink step by step: a change to less than half or more than double is refused.
 POOL_SIZES: Final = frozenset(
     {
+        "background.threads",
         CLEANER_THREADS,
+        "num.io.threads",
+        "num.network.threads",
         "num.recovery.threads.per.data.dir",
         "num.replica.fetchers",
         "remote.log.manager.copier.thread.pool.size",
@@ -56,8 +68,8 @@ def check_broker_settings(
 ) -> None:
     """KafkaError INVALID_REQUEST unless every change (None deletes) may be made while brokers run.
 
-    `broker` is an id, or empty for the cluster-wide default. Names this engine does not know are let through, as Kafka
-    does for settings of plug-ins.
+    `broker` is an id, or empty for the cluster-wide default. Names that Kafka does not know either are let through, as
+    it does for settings of plug-ins.
     """
     read_only = [name for name in changes if _is_read_only(name)]
     if read_only:
@@ -66,6 +78,9 @@ def check_broker_settings(
         own = [name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].scope is Scope.PER_BROKER]
         if own:
             raise _refused(f"Cannot update these configs at default cluster level: [{', '.join(sorted(own))}]")
+    not_served = [name for name, text in changes.items() if text is not None and _of_listener(name) in NOT_SERVED]
+    if not_served:
+        raise _refused(f"These configs are not supported: [{', '.join(sorted(not_served))}]")
     for name, text in changes.items():
         if text is not None and name in BROKER_SETTINGS:
             _check_value(image, config, broker, name, text)
@@ -74,13 +89,36 @@ def check_broker_settings(
         elif text is not None and name.startswith(LISTENER_PREFIX) and name.endswith(f".{MAX_CONNECTIONS}"):
             _parsed(BROKER_SETTINGS[MAX_CONNECTIONS], text)
     _check_local_retention(image, config, broker, changes)
+    if changes.keys() & {MAX_PER_ADDRESS, OVERRIDES}:
+        _check_addresses(image, config, broker, changes)
 
 
 def _is_read_only(name: str) -> bool:
     """A listener's own value of a setting is as read-only as the setting."""
-    of_listener = name.startswith(LISTENER_PREFIX) and name.count(".") > 2
-    setting = BROKER_SETTINGS.get(name.split(".", 3)[3] if of_listener else name)
-    return setting is not None and setting.scope is Scope.READ_ONLY
+    name = _of_listener(name)
+    setting = BROKER_SETTINGS.get(name)
+    return name in FIXED_AND_NOT_SERVED or (setting is not None and setting.scope is Scope.READ_ONLY)
+
+
+def _of_listener(name: str) -> str:
+    """A setting's name without that of the listener that it is for."""
+    return name.split(".", 3)[3] if name.startswith(LISTENER_PREFIX) and name.count(".") > 2 else name
+
+
+def _check_addresses(
+    image: MetadataImage, config: BrokerConfig, broker: str, changes: Mapping[str, str | None]
+) -> None:
+    """Kafka looks at the whole only where one broker's settings change."""
+    try:
+        if broker == CLUSTER_DEFAULT:
+            overrides_of(changes.get(OVERRIDES) or "")
+        else:
+            own = {name: text for name, text in image.config(BROKER_RESOURCE, broker).items() if name not in changes}
+            given = {name: text for name, text in changes.items() if text is not None}
+            known = {**config.originals, **image.config(BROKER_RESOURCE, CLUSTER_DEFAULT), **own, **given}
+            check_address_limits(int(known.get(MAX_PER_ADDRESS) or NO_LIMIT), known.get(OVERRIDES) or "")
+    except ConfigError as error:
+        raise _refused(str(error)) from None
 
 
 def _check_local_retention(
@@ -122,6 +160,9 @@ def _check_local_retention(
 def _check_value(image: MetadataImage, config: BrokerConfig, broker: str, name: str, text: str) -> None:
     setting = BROKER_SETTINGS[name]
     value = _parsed(setting, text)
+    if name == MAX_CONNECTIONS and value == 0:
+        # Nobody could connect any more to undo it.
+        raise _refused(f"Invalid {MAX_CONNECTIONS} 0")
     if name == ASSIGNMENT_INTERVAL and isinstance(value, int):
         _check_assignment_interval(value, config)
     if name in POOL_SIZES and isinstance(value, int):

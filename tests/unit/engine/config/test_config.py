@@ -24,7 +24,9 @@ from backend.engine.config import (
     set_without_effect,
     topic_values,
 )
+from backend.engine.config.address_limits import check_address_limits
 from backend.engine.config.listeners import check, controller_addresses, inter_broker_listener_name, listeners
+from backend.engine.config.not_served import DYNAMIC, READ_ONLY
 from backend.engine.config.security import STORE_SETTINGS
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "apache-kafka-4.3.1" / "configs.json"
@@ -65,6 +67,28 @@ def test_broker_settings_have_kafkas_types_defaults_and_scopes() -> None:
         ours = (setting.type.name, setting.text(setting.default), setting.scope is Scope.READ_ONLY, setting.sensitive)
         read_only = True if name in FIXED_HERE else row["read_only"]
         assert ours == (row["type"], row["default"], read_only, row["sensitive"]), name
+
+
+def test_every_setting_of_kafkas_brokers_is_served_or_said_not_to_be() -> None:
+    theirs = {name: row for name, row in kafka("all_broker").items() if not name.startswith(("rsm.", "rlmm."))}
+    assert theirs.keys() - BROKER_SETTINGS.keys() == READ_ONLY | DYNAMIC
+    assert all(theirs[name]["read_only"] for name in READ_ONLY)
+    assert not any(theirs[name]["read_only"] for name in DYNAMIC)
+
+
+@pytest.mark.parametrize(
+    ("limit", "overrides", "refusal"),
+    [
+        (0, "", "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."),
+        (1, "127.0.0.9:x", 'For input string: "x"'),
+        (1, "junk", "Error parsing configuration property 'max.connections.per.ip.overrides'"),
+        (1, "bad_host!:3", "max.connections.per.ip.overrides contains invalid addresses : bad_host!"),
+    ],
+)
+def test_limits_of_addresses_are_checked_as_by_kafka(limit: int, overrides: str, refusal: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(refusal)):
+        check_address_limits(limit, overrides)
+    check_address_limits(0, "127.0.0.9:-1, no.such.host.invalid:3")
 
 
 def test_topic_settings_are_kafkas() -> None:
@@ -288,12 +312,14 @@ def test_settings_without_effect_are_named_once_they_differ_from_the_default() -
         "num.replica.fetchers": "4",
         "queued.max.requests": "500",
         "num.recovery.threads.per.data.dir": "5",
-        "num.network.threads": "7",
+        "num.network.threads": "3",
+        "socket.send.buffer.bytes": "102400",
         "log.retention.ms": "5",
     }
     assert set_without_effect(BrokerConfig.parse(properties)) == [
         "num.recovery.threads.per.data.dir",
         "num.replica.fetchers",
+        "socket.send.buffer.bytes",
     ]
     assert set_without_effect(BrokerConfig.parse({})) == []
 

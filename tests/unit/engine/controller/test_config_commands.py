@@ -225,6 +225,13 @@ def test_a_compacted_topic_cannot_be_tiered_later_either(policy: str) -> None:
     ("name", "change", "code", "words"),
     [
         ("", ("log.dirs", SET, "/x"), ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically"),
+        ("", ("socket.send.buffer.bytes", SET, "7"), ErrorCode.INVALID_REQUEST, "Cannot update these configs dyn"),
+        ("", ("max.connection.creation.rate", SET, "7"), ErrorCode.INVALID_REQUEST, "not supported: [max.connection"),
+        ("1", ("max.connections", SET, "0"), ErrorCode.INVALID_REQUEST, "Invalid max.connections 0"),
+        ("1", ("max.connections.per.ip", SET, "0"), ErrorCode.INVALID_REQUEST, "can be set to zero only if"),
+        ("1", ("max.connections.per.ip.overrides", SET, "a!:3"), ErrorCode.INVALID_REQUEST, "invalid addresses : a!"),
+        ("", ("max.connections.per.ip.overrides", SET, "a:b"), ErrorCode.INVALID_REQUEST, 'For input string: "b"'),
+        ("", ("num.io.threads", SET, "17"), ErrorCode.INVALID_REQUEST, "value should not be"),
         ("1", (OF_LISTENER, SET, "/x"), ErrorCode.INVALID_REQUEST, f"these configs dynamically: [{OF_LISTENER}]"),
         ("1", (FLAG, SET, "maybe"), ErrorCode.INVALID_REQUEST, "either true or false"),
         ("", ("listeners", SET, "A://:1"), ErrorCode.INVALID_REQUEST, "default cluster level"),

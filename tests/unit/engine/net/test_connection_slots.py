@@ -45,3 +45,11 @@ def test_dynamic_limits_hold_over_those_of_the_file() -> None:
     dynamic = {"max.connections": "3", "listener.name.outer.max.connections": "2"}
     assert limits_of(config, dynamic, "OUTER") == Limits(3, 8, 2)
     assert limits_of(config, {"listener.name.outer.max.connections": "some"}, "OUTER") == Limits(9, 8)
+
+
+def test_an_address_may_have_a_limit_of_its_own() -> None:
+    config = BrokerConfig.parse({"max.connections.per.ip": "8", "max.connections.per.ip.overrides": "127.0.0.9:3"})
+    limits = limits_of(config, {}, "OUTER")
+    assert [limits.of_host(host) for host in ("127.0.0.9", "127.0.0.8")] == [3, 8]
+    changed = limits_of(config, {"max.connections.per.ip.overrides": "::1:2, localhost:5"}, "OUTER")
+    assert [changed.of_host(host) for host in ("::1", "127.0.0.1", "127.0.0.9")] == [2, 5, 8]
