@@ -230,17 +230,22 @@ def test_connections_of_one_address_have_a_limit_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "closes"),
-    [("max.connections", False), ("listener.name.plaintext.max.connections", False), ("max.connections.per.ip", True)],
+    ("name", "value", "closes"),
+    [
+        ("max.connections", "1", False),
+        ("listener.name.plaintext.max.connections", "1", False),
+        ("max.connections.per.ip", "1", True),
+        ("max.connections.per.ip.overrides", "127.0.0.1:1", True),
+    ],
 )
-def test_a_limit_of_connections_is_changed_while_the_broker_runs(name: str, closes: bool) -> None:
+def test_a_limit_of_connections_is_changed_while_the_broker_runs(name: str, value: str, closes: bool) -> None:
     async def play() -> None:
         async with node() as served:
             first = await served.client()
             first.send(api_versions(), 4, 1)
             await first.answer(m.ApiVersionsResponse, 4)
             metadata: Any = served.services.metadata
-            metadata.image = MetadataImage(offset=8, configs=Map({(BROKER_RESOURCE, "1"): Map({name: "1"})}))
+            metadata.image = MetadataImage(offset=8, configs=Map({(BROKER_RESOURCE, "1"): Map({name: value})}))
             second = await served.client()
             if closes:
                 assert await second.is_closed()
