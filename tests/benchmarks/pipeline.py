@@ -35,6 +35,7 @@ from backend.store import migrate
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
 from backend.store.event_months import is_part
+from backend.store.queries.time_travel import partitions_at
 from backend.store.samples import PartitionSample, ReplicaSample, SampleWriter
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
@@ -376,8 +377,19 @@ def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
         took_ms = sorted(times)[2]
         figures[f"query: {name}, ms"] = took_ms
         slowest_ms = max(slowest_ms, took_ms)
+    figures["all that is remote, counted at its last moment, ms"] = _all_remote_ms(engine)
     engine.dispose()
     return figures | {SLOWEST: slowest_ms}
+
+
+def _all_remote_ms(engine: Engine) -> float:
+    """`ebbline pipeline at`, which no page asks: it reads every segment."""
+    with reading(engine) as connection:
+        begin_s = time.perf_counter()
+        found = partitions_at(connection, CLUSTER, BEGAN_MS + 2 * YEAR_MS)
+        took_ms = 1000 * (time.perf_counter() - begin_s)
+    assert len(found) == PARTITIONS
+    return took_ms
 
 
 def _observe(engine: Engine, segments: int) -> None:

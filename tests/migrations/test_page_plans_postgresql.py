@@ -21,7 +21,8 @@ FILL = (
        CASE WHEN n > 998 THEN 0 WHEN n < 500 THEN 3 ELSE 1 END, 1000, n, '[[0, 0]]', NULL,
        true, 1, 1, n * 1000, n * 1000 + 5,
        NULL, NULL, p % 50, n, n FROM generate_series(0, 19) p, generate_series(0, 999) n""",
-    """INSERT INTO segment_interval SELECT :c, 't' || p, p, 's' || n, n * 1000 + 5, NULL, 0, n * 100, n * 100 + 99, 1000
+    """INSERT INTO segment_interval SELECT :c, 't' || p, p, 's' || n, 1699999000000 + n * 1000, NULL, 0,
+       n * 100, n * 100 + 99, 1000
        FROM generate_series(0, 19) p, generate_series(0, 999) n""",
     """INSERT INTO segment_event SELECT :c, p % 50, p * 10000 + n, 1, 'orders', 't' || p, p, 's' || n / 4, n % 4, 1,
        1700000000000 + (n % 4) * 2678400000, n, NULL, NULL, NULL, NULL, NULL, NULL, NULL, n % 100 <> 0, 'why'

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, func, select, union_all
+from sqlalchemy import ColumnElement, Connection, Subquery, func, select, union_all
 
 from backend.store import tables as t
 from backend.tiering.intervals import OPEN_NODE, ancestors, moment
 
 SEGMENTS_MAX: Final = 20_000
-PARTITIONS_MAX: Final = 1_000  # look-ups by index of 43 probes each: a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,39 +67,47 @@ def remote_totals_at(
 ) -> RemoteTotalsThen:
     """Number, bytes and offsets of the segments that `remote_at` lists, all of them."""
     table = t.segment_interval
-    columns = (table.c.segment_size_bytes, table.c.start_offset, table.c.end_offset)
-    parts = [select(*columns).where(where) for where in _held(cluster_id, topic_id, partition, at_ms)]
-    found = union_all(*parts).subquery()
-    row = connection.execute(
-        select(
-            func.count(),
-            func.coalesce(func.sum(found.c.segment_size_bytes), 0),
-            func.min(found.c.start_offset),
-            func.max(found.c.end_offset),
-        )
-    ).one()
-    return RemoteTotalsThen(int(row[0]), int(row[1]), row[2], row[3])
+    parts = [select(*table.c[_COUNTED]).where(where) for where in _held(cluster_id, topic_id, partition, at_ms)]
+    return _totals(connection.execute(select(*_counted(union_all(*parts).subquery()))).one())
 
 
 def partitions_at(connection: Connection, cluster_id: str, at_ms: int, topic: str | None = None) -> list[PartitionThen]:
     """Every partition that had a remote part at ``at_ms``, by topic and number, also of topics that are gone.
 
-    Of the cluster, or of one topic; the first `PARTITIONS_MAX` that ever had one are looked at.
+    Of the cluster, or of one topic, in one statement: 43 probes of the index a partition, and a row a segment.
     """
-    known = t.remote_partition
-    query = select(known.c.topic, known.c.topic_id, known.c.partition).where(known.c.cluster_id == cluster_id)
-    if topic is not None:
-        query = query.where(known.c.topic == topic)
-    rows = connection.execute(query.order_by(known.c.topic, known.c.partition, known.c.topic_id).limit(PARTITIONS_MAX))
-    found = [
-        PartitionThen(*row, remote_totals_at(connection, cluster_id, row.topic_id, row.partition, at_ms))
-        for row in rows.all()
-    ]
-    return [one for one in found if one.remote.segments]
+    known, table = t.remote_partition, t.segment_interval
+    names = ("topic", "partition", "topic_id")
+    held = _held(known.c.cluster_id, known.c.topic_id, known.c.partition, at_ms)
+    # Outer joins: SQLite would begin with the intervals of the whole cluster, those of the past included.
+    parts = [select(*known.c[names], *table.c[_COUNTED]).select_from(known.outerjoin(table, where)) for where in held]
+    of = [known.c.cluster_id == cluster_id] + ([] if topic is None else [known.c.topic == topic])
+    found = union_all(*(part.where(*of) for part in parts)).subquery()
+    by = found.c[names]
+    query = select(*by, *_counted(found)).group_by(*by).having(func.count(found.c.start_offset) > 0).order_by(*by)
+    return [PartitionThen(row[0], row[2], row[1], _totals(row[3:])) for row in connection.execute(query)]
 
 
-def _held(cluster_id: str, topic_id: str, partition: int, at_ms: int) -> Iterator[ColumnElement[bool]]:
-    """Three conditions, of which every interval with this moment meets exactly one."""
+_COUNTED: Final = ("segment_size_bytes", "start_offset", "end_offset")
+
+
+def _counted(held: Subquery) -> Iterator[ColumnElement[Any]]:
+    """The columns of `RemoteTotalsThen`, of intervals with the columns `_COUNTED`."""
+    yield func.count(held.c.start_offset)
+    yield func.coalesce(func.sum(held.c.segment_size_bytes), 0)
+    yield func.min(held.c.start_offset)
+    yield func.max(held.c.end_offset)
+
+
+def _totals(row: Sequence[Any]) -> RemoteTotalsThen:
+    return RemoteTotalsThen(int(row[0]), int(row[1]), row[2], row[3])  # PostgreSQL's sum is a Decimal
+
+
+def _held(cluster_id: Any, topic_id: Any, partition: Any, at_ms: int) -> Iterator[ColumnElement[bool]]:
+    """Three conditions, of which every interval with this moment meets exactly one.
+
+    Of one partition, or, given the columns of a table of partitions, of each of them.
+    """
     table: Any = t.segment_interval.c
     at_ms = moment(at_ms)
     before, after = ancestors(at_ms)
