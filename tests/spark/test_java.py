@@ -33,8 +33,7 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
     home = java(tmp_path / "home", "21.0.2")
     other = java(tmp_path / "path", "17.0.1")
     found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": f"{other / 'bin'}:/usr/bin:/bin"})
-    assert (found.home, found.major, found.origin) == (home, 21, "JAVA_HOME")
-    assert not (tmp_path / "wrapper").exists()
+    assert (found.major, found.origin) == (21, "JAVA_HOME")
 
 
 @pytest.mark.usefixtures("without_wheel")
@@ -42,7 +41,8 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     old = java(tmp_path / "old", "1.8.0_392")
     new = java(tmp_path / "new", "17.0.15")
     found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(old), "PATH": f"{new / 'bin'}:/usr/bin:/bin"})
-    assert (found.home, found.major) == (new, 17)
+    assert (found.origin, found.major) == ("PATH", 17)
+    assert str(new / "bin/java") in (found.home / "bin/java").read_text()
 
 
 @pytest.mark.usefixtures("without_wheel")
@@ -61,14 +61,28 @@ def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_wheel")
-def test_a_runtime_without_the_vector_module_runs_through_a_wrapper_that_drops_the_argument(tmp_path: Path) -> None:
-    home = java(tmp_path / "a jdk", "25", vector=False)
+@pytest.mark.parametrize("vector", [True, False], ids=["with the module", "without it"])
+def test_every_runtime_runs_through_a_wrapper_that_drops_the_argument_of_the_vector_module(
+    tmp_path: Path, vector: bool
+) -> None:
+    home = java(tmp_path / "a jdk", "25", vector=vector)
     found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": str(tmp_path / "empty")})
     assert (found.home, found.major) == (tmp_path / "wrapper", 25)
     arguments = ["-cp", "a b:c", VECTOR_MODULE, "--add-opens=x", "it's", "", '"quoted"']
     done = subprocess.run([tmp_path / "wrapper/bin/java", *arguments], capture_output=True, text=True, check=True)
     assert done.stdout == '-cp|a b:c|--add-opens=x|it\'s||"quoted"|'
     assert [path.name for path in (tmp_path / "wrapper/bin").iterdir()] == ["java"]
+
+
+@pytest.mark.usefixtures("without_wheel")
+def test_where_nothing_may_be_run_from_the_data_folder_java_is_run_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = java(tmp_path / "jdk", "21")
+    # As on a file system that is mounted "noexec": also root may then run nothing from it.
+    monkeypatch.setattr("spark.java.os.access", lambda path, _mode: "wrapper" not in str(path))
+    found = find_java(tmp_path / "wrapper", {"JAVA_HOME": str(home), "PATH": str(tmp_path / "empty")})
+    assert (found.home, found.major) == (home, 21)
 
 
 def test_the_wheel_is_used_when_the_machine_has_no_java(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -99,6 +100,8 @@ KILLS = effort(2, 10)
 EVENTS, BATCH = effort(6_000, 134_000), effort(500, 2_000)
 PLACES = effort((IN_TRANSACTION, ANY_TIME), (IN_TRANSACTION, ANY_TIME, AFTER_COMMIT, BEFORE_ROWS, ANY_TIME))
 
+OWN_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (INFO|WARNING) spark\.")
+
 
 def parts_of(records: list[RawRecord], parts: int) -> list[list[RawRecord]]:
     """The records in ``parts`` steps, each of them a stretch of every partition."""
@@ -129,6 +132,9 @@ def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(
         reader.copy(sink, reader.high())
         reader.close()
     assert content(engine) == expected(records)
+    lines = (settings.data_dir / "pipeline.log").read_text().splitlines()
+    assert [line for line in lines if not OWN_LINE.match(line)] == [], "of Spark, of Java or of a library"
+    assert len(lines) >= KILLS
     assert in_the_middle >= KILLS // 2, "killed too late to prove anything"
 
 
