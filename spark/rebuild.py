@@ -27,7 +27,7 @@ from spark.direct import DirectReader, Said
 from spark.lock import only_one
 from spark.settings import JOB, PipelineSettings
 from spark.sinks import bulk_for
-from spark.sinks.ledger_sink import PROCESS, LedgerSink
+from spark.sinks.ledger_sink import ANALYZED, PROCESS, LedgerSink
 
 # Everything that was made of the topic's records, and the offsets that say how far it was read.
 LEDGER: Final[tuple[Table, ...]] = (
@@ -108,6 +108,7 @@ def _swap(engine: Engine, live: str, beside: str, topic: str, gone: Set[int]) ->
             if table is not t.pipeline_batch:  # the history of the live job's batches is its own
                 connection.execute(delete(table).where(table.c.cluster_id == live))
                 connection.execute(update(table).where(table.c.cluster_id == beside).values(cluster_id=live))
+        bulk_for(engine).analyze(connection, ANALYZED)  # what was known of them is of the other cluster id
         data_changed(connection, live, PROCESS)
         return before, after
 

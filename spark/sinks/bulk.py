@@ -28,6 +28,9 @@ class Bulk(Protocol):
     ) -> None:
         """Insert rows; where the primary key exists, replace the row or leave it as it is."""
 
+    def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
+        """Let the database look at what the tables hold now, if it plans by that."""
+
 
 class Keys(Protocol):
     """Keys to look up: the cluster, the names of the other key columns, and their values."""

@@ -41,6 +41,10 @@ LOCK_TARGET_MS: Final = 200
 CHUNK_ROWS_FIRST, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX = 4_000, 500, 20_000
 # SQLite does not queue writers; they look again after up to 100 ms. The pause lets one in. PostgreSQL has no such lock.
 PAUSE_BETWEEN_CHUNKS_S: Final = 0.02
+# PostgreSQL looks once a minute at what its tables hold; meanwhile a year of metadata may be loaded, and pages are read
+# for seconds by plans for empty tables. So it looks after so many records, and whenever they are twice as many.
+ANALYZE_FIRST_RECORDS: Final = 20_000
+ANALYZED: Final = (t.segment, t.segment_interval, t.remote_partition)
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 5.0
 BATCH_HISTORY_MS: Final = 3_600_000  # about five batches a second: 18,000 rows of history at most
 
@@ -106,6 +110,7 @@ class LedgerSink:
         self._now_ms = now_ms
         self._chunk_rows = CHUNK_ROWS_FIRST
         self._pruned_ms = 0
+        self._records, self._analyze_at = 0, ANALYZE_FIRST_RECORDS
         self._reached: dict[int, int] = {}
         self._troubles: dict[str, str] = {}
 
@@ -179,9 +184,20 @@ class LedgerSink:
             return written
 
         written = self._patiently(f"batch {batch_id}", store)
-        self._reached = written.next_offsets
         self._adapt(len(rows), took_ms)
+        return self._committed(written)
+
+    def _committed(self, written: Written) -> Written:
+        self._reached = written.next_offsets
+        self._records += written.records
+        if self._records >= self._analyze_at:
+            self._patiently("the statistics of the tables", self._analyze)
+            self._analyze_at = 2 * self._records
         return written
+
+    def _analyze(self) -> None:
+        with writing(self._engine) as connection:
+            self._bulk.analyze(connection, ANALYZED)
 
     def _patiently(self, what: str, work: Callable[[], T]) -> T:
         """What ``work`` gives, tried again while the database is locked or away; Stopped when asked to stop."""

@@ -56,6 +56,10 @@ class PostgresqlBulk:
         connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) SELECT {names} FROM "{staging}" {suffix}')
         connection.exec_driver_sql(f'DELETE FROM "{staging}"')
 
+    def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
+        # Who vacuums one of them by hand looks at it too, and need not be waited for.
+        connection.exec_driver_sql(f"ANALYZE (SKIP_LOCKED) {', '.join(table.name for table in tables)}")
+
 
 def _copied_as_new(connection: Connection, table: str, names: str, rows: Rows) -> bool:
     """COPY without a staging table, half the work; False, and nothing done, when one of the rows is there already."""

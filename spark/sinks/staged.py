@@ -76,9 +76,7 @@ class StagedLedgerSink(LedgerSink):
     def write(self, batch_id: int, records: pa.Table) -> list[Written]:
         """Store a batch in one transaction. Waits and raises as `LedgerSink.write`, and raises StagedRowsLost."""
         manifest = {str(row["attempt"]): int(row["records"]) for row in records.to_pylist()}
-        written = self._patiently(f"batch {batch_id}", lambda: self._merge(batch_id, manifest))
-        self._reached = written.next_offsets
-        return [written]
+        return [self._committed(self._patiently(f"batch {batch_id}", lambda: self._merge(batch_id, manifest)))]
 
     def _merge(self, batch_id: int, manifest: dict[str, int]) -> Written:
         started_ms = self._now_ms()

@@ -379,6 +379,22 @@ def test_a_copy_that_the_server_ends_half_way_is_a_database_that_is_away(engine:
         assert connection.execute(select(t.source_offsets)).all() == []
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_load_lets_the_planner_know_what_the_tables_hold(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark.sinks.ledger_sink.ANALYZE_FIRST_RECORDS", 200)
+    sink, records = sink_of(engine), mixed(900)
+    known: list[float] = []
+    for below in (20, 40, 60, 200):  # of each partition
+        sink.write(0, table([record for record in records if record[1] < below]))
+        with reading(engine) as connection:
+            known.append(
+                connection.exec_driver_sql("SELECT reltuples FROM pg_class WHERE relname = 'segment'").scalar_one()
+            )
+    assert known[0] <= 0, "looked at before it is worth it"
+    assert 0 < known[1] == known[2] < known[3]
+    assert known[3] == len(expected(records)["segments"])
+
+
 def test_events_that_are_there_already_are_left_as_they_are(engine: Engine) -> None:
     records = mixed(400)
     sink_of(engine).write(0, table(records))

@@ -94,6 +94,10 @@ def test_a_rebuild_reads_the_topic_and_takes_the_place_of_a_spoilt_ledger(
     assert content(engine) == expected(records)
     assert not any(content(engine, f"{CLUSTER}~rebuild").values())
     assert verify(settings, None, go()).differences == 0
+    if engine.dialect.name == "postgresql":  # which would plan for a cluster it has never heard of
+        common = "SELECT most_common_vals::text FROM pg_stats WHERE tablename = 'segment' AND attname = 'cluster_id'"
+        with reading(engine) as connection:
+            assert connection.exec_driver_sql(common).scalar_one() == f"{{{CLUSTER}}}"
 
 
 def test_a_rebuild_that_is_stopped_leaves_the_ledger_as_it_was(engine: Engine, settings: PipelineSettings) -> None:
