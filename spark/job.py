@@ -95,11 +95,11 @@ def _fail(code: int, error: Exception) -> int:
 
 def run(settings: PipelineSettings, stop: threading.Event) -> int:
     """Run with these settings until ``stop``. Raises the errors that `main` turns into exit codes."""
-    java = find_java(settings.spark_dir / "java", os.environ)
     if settings.connector_jars is not None:
         connector.jars_in(settings.connector_jars)
         connector.java_properties(settings.client_properties)
     migrate.require_current(settings.database_url)
+    java = find_java(settings.spark_dir / "java", os.environ)
     with ExitStack() as stack:
         stack.enter_context(only_one(settings.spark_dir))
         engine = create_engine(settings.database_url)

@@ -11,6 +11,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from spark.settings import SettingsError
+
 log = logging.getLogger(__name__)
 
 _NO_ID: Final = "A" * 22  # sixteen zero bytes
@@ -52,6 +54,14 @@ def client_config(bootstrap_servers: str, properties: Mapping[str, str], name: s
     }
 
 
+def new_consumer(config: Mapping[str, Any]) -> Consumer:
+    """A consumer of a `client_config`. Raises SettingsError for what librdkafka does not take, as a missing file."""
+    try:
+        return Consumer(dict(config))
+    except KafkaException as error:
+        raise SettingsError(f"EBBLINE_CLIENT_PROPERTIES cannot be used: {_text(error)}.") from error
+
+
 def _ignore(_error: object) -> None:
     """Connection errors show as BrokersAway of the next call."""
 
@@ -63,7 +73,7 @@ class TopicOffsets:
         self.topic = topic
         config = client_config(bootstrap_servers, properties, name)
         # A consumer for the metadata: an admin client's request for a missing topic may create it.
-        self._metadata = Consumer({**config, "group.id": "ebbline-unused", "allow.auto.create.topics": False})
+        self._metadata = new_consumer({**config, "group.id": "ebbline-unused", "allow.auto.create.topics": False})
         self._config = config
         self._admin = AdminClient(config)
         self._partitions: list[int] = []

@@ -10,7 +10,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from spark.decode import RawRecord, to_batch
-from spark.kafka import BrokersAway, OffsetsHeld, client_config
+from spark.kafka import BrokersAway, OffsetsHeld, client_config, new_consumer
 
 CONSUME_RECORDS: Final = 2_000
 CONSUME_TIMEOUT_S: Final = 0.1
@@ -91,8 +91,8 @@ def start_offsets(topic: str, held: Mapping[int, OffsetsHeld], known: Mapping[in
 
 
 def open_consumer(bootstrap_servers: str, properties: Mapping[str, str]) -> Consumer:
-    """A consumer for `read`; one range of offsets at a time, close it in the end."""
-    return Consumer({**client_config(bootstrap_servers, properties, "source"), **CONSUMER_SETTINGS})
+    """A consumer for `read`; one range of offsets at a time, close it in the end. Raises SettingsError."""
+    return new_consumer({**client_config(bootstrap_servers, properties, "source"), **CONSUMER_SETTINGS})
 
 
 def read(consumer: Consumer, topic: str, ranges: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:

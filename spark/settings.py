@@ -63,7 +63,7 @@ def from_environment(environment: Mapping[str, str]) -> PipelineSettings:
 
     def number(name: str, default: int, low: int, high: int) -> int:
         text = environment.get(name, "").strip() or str(default)
-        if not text.isdigit() or not low <= int(text) <= high:
+        if not text.isdecimal() or not low <= int(text) <= high:
             raise SettingsError(f"{name}={text} is not a number from {low} to {high}.")
         return int(text)
 

@@ -227,7 +227,7 @@ def _sentences(stopped: str) -> Iterator[None]:
     from spark.rebuild import NotCaughtUp
     from spark.remote_folder import RemoteFolderError
     from spark.settings import SettingsError
-    from spark.sinks.ledger_sink import Stopped
+    from spark.sinks.ledger_sink import DatabaseWentBack, Stopped
 
     try:
         yield
@@ -235,6 +235,8 @@ def _sentences(stopped: str) -> Iterator[None]:
         refuse(stopped)
     except (DataFolderError, StoreError, SettingsError, Busy, NotCaughtUp, RemoteFolderError, MetadataGap) as error:
         refuse(error)
+    except DatabaseWentBack as error:
+        refuse(f"{error}. Try again.")
     except (BrokersAway, TopicMissing) as error:
         refuse(f"{error}. Are the brokers up?")
     except DBAPIError as error:

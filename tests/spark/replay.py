@@ -26,6 +26,7 @@ def expected(records: Iterable[RawRecord]) -> dict[str, Any]:
     quarantine: set[tuple[int, int]] = set()
     next_offsets: dict[int, int] = {}
     illegal: Counter[tuple[str, int]] = Counter()
+    highest: dict[tuple[str, int], int] = {}
     for partition, offset, _, _, value in sorted(records, key=lambda record: record[:2]):
         next_offsets[partition] = offset + 1
         try:
@@ -56,6 +57,8 @@ def expected(records: Iterable[RawRecord]) -> dict[str, Any]:
                 }
             segments[key]["state"], segments[key]["broker"], segments[key]["last"] = state, event.broker_id, offset
             segments[key]["times"].setdefault(state, at_ms)  # repeated, the first time stays
+            if state == 1:
+                highest[of] = max(highest.get(of, 0), segments[key]["place"][1])
     totals: Counter[tuple[str, int, int]] = Counter()
     for (topic_id, number, _), segment in segments.items():
         totals[topic_id, number, segment["state"]] += 1
@@ -73,6 +76,7 @@ def expected(records: Iterable[RawRecord]) -> dict[str, Any]:
         "quarantine": quarantine,
         "totals": dict(totals),
         "illegal": {of: count for of, count in illegal.items() if count},
+        "highest": highest,
         "next_offsets": next_offsets,
     }
 
@@ -96,6 +100,7 @@ def stored(connection: Connection, cluster_id: str) -> dict[str, Any]:
         bytes_by_state[row.topic_id, row.partition, row.state] += row.segment_size_bytes
     totals: dict[tuple[str, int, int], int] = {}
     illegal: dict[tuple[str, int], int] = {}
+    highest: dict[tuple[str, int], int] = {}
     names = ("copy_started", "copy_finished", "delete_started", "delete_finished")
     for row in connection.execute(select(t.remote_partition).where(remote.cluster_id == cluster_id)):
         for state, name in enumerate(names):
@@ -103,6 +108,8 @@ def stored(connection: Connection, cluster_id: str) -> dict[str, Any]:
             assert row._mapping[f"{name}_bytes"] == bytes_by_state[row.topic_id, row.partition, state]
             if count:
                 totals[row.topic_id, row.partition, state] = count
+        if row.highest_copied_offset is not None:
+            highest[row.topic_id, row.partition] = row.highest_copied_offset
         if row.illegal_events:
             illegal[row.topic_id, row.partition] = row.illegal_events
     event, quarantine, offsets = t.segment_event.c, t.quarantine.c, t.source_offsets.c
@@ -123,6 +130,7 @@ def stored(connection: Connection, cluster_id: str) -> dict[str, Any]:
         },
         "totals": totals,
         "illegal": illegal,
+        "highest": highest,
         "next_offsets": {
             row.partition: row.next_offset
             for row in connection.execute(select(t.source_offsets).where(offsets.cluster_id == cluster_id))

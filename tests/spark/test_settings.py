@@ -89,7 +89,7 @@ def test_a_client_certificate_is_told_to_java_as_text(tmp_path: Path) -> None:
         java_properties(files)
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "many", "500001"])
+@pytest.mark.parametrize("value", ["0", "-1", "many", "²", "500001"])
 def test_a_batch_size_out_of_range_is_refused(value: str) -> None:
     with pytest.raises(SettingsError, match="EBBLINE_PIPELINE_RECORDS_PER_BATCH"):
         from_environment({**COMPLETE, "EBBLINE_PIPELINE_RECORDS_PER_BATCH": value})
