@@ -4,7 +4,8 @@ The topic is read again from its beginning into a throw-away ledger (SQLite, in 
 ledger has read, and the two are compared partition by partition; then the live ledger with the files of the remote
 tier. Nothing of the live database is written. Memory: the segments of one partition twice, and its files.
 
-A topic that has lost its beginning cannot tell of old segments: such are counted, not called wrong.
+A topic that has lost its beginning cannot tell of old segments, and a ledger whose history has a limit not of deleted
+ones: such are counted, not called wrong.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Report:
     records: int = 0
     segments: int = 0
     older_than_topic: int = 0
+    older_than_history: int = 0
     files: int | None = None
     differences: int = 0
     findings: list[str] = field(default_factory=list)
@@ -128,6 +130,7 @@ def _compare_ledgers(
     read_to, cluster_id = _offsets(fresh, settings), settings.cluster_id
     for topic_id, number in sorted({*_partitions(live, cluster_id), *_partitions(fresh, cluster_id)}):
         mine, theirs = _segments(live, cluster_id, topic_id, number), _segments(fresh, cluster_id, topic_id, number)
+        forgotten = _forgotten(live, cluster_id, (topic_id, number), mine, theirs)
         for segment_id in sorted({*mine, *theirs}):
             here, there = mine.get(segment_id), theirs.get(segment_id)
             known = here or there or ()
@@ -138,7 +141,9 @@ def _compare_ledgers(
             if here == there:
                 continue
             name = f"segment {segment_id} of {known[0]}-{number}"
-            if here is None:
+            if here is None and segment_id in forgotten:
+                report.older_than_history += 1
+            elif here is None:
                 report.add(f"{name} is in the topic and not in the ledger.")
             elif low.get(source, 0) > 0:  # what the topic still tells of it may be the end of its life
                 report.older_than_topic += 1
@@ -147,6 +152,17 @@ def _compare_ledgers(
             else:
                 report.add(f"{name} differs: {_what_differs(here, there)}.")
         _compare_counts(live, cluster_id, topic_id, number, mine, report)
+
+
+def _forgotten(live: Connection, cluster_id: str, partition: Partition, mine: Segments, theirs: Segments) -> set[str]:
+    """Deleted segments of which the ledger has neither row nor event: `backend.store.history` takes both."""
+    state = _COMPARED.index("state")
+    gone = {segment_id for segment_id, row in theirs.items() if row[state] == _GONE} - mine.keys()
+    if not gone:
+        return gone
+    table = t.segment_event.c
+    of = (table.cluster_id == cluster_id, table.topic_id == partition[0], table.partition == partition[1])
+    return gone - set(live.scalars(select(table.segment_id).where(*of).distinct()))
 
 
 def _what_differs(here: tuple[Any, ...], there: tuple[Any, ...]) -> str:

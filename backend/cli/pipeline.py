@@ -180,6 +180,8 @@ def verify(
     print(f"Compared: {report.records} records of the topic, {report.segments} segments{files}.")
     if report.older_than_topic:
         print(f"{report.older_than_topic} segments are older than what the topic still holds; they cannot be compared.")
+    if report.older_than_history:
+        print(f"{report.older_than_history} deleted segments are no longer in the ledger's history, as it has a limit.")
     print("No differences." if not report.differences else f"{report.differences} differences.")
     if report.differences:
         print("`ebbline pipeline rebuild` makes the ledger anew from the topic; files are not changed by it.")

@@ -17,8 +17,10 @@ from typer.testing import CliRunner, Result
 
 from backend.cli.main import app
 from backend.data_folder import ClusterIdentity, DataFolder
+from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentSnapshot
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
+from backend.store.history import prune_history
 from spark import direct
 from spark import rebuild as rebuilding
 from spark.decode import RawRecord, to_batch
@@ -189,6 +191,25 @@ def test_what_the_topic_has_lost_is_counted_and_not_called_wrong(engine: Engine,
         connection.execute(update(t.segment).where(t.segment.c.start_offset == 300).values(segment_size_bytes=7))
     report = verify(settings, None, go())
     assert (report.differences, report.older_than_topic) == (0, 3)
+
+
+def test_what_the_history_has_let_go_is_counted_and_not_called_lost(engine: Engine, settings: PipelineSettings) -> None:
+    began_ms, year_ms = 1_700_000_000_000, 365 * 86_400_000
+    told: list[RemoteLogMetadata] = [
+        one._replace(event_timestamp_ms=began_ms + year * year_ms + one.event_timestamp_ms)
+        for year, number in enumerate((1, 2))
+        for one in life(number)
+        if not isinstance(one, SegmentSnapshot)
+    ]
+    produce(settings.bootstrap_servers, settings.source_topic, log(told))
+    write(live(engine, settings), log(told))
+    assert prune_history(engine, CLUSTER, began_ms + year_ms // 2) == 4
+    report = verify(settings, None, go())
+    assert (report.findings, report.older_than_history) == ([], 1)
+    with writing(engine) as connection:
+        connection.execute(t.segment.delete())  # of the other one the events are there
+    report = verify(settings, None, go())
+    assert (report.differences, report.older_than_history) == (1, 1), report.findings
 
 
 def remote_tier(folder: Path) -> Path:
