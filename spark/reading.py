@@ -87,6 +87,8 @@ def start_offsets(topic: str, held: Mapping[int, OffsetsHeld], known: Mapping[in
         if offset > here.high:
             raise OffsetsWentBack(f"{topic}-{partition}", here.high, offset)
         start[partition] = offset
+    for partition in sorted(known.keys() - held.keys()):  # of a topic made again with fewer
+        raise OffsetsWentBack(f"{topic}-{partition}", 0, known[partition])
     return start
 
 

@@ -133,6 +133,8 @@ def test_a_topic_that_ends_before_what_was_read_is_noticed(kafka_bootstrap: str,
     produce(kafka_bootstrap, topic, mixed(100))
     with pytest.raises(OffsetsWentBack, match="was read up to 999"):
         reader(kafka_bootstrap, topic, startingOffsets='{"4": 999}').initialOffset()
+    with pytest.raises(OffsetsWentBack, match=f"{topic}-7 ends at offset 0 and was read up to 3"):
+        reader(kafka_bootstrap, topic, startingOffsets='{"7": 3}').initialOffset()
     one = reader(kafka_bootstrap, topic)
     with pytest.raises(OffsetsWentBack):
         one.latestOffset({"4": 999}, ReadAllAvailable())
