@@ -96,9 +96,9 @@ def queries(topic_id: str = "t", segment_id: str = "id", now_ms: int = 1_700_000
         "chains of the leaders": lambda c: lineage.leader_chains(c, CLUSTER),
         "what was remote": lambda c: time_travel.remote_at(c, CLUSTER, topic_id, 7, now_ms, 500),
         "how much was remote": lambda c: time_travel.remote_totals_at(c, CLUSTER, topic_id, 7, now_ms),
-        # `ebbline pipeline at`; of three days of a year, since it reads all that was remote then.
-        "where anything was remote": lambda c: time_travel.partitions_at(c, CLUSTER, now_ms - 362 * DAY_MS),
-        "where a topic was remote": lambda c: time_travel.partitions_at(c, CLUSTER, now_ms - 362 * DAY_MS, "orders"),
+        # `ebbline pipeline at`; at the first day of a year, since it reads all that was remote then.
+        "where anything was remote": lambda c: time_travel.partitions_at(c, CLUSTER, now_ms - 364 * DAY_MS),
+        "where a topic was remote": lambda c: time_travel.partitions_at(c, CLUSTER, now_ms - 364 * DAY_MS, "orders"),
         "the pipeline": lambda c: pipeline.pipeline_status(c, CLUSTER, 1),
         "audit": lambda c: audit.entries(c, CLUSTER),
         "plans": lambda c: audit.operations(c, CLUSTER),
