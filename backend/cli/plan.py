@@ -329,6 +329,7 @@ def clear_throttle(
     context: typer.Context,
     topic: Annotated[list[str] | None, typer.Option(help="Topic; may be given several times.")] = None,
     broker: Annotated[list[int] | None, typer.Option(help="Broker id; may be given several times.")] = None,
+    cluster_default: Annotated[bool, typer.Option("--cluster-default", help="What is set for all brokers.")] = False,
     reason: Reason = None,
     dry_run: DryRun = False,
     api: ApiOption = None,
@@ -337,4 +338,5 @@ def clear_throttle(
     json_: JsonOption = False,
 ) -> None:
     """Remove replication limits that were left behind; without options, all."""
-    _make(context, "clear_throttle", {"topics": topic or [], "brokers": broker or []})
+    where = {"topics": topic or [], "brokers": broker or [], "cluster_default": cluster_default}
+    _make(context, "clear_throttle", where)

@@ -48,7 +48,7 @@ def limits(site: ControlSite, *topics: str) -> dict[str, str]:
 
     def look() -> dict[str, str]:
         image = site.cluster.broker(1).services.metadata.image
-        places = [*((4, str(b), RATES) for b in (1, 2, 3)), *((2, topic, LISTS) for topic in topics)]
+        places = [*((4, name, RATES) for name in ("", "1", "2", "3")), *((2, topic, LISTS) for topic in topics)]
         return {
             f"{name} {setting}": value
             for kind, name, settings in places
@@ -443,12 +443,15 @@ def test_limits_that_others_left_are_found_and_cleared(site: ControlSite) -> Non
     assert site.operator.post("/v1/plans", json={"kind": "clear_throttle", "inputs": {}}).status_code == 422
     rate = {"scope": "broker", "broker_id": 2, "settings": {RATES[0]: "1000"}}
     done(site, "broker_config", rate)
+    done(site, "broker_config", {"settings": {RATES[1]: "1000"}})
     done(site, "topic_config", {"topic": "left", "settings": {LISTS[0]: "0:1"}})
+    assert set(limits(site, "left")) == {f"2 {RATES[0]}", f" {RATES[1]}", f"left {LISTS[0]}"}
     adding = {"action": "add", "topics": ["left"], "brokers": [2], "throttle_bytes_per_s": LIMIT}
     refused = site.plan(adding, kind="reassign")
     assert "throttles" in {c["name"] for c in refused["checks"] if c["outcome"] == "refused"}
     cleared = done(site, "clear_throttle", {})
-    assert {change["object"] for change in cleared["diff"]["changes"]} == {"broker 2", "topic left"}
+    assert {change["object"] for change in cleared["diff"]["changes"]} == {"all brokers", "broker 2", "topic left"}
+    assert any("--entity-default" in command for command in cleared["cli"])
     assert limits(site, "left") == {}
 
 

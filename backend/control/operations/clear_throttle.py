@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from backend.control.gateway.configs import CLUSTER_DEFAULT
 from backend.control.gateway.metadata import fetch_cluster
 from backend.control.gateway.pool import Lane
 from backend.control.gateway.reassignments import list_reassignments
@@ -20,12 +21,17 @@ from backend.store.writes_operations import open_operation
 
 
 class ClearInputs(BaseModel):
-    """Without topics and brokers: every limit that is set."""
+    """Without any of them: every limit that is set. `cluster_default`: those that are set for all brokers at once."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     topics: Annotated[list[Topic], Field(max_length=10_000)] = []
     brokers: Annotated[list[BrokerId], Field(max_length=1_000)] = []
+    cluster_default: bool = False
+
+    @property
+    def broker_names(self) -> list[str]:
+        return [*map(str, self.brokers), *([CLUSTER_DEFAULT] if self.cluster_default else [])]
 
 
 class ClearThrottle(OneRequest):
@@ -36,19 +42,24 @@ class ClearThrottle(OneRequest):
 
     async def settle(self, site: Site, inputs: ClearInputs) -> ClearInputs:
         """Where limits are set."""
-        if inputs.topics or inputs.brokers:
+        if inputs.topics or inputs.broker_names:
             return inputs
         view = await fetch_cluster(site.gateway, lane=Lane.ACT)
-        found = await throttles.read(site.gateway, {t.topic for t in view.topics}, site.gateway.brokers)
+        everywhere = [*map(str, site.gateway.brokers), CLUSTER_DEFAULT]
+        found = await throttles.read(site.gateway, {t.topic for t in view.topics}, everywhere)
         topics = [topic for topic, values in found.topics.items() if any(values.values())]
-        brokers = [int(broker) for broker, values in found.brokers.items() if any(values.values())]
+        brokers = {broker for broker, values in found.brokers.items() if any(values.values())}
         if not topics and not brokers:
             raise InvalidInput("No replication limit is set: there is nothing to clear.")
-        return ClearInputs(topics=topics, brokers=brokers)
+        return ClearInputs(
+            topics=topics,
+            brokers=sorted(int(broker) for broker in brokers - {CLUSTER_DEFAULT}),
+            cluster_default=CLUSTER_DEFAULT in brokers,
+        )
 
     async def snapshot(self, site: Site, inputs: ClearInputs) -> Json:
         await fetch_cluster(site.gateway, lane=Lane.ACT)
-        found = await throttles.read(site.gateway, inputs.topics, inputs.brokers)
+        found = await throttles.read(site.gateway, inputs.topics, inputs.broker_names)
         missing = set(inputs.topics) - set(found.topics)
         if missing:
             raise InvalidInput(f"There is no topic {min(missing)}: look at the list of partitions.")
@@ -83,10 +94,10 @@ class ClearThrottle(OneRequest):
         )
 
     async def apply(self, site: Site, inputs: ClearInputs, snapshot: Json) -> None:
-        await throttles.bring_to(site.gateway, _none(inputs))
+        await throttles.bring_to(site.gateway, _none(inputs), surely=True)
 
     async def verify(self, site: Site, inputs: ClearInputs, snapshot: Json) -> Verification:
-        found = await throttles.read(site.gateway, inputs.topics, inputs.brokers)
+        found = await throttles.read(site.gateway, inputs.topics, inputs.broker_names)
         left = [where for where, values in _places(found).items() if any(values.values())]
         if left:
             return Verification(False, f"Limits are still set on {', '.join(left[:5])}.")
@@ -97,14 +108,17 @@ class ClearThrottle(OneRequest):
 
 
 def _places(found: Throttles) -> dict[str, Values]:
-    brokers = {f"broker {broker}": values for broker, values in found.brokers.items()}
+    brokers = {
+        "all brokers" if broker == CLUSTER_DEFAULT else f"broker {broker}": values
+        for broker, values in found.brokers.items()
+    }
     return brokers | {f"topic {topic}": values for topic, values in found.topics.items()}
 
 
 def _none(inputs: ClearInputs) -> Throttles:
     return Throttles(
         {topic: dict.fromkeys(throttles.REPLICA_LISTS) for topic in inputs.topics},
-        {str(broker): dict.fromkeys(throttles.RATES) for broker in inputs.brokers},
+        {broker: dict.fromkeys(throttles.RATES) for broker in inputs.broker_names},
     )
 
 
@@ -124,7 +138,8 @@ def _checks(changes: list[Change], moving: list[str], running: int | None) -> li
 def _cli(found: Throttles) -> list[str]:
     tool = "kafka-configs.sh --bootstrap-server $BOOTSTRAP --alter"
     brokers = [
-        f"{tool} --entity-type brokers --entity-name {broker} --delete-config {','.join(throttles.RATES)}"
+        f"{tool} --entity-type brokers {'--entity-default' if broker == CLUSTER_DEFAULT else f'--entity-name {broker}'}"
+        f" --delete-config {','.join(throttles.RATES)}"
         for broker, values in found.brokers.items()
         if any(values.values())
     ]

@@ -74,7 +74,7 @@ class Reassign:
         brokers = {b for tp, found in concerned.items() for b in (*found.replicas, *inputs.targets[tp])}
         registered = await fetch_brokers(site.gateway)
         known = {b.broker_id for b in registered}
-        set_now = await throttles.read(site.gateway, {tp.topic for tp in concerned}, brokers & known)
+        set_now = await throttles.read(site.gateway, {tp.topic for tp in concerned}, map(str, brokers & known))
         return {
             "partitions": {
                 f"{tp.topic}-{tp.partition}": {

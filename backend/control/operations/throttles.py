@@ -34,7 +34,7 @@ Values = dict[str, str | None]
 
 
 class Throttles:
-    """Values of the four settings by topic and by broker id."""
+    """Values of the four settings by topic and by broker id; the id CLUSTER_DEFAULT is all brokers."""
 
     def __init__(self, topics: Mapping[str, Values], brokers: Mapping[str, Values]) -> None:
         self.topics = {topic: dict(values) for topic, values in topics.items()}
@@ -98,18 +98,18 @@ def _same(now: str | None, then: str | None, *, trust_hidden: bool) -> bool:
     return now == then or (trust_hidden and now == HIDDEN and then is not None)
 
 
-async def read(gateway: Gateway, topics: Iterable[str], brokers: Iterable[int]) -> Throttles:
-    """What is set now. A topic that is gone and a broker that is away are left out. Raises KafkaError, GatewayError."""
+async def read(gateway: Gateway, topics: Iterable[str], brokers: Iterable[str]) -> Throttles:
+    """What is set now; `brokers` are ids, among them CLUSTER_DEFAULT. A topic that is gone and a broker that is away
+    are left out. Raises KafkaError, GatewayError.
+    """
     described = await configs.describe_topics(gateway, sorted(set(topics)), names=REPLICA_LISTS, lane=Lane.ACT)
     found: dict[str, Values] = {}
-    for broker_id in sorted(set(brokers)):
+    for broker in sorted(set(brokers), key=lambda broker: (len(broker), broker)):
         try:
-            entries = await configs.describe_broker(gateway, broker_id, names=RATES, lane=Lane.ACT)
+            found[broker] = await _rates(gateway, broker)
         except BrokerUnavailable:
-            if broker_id in gateway.brokers:
+            if broker == configs.CLUSTER_DEFAULT or int(broker) in gateway.brokers:
                 raise
-            continue
-        found[str(broker_id)] = _own(entries, RATES, ConfigSource.DYNAMIC_BROKER_CONFIG)
     return Throttles(
         {
             topic: _own(entries, REPLICA_LISTS, ConfigSource.DYNAMIC_TOPIC_CONFIG)
@@ -117,6 +117,14 @@ async def read(gateway: Gateway, topics: Iterable[str], brokers: Iterable[int]) 
         },
         found,
     )
+
+
+async def _rates(gateway: Gateway, broker: str) -> Values:
+    if broker == configs.CLUSTER_DEFAULT:
+        entries = await configs.describe_cluster_default(gateway, lane=Lane.ACT)
+        return _own(entries, RATES, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    entries = await configs.describe_broker(gateway, int(broker), names=RATES, lane=Lane.ACT)
+    return _own(entries, RATES, ConfigSource.DYNAMIC_BROKER_CONFIG)
 
 
 def _own(entries: Entries, names: Iterable[str], source: ConfigSource) -> Values:
@@ -132,21 +140,29 @@ def _own(entries: Entries, names: Iterable[str], source: ConfigSource) -> Values
 async def bring_to(gateway: Gateway, then: Throttles, *, trust_hidden: bool = False, surely: bool = False) -> int:
     """Changes what differs; how many resources. A topic that is gone needs nothing. Raises GatewayError, KafkaError.
 
-    `surely`: what is to be absent is removed in any case, as a broker hears of what was just set a moment later.
+    `surely`: what is to be absent is removed in any case, as a broker hears of what was just set a moment later; and
+    what Kafka refuses of one resource keeps no limit on another, it is raised at the end.
     """
-    now = await read(gateway, then.topics, [int(b) for b in then.brokers])
+    now = await read(gateway, then.topics, then.brokers)
     known = Throttles(
         {topic: values for topic, values in then.topics.items() if topic in now.topics},
         {broker: values for broker, values in then.brokers.items() if broker in now.brokers},
     )
     asked = changes(now, known, trust_hidden=trust_hidden)
     removed = changes(_all_set(known), known) if surely else {}
+    problem: KafkaError | None = None
     for resource, entries in {**removed, **asked}.items():
         try:
             await configs.alter_configs(gateway, resource, entries)
         except KafkaError as error:
-            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and resource in asked:
+            # Where nothing is seen to be set, a refusal for good is none: there may never have been leave to set it.
+            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (resource not in asked and not error.retriable):
+                continue
+            if not surely:
                 raise
+            problem = problem or error
+    if problem is not None:
+        raise problem
     return len(asked)
 
 
