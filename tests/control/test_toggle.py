@@ -136,6 +136,18 @@ def test_ten_people_who_execute_the_same_plan_at_once_do_it_once(site: ControlSi
     assert (results.count("accepted"), results.count("verified")) == (1, 1)
 
 
+def test_of_two_plans_for_the_same_value_that_are_executed_at_once_the_second_is_stale(site: ControlSite) -> None:
+    plans = [site.plan({"scope": "broker", "broker_id": 2, "enable": enable}) for enable in (True, False)]
+    with ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(lambda plan: site.execute(plan["id"]), plans))
+    assert sorted(answer.status_code for answer in answers) == [200, 409], [answer.text for answer in answers]
+    states = {plan["id"]: site.get(f"/v1/plans/{plan['id']}")["plan"]["state"] for plan in plans}
+    assert sorted(states.values()) == ["refused", "verified"]
+    (made,) = (plan_id for plan_id, state in states.items() if state == "verified")
+    back = site.operator.post(f"/v1/plans/{made}/revert", json={}).json()["plan"]
+    assert site.execute(back["id"]).json()["plan"]["state"] == "verified"
+
+
 def test_a_key_of_another_plan_is_refused(site: ControlSite) -> None:
     first = site.plan({"scope": "broker", "broker_id": 1, "enable": True})
     second = site.plan({"scope": "broker", "broker_id": 2, "enable": True})

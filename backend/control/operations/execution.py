@@ -27,6 +27,8 @@ from backend.store.queries.audit import OperationRow
 
 VERIFY_TIMEOUT_S: Final = 15.0
 VERIFY_INTERVAL_S: Final = 0.2
+# A request, its verification, and a database that is slow to take the end.
+REQUEST_TIMEOUT_S: Final = 30.0
 # How long a stop of this process waits for executions; what is left is recovered at the next start.
 CLOSE_TIMEOUT_S: Final = 5.0
 _log = logging.getLogger(__name__)
@@ -64,6 +66,13 @@ class Execution:
         task = self._tasks.get(plan_id)
         if task is not None:
             await asyncio.wait({task}, timeout=timeout_s)
+
+    async def requests_ended(self) -> bool:
+        """Waits for executions that are one request, until their effect was seen; False: one takes too long."""
+        running = {task for plan_id, task in self._tasks.items() if plan_id not in self._lasting}
+        if running:
+            _, running = await asyncio.wait(running, timeout=REQUEST_TIMEOUT_S)
+        return not running
 
     async def close(self) -> None:
         """Gives running executions a moment; those that take hours anyway go on at the next start."""

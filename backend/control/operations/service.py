@@ -5,6 +5,7 @@ The role is checked here, on every call, whatever the page or the route in front
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -34,6 +35,8 @@ class Operations:
         self._planner = Planner(site, kinds, self._records)
         self._taking = Taking(site, self._records)
         self._execution = Execution(site, kinds, after_change)
+        # From the look at the cluster to the request: what one plan changes, the look of the next one must see.
+        self._turn = asyncio.Lock()
 
     async def plan(self, actor: Actor, kind: str, inputs: Mapping[str, object], *, reason: str | None = None) -> int:
         """Stores a plan, checked or refused by its checks; its number. Changes nothing in the cluster.
@@ -58,11 +61,21 @@ class Operations:
         row = await self.get(plan_id)
         action = f"execute {row.kind}"
         await self._records.require_operator(actor, action, object_of(row), row)
+        async with self._turn:
+            await self._begin(actor, action, plan_id, confirmation)
+        await self._execution.wait(plan_id, wait_s)
+        return await self.get(plan_id)
+
+    async def _begin(self, actor: Actor, action: str, plan_id: int, confirmation: Confirmation) -> None:
+        """Takes the plan and starts it; nothing when this very execution has been begun before."""
+        row = await self.get(plan_id)
         if row.idempotency_key is not None and row.idempotency_key == confirmation.idempotency_key:
-            return await self._end_of(plan_id, wait_s)
+            return
         try:
             kind = self._planner.kind(row.kind)
             await self._taking.check(row, confirmation, kind)
+            if not await self._execution.requests_ended():
+                raise Conflict("Another plan is still being carried out: try again when it has ended.")
             _, snapshot_now, draft_now = await self._planner.look(kind, parse(kind, row.inputs))
         except OperationError as error:
             await self._records.audit_refusal(actor, action, row, str(error), confirmation.reason)
@@ -76,23 +89,10 @@ class Operations:
             text = f"What plan {row.id} was checked for does not hold any more: {refusal}"
             await self._taking.refuse_stale(actor, action, row, text, [refusal], confirmation)
         if not await self._taking.take(actor, row, confirmation, exclusive=kind.exclusive):
-            return await self._lost_race(actor, action, row, confirmation, wait_s)
+            text = f"Plan {row.id} is being executed by another request; look at its result."
+            await self._records.audit_refusal(actor, action, row, text, confirmation.reason)
+            raise Conflict(text)
         self._execution.start(replace(row, reason=confirmation.reason.strip()), actor)
-        return await self._end_of(plan_id, wait_s)
-
-    async def _lost_race(
-        self, actor: Actor, action: str, row: OperationRow, confirmation: Confirmation, wait_s: float
-    ) -> OperationRow:
-        now = await self.get(row.id)
-        if now.idempotency_key == confirmation.idempotency_key:
-            return await self._end_of(row.id, wait_s)
-        text = f"Plan {row.id} is being executed by another request; look at its result."
-        await self._records.audit_refusal(actor, action, row, text, confirmation.reason)
-        raise Conflict(text)
-
-    async def _end_of(self, plan_id: int, wait_s: float) -> OperationRow:
-        await self._execution.wait(plan_id, wait_s)
-        return await self.get(plan_id)
 
     async def revert(self, actor: Actor, plan_id: int, *, reason: str | None = None) -> int:
         """A new plan that puts back what `plan_id` found; its number. It is executed like any other."""
