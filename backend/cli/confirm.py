@@ -86,7 +86,7 @@ def show_end(plan: Json, *, json_: bool) -> None:
     else:
         print(ending(plan))
     if plan["state"] not in ("verified", *UNFINISHED):
-        raise typer.Exit(Exit.FAILED)
+        raise typer.Exit(Exit.REFUSED if plan["state"] == "refused" else Exit.FAILED)
 
 
 def plan_lines(plan: Json) -> list[str]:
@@ -107,6 +107,9 @@ def refusal(checks: Iterable[Json]) -> str:
 
 def ending(plan: Json) -> str:
     """One line of how a plan ended."""
-    steps = (plan["result"] or {}).get("steps") or [{}]
-    why = steps[-1].get("sentence") or (plan["result"] or {}).get("sentence") or ""
+    result = plan["result"] or {}
+    steps = result.get("steps") or [{}]
+    why = steps[-1].get("sentence") or result.get("sentence") or result.get("refused") or ""
+    if plan["state"] == "refused" and not why:
+        why = refusal(plan["checks"])
     return f"Plan {plan['id']} is {plan['state']}. {plain(why)}".strip()

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
+from backend.cli.api import Exit
 from backend.cli.main import app
 from backend.control.operations.delete_records import DeleteInputs, DeleteRecords
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -492,10 +493,14 @@ def test_a_broker_is_drained(site: ControlSite) -> None:
 
 def cli(site: ControlSite, *words: str) -> Any:
     """The JSON of a command that ends well."""
-    place = ["--api", f"http://127.0.0.1:{site.plane.port}", "--data", str(site.folder)]
-    ended = CliRunner().invoke(app, [*words, *place])
+    ended = run(site, *words)
     assert ended.exit_code == 0, ended.output
     return ended.stdout
+
+
+def run(site: ControlSite, *words: str) -> Result:
+    place = ["--api", f"http://127.0.0.1:{site.plane.port}", "--data", str(site.folder)]
+    return CliRunner().invoke(app, [*words, *place])
 
 
 def test_the_command_line_plans_applies_exports_and_reverts(site: ControlSite, tmp_path: Path) -> None:
@@ -518,3 +523,8 @@ def test_the_command_line_plans_applies_exports_and_reverts(site: ControlSite, t
     cli(site, "revert", str(plan["id"]), "--yes", "--reason", "enough")
     assert replicas(site, "typed") == {0: [1], 1: [2]}
     assert "reverted" in cli(site, "plans", "--limit", "3")
+
+    refused = site.plan({"action": "add", "topics": ["typed"], "brokers": [3]}, kind="reassign")
+    told = run(site, "watch", str(refused["id"]))
+    why = "Give a limit in bytes per second, or say unthrottled."
+    assert (told.exit_code, told.stdout.strip()) == (Exit.REFUSED, f"Plan {refused['id']} is refused. {why}")
