@@ -15,7 +15,9 @@ from pydantic import ValidationError
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from backend.control.http.endpoints import ENDPOINTS
 from backend.control.http.guard import BODY_BYTES_MAX, Guard, RateLimit
+from backend.control.operations.reassign_inputs import PARTITIONS_MAX
 from backend.control.plane import ControlError, ControlPlane
 from backend.control.settings import ControlSettings
 from tests.control.site import ControlSite
@@ -114,6 +116,17 @@ def test_bodies_that_are_no_json_or_too_large_are_refused(
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
 
 
+def test_the_largest_reassignment_fits_into_a_body(site: ControlSite) -> None:
+    """It is a plan's inputs that are looked at, not the size."""
+    topic = "a-topic-with-a-name-as-long-as-some-teams-like-it"
+    parts = [{"topic": topic, "partition": p, "replicas": [1, 2, 3]} for p in range(PARTITIONS_MAX)]
+    answer = site.operator.post(PLANS, json={"kind": "reassign", "inputs": {"assignments": parts}})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        422,
+        f"There is no partition {topic}-0: look at the topic's partitions.",
+    )
+
+
 def test_a_body_without_a_length_is_counted_as_it_comes(site: ControlSite) -> None:
     def chunks() -> Any:
         yield b'{"kind": "'
@@ -210,7 +223,8 @@ def test_the_documentation_lists_every_endpoint_and_resolves(site: ControlSite) 
     text = json.dumps(document)
     for name in _references(document):
         assert name in document["components"]["schemas"], name
-    assert "/v1/plans/{plan_id}/execute" in document["paths"]
+    told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert told == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
     assert '"$defs"' not in text
 
 

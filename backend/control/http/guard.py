@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.control.http.problems import Problem
 
-# The largest honest body is a reassignment of 1,000 partitions: 100 bytes each.
-BODY_BYTES_MAX: Final = 256 << 10
+# The largest honest body is a reassignment of 10,000 partitions: 100 bytes each.
+BODY_BYTES_MAX: Final = 1 << 20
 # A page of the dashboard makes a handful of calls; a script that polls ten plans makes ten a second.
 RATE_PER_S: Final = 50.0
 BURST: Final = 200.0
