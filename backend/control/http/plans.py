@@ -55,9 +55,10 @@ async def list_plans(call: Call) -> PlansAnswer:
     query: PlansQuery = call.query
     kinds = None if query.kind is None else [query.kind]
     states = None if query.state is None else [query.state]
-    items = await call.control.operations.recent(query.limit, kinds, states, query.before_id)
-    more = items[-1].id if len(items) == query.limit else None
-    return PlansAnswer(items=items, next_before_id=more)
+    # One more tells whether there is a next page.
+    rows = await call.control.operations.recent(query.limit + 1, kinds, states, query.before_id)
+    items = rows[: query.limit]
+    return PlansAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)
 
 
 async def get(call: Call) -> Answer:

@@ -143,8 +143,9 @@ async def audit_entries(call: Call) -> AuditAnswer:
     query: AuditQuery = call.query
     cluster_id = call.control.settings.cluster_id
     actions = None if query.action is None else [query.action]
-    return AuditAnswer(
-        items=await call.control.database.read(
-            lambda c: audit.entries(c, cluster_id, before_id=query.before_id, actions=actions, limit=query.limit)
-        )
+    # One more tells whether there is a next page.
+    rows = await call.control.database.read(
+        lambda c: audit.entries(c, cluster_id, before_id=query.before_id, actions=actions, limit=query.limit + 1)
     )
+    items = rows[: query.limit]
+    return AuditAnswer(items=items, next_before_id=items[-1].id if len(rows) > query.limit else None)

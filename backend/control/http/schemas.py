@@ -259,11 +259,14 @@ class PlansAnswer(BaseModel):
     """`next_before_id` is the `before_id` of the next page; null: there is none."""
 
     items: list[OperationRow]
-    next_before_id: int | None = None
+    next_before_id: int | None
 
 
 class AuditAnswer(BaseModel):
+    """`next_before_id` is the `before_id` of the next page; null: there is none."""
+
     items: list[AuditRow]
+    next_before_id: int | None
 
 
 class QuorumReplica(BaseModel):

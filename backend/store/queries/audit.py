@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from backend.store import tables as t
 
-ROWS_MAX: Final = 1000
+ROWS_MAX: Final = 1_001  # a page of the API, and one more that tells of the next page
 
 
 @dataclass(frozen=True, slots=True)
