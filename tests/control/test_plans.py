@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from backend.cli.api import Exit
 from backend.cli.main import app
 from backend.control.operations.delete_records import DeleteInputs, DeleteRecords
+from backend.control.operations.reassign import Reassign
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.control.feed import feed_ledger
 from tests.control.site import TIERED, ControlSite
@@ -258,6 +259,27 @@ def test_a_move_goes_on_after_the_control_plane_was_stopped(site: ControlSite) -
     assert "recovered" in [step["state"] for step in done["result"]["steps"]]
     assert replicas(site, "resumed") == {0: [1, 2, 3], 1: [1, 2, 3]}
     assert limits(site, "resumed") == {}
+
+
+def test_a_fault_of_ours_ends_a_move_with_what_stays_and_the_next_one_can_begin(
+    site: ControlSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def faulty(*_: object) -> str:
+        raise RuntimeError("a fault")
+
+    topic(site, "faulty", [[1]])
+    inputs = {"action": "add", "topics": ["faulty"], "brokers": [2], "throttle_bytes_per_s": LIMIT}
+    plan = site.plan(inputs, kind="reassign")
+    with monkeypatch.context() as patch:
+        patch.setattr(Reassign, "clean", faulty)
+        site.execute(plan["id"])
+        failed = ended(site, plan["id"])
+    assert failed["state"] == "failed"
+    assert failed["result"]["sentence"].endswith("Remove them with a plan of clear_throttle.")
+    assert limits(site, "faulty"), "they are left, as it says"
+    done(site, "clear_throttle", {})
+    assert limits(site, "faulty") == {}
+    done(site, "reassign", {"action": "remove", "topics": ["faulty"], "brokers": [2]})
 
 
 def test_a_plan_is_refused_when_others_moved_the_partition_and_when_another_plan_runs(site: ControlSite) -> None:

@@ -94,7 +94,7 @@ class Lasting:
             await self._journal.move(PlanState.RUNNING, "It has run.")
 
     async def _clean(self) -> tuple[bool, str]:
-        """Removes throttles; tries until the cluster answers. False: Kafka refuses it for good. And what stays."""
+        """Removes throttles; tries until the cluster answers. False: it cannot be done. And what stays."""
         pause_s = STEP_INTERVAL_S
         while True:
             try:
@@ -107,6 +107,10 @@ class Lasting:
                 reason = sentence(error)
             except GatewayError as error:
                 reason = sentence(error)
+            except Exception:  # a plan has an end, or no other move could ever begin
+                _log.exception("Plan %d cannot clean up", self._row.id)
+                text = "Its limits could not be removed by a fault of this program; see the backend's log."
+                return False, f"{text} Remove them with a plan of clear_throttle."
             _log.warning("Plan %d waits to remove its limits: %s", self._row.id, reason)
             await asyncio.sleep(pause_s)
             pause_s = min(RETRY_MAX_S, pause_s * 2)
