@@ -84,7 +84,7 @@ class DeleteRecords(OneRequest):
             key = f"{below.topic}-{below.partition}"
             count = max(0, min(below.offset, ends[key]) - starts[key])
             removed += count
-            bytes_ += _share(sizes.get(key), starts[key], ends[key], count)
+            bytes_ += _bytes(sizes.get(key), count)
             lines.append(f"{key}: [{grouped(starts[key])}, {grouped(below.offset)})")
         first = inputs.partitions[0]
         one = f"{first.topic}-{first.partition}"
@@ -180,12 +180,17 @@ async def _offsets(site: Site, leaders: Mapping[TopicPartition, int], which: Sen
     return found
 
 
-def _share(row: partitions.PartitionRow | None, start: int, end: int, count: int) -> int:
-    """Records are taken to be of one size."""
-    if row is None or end <= start:
+def _bytes(row: partitions.PartitionRow | None, count: int) -> int:
+    """Records are taken to be as large as those in the remote tier, which are the oldest; else as those on disk."""
+    if row is None:
         return 0
-    held = max(row.local_log_bytes or 0, (row.ledger_bytes or 0))
-    return round(held * count / (end - start))
+    tiered_end = None if row.latest_tiered_offset is None else row.latest_tiered_offset + 1
+    remote = (row.ledger_bytes, row.log_start_offset, tiered_end)
+    local = (row.local_log_bytes, row.local_log_start_offset, row.log_end_offset)
+    for size_bytes, start, end in (remote, local):
+        if size_bytes and start is not None and end is not None and end > start:
+            return round(size_bytes * count / (end - start))
+    return 0
 
 
 def _checks(
