@@ -1,4 +1,4 @@
-"""Numbers as the product writes them: decimal bytes, grouped counts."""
+"""Words for people: decimal bytes, grouped counts, times, what does not fit."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def in_bytes(size_bytes: int) -> str:
 def grouped(number: int) -> str:
     """`9 120 447`, with narrow no-break spaces."""
     return f"{number:,}".replace(",", NARROW_SPACE)
+
+
+def misfit(problem: str) -> str:
+    """What pydantic says of a value; of a validator of ours the sentence alone."""
+    return problem.removeprefix("Value error, ")
 
 
 def in_time(duration_ms: int) -> str:

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from backend.control.words import misfit
+
 MEDIA_TYPE: Final = "application/problem+json"
 
 
@@ -40,7 +42,7 @@ class Problem(Exception):
 def invalid(error: ValidationError, where: str) -> Problem:
     """What does not fit in a query or body, field by field; values are not repeated."""
     fields = [
-        {"field": ".".join(str(part) for part in item["loc"]) or where, "problem": item["msg"]}
+        {"field": ".".join(str(part) for part in item["loc"]) or where, "problem": misfit(item["msg"])}
         for item in error.errors(include_url=False, include_input=False, include_context=False)
     ][:20]
     first = fields[0]

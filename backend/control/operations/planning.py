@@ -17,6 +17,7 @@ from backend.control.operations.kinds import Kind, Site
 from backend.control.operations.plan import Draft, Json, first_refusal
 from backend.control.operations.records import Records
 from backend.control.operations.states import PlanState
+from backend.control.words import misfit
 from backend.protocol.errors import KafkaError
 from backend.store.writes_operations import add_operation
 
@@ -29,7 +30,7 @@ def parse(kind: Kind, inputs: Mapping[str, object]) -> BaseModel:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InvalidInput(
-            f"The inputs do not fit {kind.name}: {where + ': ' if where else ''}{first['msg']}."
+            f"The inputs do not fit {kind.name}: {where + ': ' if where else ''}{misfit(first['msg'])}."
         ) from error
     return parsed
 

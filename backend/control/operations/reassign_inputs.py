@@ -69,7 +69,7 @@ class ReassignInputs(_Strict):
             raise ValueError("give assignments with the action assign")
         if self.action in ("add", "remove", "drain") and not self.brokers:
             raise ValueError(f"give brokers with the action {self.action}")
-        if self.action == "move" and len(self.brokers) != 2:
+        if self.action == "move" and (len(self.brokers) != 2 or self.brokers[0] == self.brokers[1]):
             raise ValueError("give two brokers with the action move: from, to")
         if self.action == "swap_leaders" and len(set(self.brokers)) != 2:
             raise ValueError("give two brokers with the action swap_leaders")
