@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 
 from backend.cli.api import Exit
 from backend.cli.main import app
+from backend.control.gateway.reassignments import list_reassignments
+from backend.control.operations import reassign
 from backend.control.operations.delete_records import DeleteInputs, DeleteRecords
 from backend.control.operations.reassign import Reassign
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -259,6 +261,29 @@ def test_a_move_goes_on_after_the_control_plane_was_stopped(site: ControlSite) -
     assert "recovered" in [step["state"] for step in done["result"]["steps"]]
     assert replicas(site, "resumed") == {0: [1, 2, 3], 1: [1, 2, 3]}
     assert limits(site, "resumed") == {}
+
+
+def test_a_move_that_kafka_refuses_in_the_middle_says_what_goes_on_without_it(
+    site: ControlSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = slow(site, "abandoned", 2, at_once=1)
+    site.execute(plan["id"], wait_ms=0)
+    moving(site, plan["id"])
+    refusals = iter([KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)])
+
+    async def refused_once(*given: Any, **more: Any) -> Any:
+        for refusal in refusals:
+            raise refusal
+        return await list_reassignments(*given, **more)
+
+    monkeypatch.setattr(reassign, "list_reassignments", refused_once)
+    failed = ended(site, plan["id"])
+    assert failed["state"] == "failed"
+    assert "1 partition still moves, without a limit now" in failed["result"]["sentence"]
+    assert limits(site, "abandoned") == {}
+    site.wait_until("Kafka has ended it", lambda: replicas(site, "abandoned") == {0: [1, 2, 3], 1: [1, 2]})
+    assert revert(site, plan["id"]) == 201
+    assert replicas(site, "abandoned") == {0: [1, 2], 1: [1, 2]}
 
 
 def test_a_fault_of_ours_ends_a_move_with_what_stays_and_the_next_one_can_begin(

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel
 
 from backend.control.gateway.client import sentence
+from backend.control.gateway.errors import GatewayError
 from backend.control.gateway.leaders import elect_preferred
 from backend.control.gateway.metadata import ClusterView, fetch_brokers, fetch_cluster
 from backend.control.gateway.pool import Lane
@@ -26,7 +27,7 @@ from backend.control.operations.reassign_facts import gather
 from backend.control.operations.reassign_inputs import PARTITIONS_MAX, Assignment, ReassignInputs
 from backend.control.operations.reassign_progress import progress_of
 from backend.control.operations.throttles import Throttles
-from backend.protocol.errors import ErrorCode
+from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition, uuid_text
 
 # The whole command is shown up to here (70 bytes a partition); beyond, `ebbline export` writes the file.
@@ -193,18 +194,19 @@ class Reassign:
         return in_force
 
     async def clean(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> str:
-        """All limits as they were before the plan; a broker that is away keeps its own."""
+        """All limits as they were before the plan; a broker that is away keeps its own. Kafka goes on with what moves
+        when the plan could not.
+        """
         await fetch_cluster(site.gateway, lane=Lane.ACT)
-        before = Throttles.of(snapshot["throttles"])
+        found, before = _aims(inputs, snapshot), Throttles.of(snapshot["throttles"])
         await throttles.bring_to(site.gateway, before, surely=True)
-        limited = throttles.wanted(before, _aims(inputs, snapshot), inputs.throttle_bytes_per_s or 0).brokers
+        limited = throttles.wanted(before, found, inputs.throttle_bytes_per_s or 0).brokers
         away = [broker for broker in limited if int(broker) not in site.gateway.brokers]
-        if not away or inputs.throttle_bytes_per_s is None:
-            return ""
-        return (
-            f"Broker {', '.join(away)} is away and keeps its limit: once it is back, remove it with a plan of "
-            "clear_throttle."
-        )
+        try:
+            stand = standings(found, await _now(site))
+        except (GatewayError, KafkaError):
+            stand = {}  # the limits are gone; what Kafka does not tell stands in the plan's own sentence
+        return reassign_words.left_behind(stand, [] if inputs.throttle_bytes_per_s is None else away)
 
     async def verify(self, site: Site, inputs: ReassignInputs, snapshot: Json) -> Verification:
         found = _aims(inputs, snapshot)

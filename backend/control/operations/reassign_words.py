@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from backend.control.operations.moves import Aim, Standing
@@ -119,6 +119,23 @@ def stopped(stand: Mapping[TopicPartition, Standing]) -> str:
         return f"{_count(moving, 'partition')} on the way back."
     rest = len(stand) - done
     return f"Stopped: {_count(done, 'partition')} finished and stay where they are, {grouped(rest)} are as before."
+
+
+def left_behind(stand: Mapping[TopicPartition, Standing], away: Sequence[str]) -> str:
+    """What an ended plan leaves, and the way out; "" when it leaves nothing. `away`: brokers that keep their limit."""
+    parts = []
+    moving = sum(found is Standing.MOVING for found in stand.values())
+    if moving:
+        parts.append(
+            f"{_count(moving, 'partition')} still move{'s' if moving == 1 else ''}, without a limit now: let them end, "
+            "or cancel them with kafka-reassign-partitions.sh --cancel."
+        )
+    if away:
+        parts.append(
+            f"Broker {', '.join(away)} is away and keeps its limit: once it is back, remove it with a plan of "
+            "clear_throttle."
+        )
+    return " ".join(parts)
 
 
 def _leaders(number: int) -> str:
