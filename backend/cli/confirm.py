@@ -92,9 +92,11 @@ def show_end(plan: Json, *, json_: bool) -> None:
 def plan_lines(plan: Json) -> list[str]:
     """What a plan does, in lines: difference, effect, checks, the same by Kafka's own tool."""
     told = plan["diff"]["words"]
-    texts = [told.get("intro"), told.get("effect"), told.get("risk"), told.get("does_not_change")]
     lines = [told["title"], *(f"  {line}" for line in plan["diff"].get("lines", []))]
-    lines += [text for text in texts if text]
+    lines += [told[name] for name in ("intro", "effect") if told.get(name)]
+    # Labelled as in the dashboard's dialog.
+    labels = (("Risk", "risk"), ("Does not change", "does_not_change"))
+    lines += [f"{label}: {told[name]}" for label, name in labels if told.get(name)]
     lines += [f"  {check['outcome']}: {check['sentence']}" for check in plan["checks"] if check["outcome"] != "ok"]
     lines += [f"  $ {command}" for command in plan["cli"]]
     return [plain(line) for line in lines]

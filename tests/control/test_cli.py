@@ -132,7 +132,10 @@ def test_the_flag_is_switched_on_and_off_and_stands_in_the_audit(site: ControlSi
     draft = shown(site, "toggle", "on", "--broker", "2", "--dry-run")
     assert (draft["refused"], draft["kind"]) == (False, "toggle_bootstrap")
     before = site.get("/v1/plans")["items"]
-    assert "Nothing has been changed." in run(site, "toggle", "on", "--dry-run").stdout
+    said = run(site, "toggle", "on", "--dry-run").stdout
+    assert "Nothing has been changed." in said
+    assert "Risk: These replicas keep little local data." in said
+    assert "Does not change: Existing replicas" in said
     assert site.get("/v1/plans")["items"] == before
 
     plan = shown(site, "toggle", "on", "--yes", "--reason", "a test of the command")
