@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter
@@ -12,6 +14,8 @@ from backend.control.http.problems import MEDIA_TYPE
 from backend.control.http.schemas import ProblemAnswer
 
 _REF: Final = "#/components/schemas/{model}"
+# One by name of each model, as an embedded cluster answered; each fits its model, which a test checks.
+ANSWER_EXAMPLES: Final = Path(__file__).with_name("answer_examples.json")
 Json = dict[str, Any]
 
 
@@ -21,6 +25,8 @@ def document(endpoints: Iterable[Endpoint], version: str) -> Json:
     paths: Json = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
+    for model, example in json.loads(ANSWER_EXAMPLES.read_bytes()).items():
+        schemas[model]["examples"] = [example]
     return {
         "openapi": "3.1.0",
         "info": {"title": "ebbline control API", "version": version},

@@ -170,6 +170,8 @@ class BootstrapAnswer(BaseModel):
 class SteerBody(Strict):
     """Takes nothing."""
 
+    model_config = _example({})
+
 
 class LimitBody(Strict):
     """The limit of each broker for what it sends and for what it takes."""

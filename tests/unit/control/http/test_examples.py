@@ -1,18 +1,24 @@
-"""The examples of the OpenAPI document: each body has one, and it fits."""
+"""The examples of the OpenAPI document: each body and each answer has one, and it fits."""
 
 from __future__ import annotations
 
+import json
+from typing import get_args
+
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from backend.control.http.endpoints import ENDPOINTS
 from backend.control.http.openapi import document
-from backend.control.http.schemas import SteerBody
 from backend.control.operations.registry import KINDS
 
 SCHEMAS = document(ENDPOINTS, "0")["components"]["schemas"]
-BODIES: set[type[BaseModel]] = {
-    e.body_model for e in ENDPOINTS if e.body_model is not None and e.body_model is not SteerBody
+BODIES: set[type[BaseModel]] = {e.body_model for e in ENDPOINTS if e.body_model is not None}
+ANSWERS: set[type[BaseModel]] = {
+    model
+    for endpoint in ENDPOINTS
+    for model in get_args(endpoint.answers) or (endpoint.answers,)
+    if isinstance(model, type) and issubclass(model, BaseModel)
 }
 
 
@@ -22,6 +28,13 @@ def test_every_body_has_an_example_that_fits(model: type[BaseModel]) -> None:
         assert model.model_validate(example)
         if "inputs" in example:
             assert KINDS[example["kind"]].inputs.model_validate(example["inputs"])
+
+
+@pytest.mark.parametrize("model", sorted(ANSWERS, key=repr), ids=repr)
+def test_every_answer_has_an_example_that_fits(model: type[BaseModel]) -> None:
+    (example,) = SCHEMAS[model.__name__]["examples"]
+    answer = TypeAdapter(model).validate_python(example)
+    assert json.loads(TypeAdapter(model).dump_json(answer)) == example, "it has every field, and no other"
 
 
 def test_a_problem_has_an_example() -> None:
