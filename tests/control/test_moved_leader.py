@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from backend.control.database import Database
 from backend.control.gateway.client import Gateway
 from backend.control.gateway.connection import Address
@@ -18,9 +20,12 @@ TOPIC_ID = bytes(15) + b"\x01"
 
 
 class Brokers:
-    """Brokers 1 and 2: the first leads `moved-0` until it is asked to delete, and `stays-0` for good."""
+    """Brokers 1 and 2: the first leads `moved-0` until it is asked to delete, and `stays-0` for good. `elections`: how
+    often there is no leader of `moved-0` then.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, elections: int) -> None:
+        self.elections = elections
         self.addresses: dict[int, Address] = {}
         self.moved = False
         self.asked: list[tuple[int, list[str]]] = []
@@ -33,6 +38,12 @@ class Brokers:
             else:
                 writer.write(answer(header, self._metadata()))
 
+    def _leader(self) -> int:
+        if not self.moved:
+            return 1
+        self.elections -= 1
+        return -1 if self.elections >= 0 else 2
+
     def _metadata(self) -> m.MetadataResponse:
         told = m.MetadataResponse
         return told(
@@ -44,7 +55,7 @@ class Brokers:
                     topic_id=TOPIC_ID,
                     partitions=[told.Topics.Partitions(partition_index=0, leader_id=leader, replica_nodes=[1, 2])],
                 )
-                for name, leader in (("moved", 2 if self.moved else 1), ("stays", 1))
+                for name, leader in (("moved", self._leader()), ("stays", 1))
             ],
         )
 
@@ -60,8 +71,9 @@ class Brokers:
         return told(topics=topics)
 
 
-def test_records_are_deleted_at_the_new_leader_and_nobody_is_asked_twice() -> None:
-    brokers = Brokers()
+@pytest.mark.parametrize("elections", [0, 2])
+def test_records_are_deleted_at_the_new_leader_and_nobody_is_asked_twice(elections: int) -> None:
+    brokers = Brokers(elections)
     wanted = [{"topic": name, "partition": 0, "offset": 5} for name in ("moved", "stays")]
 
     async def test() -> None:

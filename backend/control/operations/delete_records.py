@@ -112,14 +112,17 @@ class DeleteRecords(OneRequest):
         )
 
     async def apply(self, site: Site, inputs: DeleteInputs, snapshot: Json) -> None:
-        """Asks again where a leader has moved meanwhile.
+        """Asks again where a leader has moved meanwhile, or another is being elected.
 
         Raises KafkaError with the first refusal, which also says of how many other partitions the records are gone.
         """
         left, refused = dict(inputs.before), dict[TopicPartition, KafkaError]()
 
         async def once() -> None:
-            leaders, _ = await _leaders(site, inputs)
+            try:
+                leaders, _ = await _leaders(site, inputs)
+            except InvalidInput as error:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
             _, errors = await delete_records(site.gateway, {tp: leaders[tp] for tp in left}, left)
             refused.update({tp: error for tp, error in errors.items() if not error.retriable})
             for tp in [tp for tp in left if tp not in errors or tp in refused]:
