@@ -104,7 +104,8 @@ def standing_text(stand: Mapping[TopicPartition, Standing], progress: Mapping[st
     if done == len(stand):
         not_elected = progress.get("not_elected")
         more = f" {len(not_elected)} leaders could not be moved." if not_elected else ""
-        return f"All {_count(len(stand), 'partition')} have the replicas that were asked for.{more}"
+        who = "The partition has" if len(stand) == 1 else f"All {_count(len(stand), 'partition')} have"
+        return f"{who} the replicas that were asked for.{more}"
     parts = [f"{grouped(done)} of {_count(len(stand), 'partition')} done"]
     parts += [f"{grouped(counts[s])} {s.value}" for s in Standing if s is not Standing.DONE and counts[s]]
     why = next(iter((progress.get("refused") or {}).values()), None)
