@@ -107,12 +107,9 @@ class Elect(OneRequest):
         wrong = [p for p in found.values() if _elsewhere(p)]
         if wrong:
             return Verification(False, not_moved(wrong, len(found)))
-        who = (
-            "The partition is led by the first of its list"
-            if len(found) == 1
-            else (f"All {len(found)} partitions are led by the first of their lists")
-        )
-        return Verification(True, f"{who}.")
+        if len(found) == 1:
+            return Verification(True, "The partition is led by the first of its list.")
+        return Verification(True, f"All {len(found)} partitions are led by the first of their lists.")
 
     def revert_inputs(self, inputs: ElectInputs, snapshot: Json) -> None:
         """Kafka knows no election of another than the first one: reorder the replicas to go back."""
