@@ -215,7 +215,6 @@ def _matter(page: Page) -> None:
 def _buttons(page: Page, reading: Reading) -> None:
     """Outside of live parts, because they open a dialog."""
     person, name = page.person, reading.view.cluster.name
-    inputs = {"scope": "cluster", "enable": flag_matrix.cluster_default(reading.flags) != "true"}
     blocked = reading.block is not None
     with st.container(key="actions"):
         st.button(
@@ -225,8 +224,8 @@ def _buttons(page: Page, reading: Reading) -> None:
             width="stretch",
             disabled=blocked,
             help=reading.block,
-            on_click=plan_dialog.propose,
-            args=(person, name, flag_matrix.KIND, inputs),
+            on_click=_propose_opposite,
+            args=(page, reading),
         )
         if reading.block is not None:
             st.html(f'<div class="eb-lines">{markup.mark("notice")} {markup.text(reading.block)}</div>')
@@ -264,6 +263,19 @@ def _buttons(page: Page, reading: Reading) -> None:
                     on_click=plan_dialog.dry_run,
                     args=(person, name, flag_matrix.KIND, chosen),
                 )
+
+
+def _propose_opposite(page: Page, drawn: Reading) -> None:
+    """Plans the opposite of the cluster default as it is when the button is pressed.
+
+    The matrix beside the button is a live part: it can show a change before the button is drawn again.
+    """
+    try:
+        flags = read(page).flags
+    except state.DatabaseAway:
+        flags = drawn.flags
+    inputs = {"scope": "cluster", "enable": flag_matrix.cluster_default(flags) != "true"}
+    plan_dialog.propose(page.person, drawn.view.cluster.name, flag_matrix.KIND, inputs)
 
 
 def _watch(page: Page, drawn: tuple[object, ...]) -> None:
