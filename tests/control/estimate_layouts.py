@@ -17,13 +17,16 @@ from tests.effort import SOAK, effort
 
 OFF, ON = 3, 4
 """The brokers that replicas are added to; the flag is on for the second one."""
-RECORDS: Final = effort(600, 4_000)
-# What is neither uploaded nor deletable yet is what a bootstrapped replica copies; in the long form 100 batches.
-BIG_SEGMENTS: Final = TIERED | {"segment.index.bytes": "1200"}
+RECORDS: Final = effort(600, 24_000)
+# Two layouts need no old segments.
+COPIED_WHOLE: Final = ("untiered", "whole-local")
+RECORDS_WHOLE: Final = RECORDS // effort(1, 4)
+# In the long form some 100 batches, 0.4 MB a segment: a limit is kept evenly while the active one is copied.
+BIG: Final = TIERED | {"segment.index.bytes": "1200", "local.retention.bytes": "900000"}
 # 5 to 9 batches a segment, as the machine's speed has it (batches of one millisecond share an entry of the time index);
 # local retention keeps two or three segments beyond the active one.
 SMALL: Final = TIERED | {"segment.index.bytes": "64", "local.retention.bytes": "80000"}
-BOUNDED: Final = BIG_SEGMENTS if SOAK else SMALL
+BOUNDED: Final = BIG if SOAK else SMALL
 LAYOUTS: Final[dict[str, tuple[int, dict[str, str]]]] = {
     "untiered": (1, {}),
     "whole-local": (1, BOUNDED | {"local.retention.bytes": "-2"}),
@@ -35,8 +38,8 @@ LAYOUTS: Final[dict[str, tuple[int, dict[str, str]]]] = {
 
 @contextmanager
 def filled_site(folder: Path) -> Iterator[ControlSite]:
-    # Small fetches, so that a limit is kept evenly.
-    small = {"replica.fetch.max.bytes": "20000", "replica.fetch.response.max.bytes": "20000"} if SOAK else {}
+    # A batch a fetch, so that a limit is kept evenly: beyond it a follower waits a second, as Kafka's does.
+    small = {"replica.fetch.max.bytes": "5000", "replica.fetch.response.max.bytes": "5000"} if SOAK else {}
     with ControlSite(folder, brokers=4, settings=small) as made:
         fill(made)
         yield made
@@ -46,7 +49,7 @@ def fill(site: ControlSite) -> None:
     for name, (partitions, config) in LAYOUTS.items():
         wanted = NewTopic(name, partitions, replica_assignment=[[1], [2], [1]][:partitions], config=config)
         site.admin.create_topics([wanted])[name].result(30)
-        site.produce(name, RECORDS, value_bytes=200)
+        site.produce(name, RECORDS_WHOLE if name in COPIED_WHOLE else RECORDS, value_bytes=200)
     site.wait_until_quiet(*LAYOUTS)
     deleted = ("bounded", "cut", "uneven")
     for name in deleted:

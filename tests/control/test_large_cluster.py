@@ -24,9 +24,11 @@ from tests.waiting import wait_until
 
 TOPICS: Final = effort(20, 500)
 PARTITIONS: Final = 20
-WATCH_S: Final = effort(20.0, 120.0)
+# A round of 30,000 replicas begins every 150 s.
+WATCH_ROUNDS: Final = effort(2, 1)
+WATCH_S_MAX: Final = 600.0
 # `ebbline up` starts a backend again that does not answer for a minute.
-ALONE_S_MAX: Final = 40.0
+ALONE_S: Final = effort(10.0, 40.0)
 SAMPLE_S_MAX: Final = 5.0
 OBSERVER_CORES_MAX: Final = 0.25
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -74,6 +76,12 @@ def rounds(up: UpProcess) -> dict[str, Any]:
     return detail
 
 
+def wait_for_rounds(up: UpProcess, count: int) -> None:
+    """Until that many rounds have ended from now on."""
+    before = rounds(up)["rounds"]
+    wait_until("they are sampled", lambda: rounds(up)["rounds"] >= before + count, timeout_s=WATCH_S_MAX)
+
+
 @pytest.mark.timeout(effort(300, 1_800))
 def test_watching_a_large_cluster_costs_a_quarter_of_a_core_and_a_sample_takes_five_seconds(
     tmp_path: Path, record_property: Any
@@ -82,10 +90,9 @@ def test_watching_a_large_cluster_costs_a_quarter_of_a_core_and_a_sample_takes_f
         make_topics(up)
         brokers = [up.pid(f"broker-{n}") for n in (1, 2, 3)]
         backend = up.pid("backend")
-        before = rounds(up)["rounds"]
-        wait_until("they are sampled", lambda: rounds(up)["rounds"] > before + 1, timeout_s=300)
+        wait_for_rounds(up, 2)
         began = time.monotonic(), cpu_s(backend), cpu_s(*brokers), rounds(up)["rounds"]
-        time.sleep(WATCH_S)
+        wait_for_rounds(up, WATCH_ROUNDS)
         wall_s = time.monotonic() - began[0]
         observer, watched = (cpu_s(backend) - began[1]) / wall_s, (cpu_s(*brokers) - began[2]) / wall_s
         seen = rounds(up)
@@ -94,7 +101,7 @@ def test_watching_a_large_cluster_costs_a_quarter_of_a_core_and_a_sample_takes_f
         try:
             time.sleep(2)
             began_s, alone_s = time.monotonic(), cpu_s(*brokers)
-            time.sleep(min(WATCH_S, ALONE_S_MAX))
+            time.sleep(ALONE_S)
             alone = (cpu_s(*brokers) - alone_s) / (time.monotonic() - began_s)
         finally:
             os.kill(backend, signal.SIGCONT)
@@ -108,6 +115,5 @@ def test_watching_a_large_cluster_costs_a_quarter_of_a_core_and_a_sample_takes_f
     }
     print(figures)
     record_property("efforts", str(figures))
-    assert seen["rounds"] > began[3]
     assert seen["round_duration_ms"] <= SAMPLE_S_MAX * 1000, figures
     assert observer <= OBSERVER_CORES_MAX, figures

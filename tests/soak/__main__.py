@@ -30,9 +30,7 @@ TESTS = (
     "tests/cluster/test_quorum.py",
     "tests/control/test_api_fuzz.py",
     "tests/control/test_estimates.py",
-    "tests/control/test_estimate_times.py",
     "tests/control/test_kill_in_a_move.py",
-    "tests/control/test_large_cluster.py",
     "tests/e2e/test_attach.py",
     "tests/migrations/test_wheel_before.py",
     "tests/spark/test_pipeline.py",
@@ -42,12 +40,17 @@ TESTS = (
     "tests/spark/test_full_disk.py",
     "tests/spark/test_secure_kafka.py",
     "tests/spark/test_spark_cluster.py",
-    "tests/spark/test_year.py",
     "tests/e2e/test_flights.py",
     "tests/e2e/test_dashboard.py",
     "tests/e2e/test_journeys.py",
     "tests/e2e/test_kill_backend.py",
     "tests/ui/test_browser.py",
+)
+# These measure times, so that nothing may run beside them.
+ALONE_TESTS = (
+    "tests/control/test_estimate_times.py",
+    "tests/control/test_large_cluster.py",
+    "tests/spark/test_year.py",
 )
 # Once more with the tier switched on: what clients see does not depend on remote.log.storage.system.enable.
 TIERED_TESTS = ("tests/interop",)
@@ -90,11 +93,18 @@ def main() -> int:
     recorder = Recorder()
     started_s = time.monotonic()
     spread = ["--numprocesses", str(WORKERS), "--dist", "loadfile"]
-    code = pytest.main(["-q", *spread, *(options.tests or TESTS)], plugins=[recorder])
+    wanted = options.tests or [*TESTS, *ALONE_TESTS]
+    code = 0
+    for tests, how in (
+        ([test for test in wanted if test not in ALONE_TESTS], spread),
+        ([test for test in wanted if test in ALONE_TESTS], []),
+    ):
+        if tests:
+            code = pytest.main(["-q", *how, *tests], plugins=[recorder]) or code
     if not options.tests:
         recorder.run = "with the tier"
         os.environ |= {TIERING_VARIABLE: "on", "EBBLINE_SOAK": "0"}
-        code = code or pytest.main(["-q", *spread, *TIERED_TESTS], plugins=[recorder])
+        code = pytest.main(["-q", *spread, *TIERED_TESTS], plugins=[recorder]) or code
     options.output.parent.mkdir(parents=True, exist_ok=True)
     facts = {
         "commit": commit_id(),
