@@ -120,6 +120,15 @@ def test_a_plan_that_no_longer_fits_is_refused_in_the_dialog(cluster: ControlSit
     assert "act" not in {one.key for one in page.button}
 
 
+def test_the_direction_is_of_the_moment_of_the_press_not_of_the_drawing(cluster: ControlSite) -> None:
+    page = config_page()
+    set_default(cluster, "true")
+    cluster.wait_until("the observer sees it on", lambda: seen(cluster) == {"true"})
+    press(page, "change")
+    assert f"− {FLAG} = true (cluster default) + {FLAG} = false (cluster default, no restart)" in text_of(page)
+    page.button(key="keep").click().run()
+
+
 def test_keeping_it_as_it_is_changes_nothing(cluster: ControlSite) -> None:
     page = config_page()
     press(page, "change")
