@@ -25,6 +25,9 @@ rootLogger.appenderRef.stderr.ref = stderr
 # Named, because Spark would set the level of all to this one's, which is WARN unless said, and say so.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
+# Why a query ended is told by the job, in one line; Spark tells it in sixty.
+logger.query.name = org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
+logger.query.level = off
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR

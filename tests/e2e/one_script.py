@@ -52,6 +52,8 @@ def the_script(site: Site, tools: JavaTools) -> dict[str, Any]:
     for topic in TOPICS:
         produce(tools.bootstrap, topic, partitions=2)
     wait_until_quiet(site, *TOPICS)
+    # Settings are looked at less often than offsets.
+    wait_until("their settings are seen", lambda: all(settings_of(site, topic)["items"] for topic in TOPICS))
     said["observed"] = shown(site)
     the_numbers_are_those_of_kafkas_tools(site, tools)
     said["readers"] = a_group_that_is_left_behind(site, tools)
@@ -105,10 +107,14 @@ def shown(site: Site) -> dict[str, Any]:
     return {
         "partitions": rows,
         "replicas": [site.get(f"/v1/partitions/{t}/{p}") for t in TOPICS for p in range(len(ASSIGNMENT))],
-        "config": [site.get(f"/v1/config?resource_type=topic&resource={topic}") for topic in TOPICS],
+        "config": [settings_of(site, topic) for topic in TOPICS],
         "flag": site.get(f"/v1/config?name={FLAG}"),
         "brokers": [b["broker_id"] for b in site.get("/v1/brokers")["items"] if b["reachable"] and not b["fenced"]],
     }
+
+
+def settings_of(site: Site, topic: str) -> Any:
+    return site.get(f"/v1/config?resource_type=topic&resource={topic}")
 
 
 def the_numbers_are_those_of_kafkas_tools(site: Site, tools: JavaTools) -> None:
