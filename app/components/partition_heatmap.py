@@ -142,7 +142,7 @@ def figure(cells: Sequence[Cell], bands: Sequence[Band], colours: Palette) -> go
             yaxis={
                 "range": [height - 0.5, -0.5],
                 "tickvals": [(band.first + band.last) / 2 for band in bands],
-                "ticktext": [_band_name(band) for band in bands],
+                "ticktext": [_band_name(band, colours) for band in bands],
                 "ticklabeloverflow": "allow",  # else each of 100 names is measured
                 "tickfont": {"color": colours.text, "size": 11.5},
                 "ticks": "",
@@ -176,6 +176,7 @@ def _by_name(row: PartitionRow) -> tuple[str, int]:
     return row.topic, row.partition
 
 
-def _band_name(band: Band) -> str:
+def _band_name(band: Band, colours: Palette) -> str:
     short = band.topic if len(band.topic) <= 24 else f"{band.topic[:12]}…{band.topic[-11:]}"
-    return f"{short.replace('&', '&amp;').replace('<', '&lt;')}  {fmt.count(band.partitions)}"
+    escaped = short.replace("&", "&amp;").replace("<", "&lt;")
+    return f'{escaped}  <span style="color:{colours.muted}">{fmt.count(band.partitions)}</span>\u2002'

@@ -94,6 +94,7 @@ class EventPublisher:
             _log.info("Broker %d stops with %d events unpublished", self._broker_id, len(self._queue))
 
     async def _create_topic(self) -> None:
+        told = ""
         while True:
             try:
                 await ensure_topic(
@@ -106,8 +107,11 @@ class EventPublisher:
                 )
                 return
             except KafkaError as error:
-                # Expected while the other brokers of a new cluster have not registered yet.
-                _log.info("Broker %d cannot create %s yet: %s", self._broker_id, EVENTS_TOPIC, error.message)
+                # Expected while the other brokers of a new cluster have not registered yet, and for as long as there are
+                # fewer than its replicas: told once.
+                if error.message != told:
+                    told = error.message
+                    _log.info("Broker %d cannot create %s yet: %s", self._broker_id, EVENTS_TOPIC, told)
                 await tasks.sleep_ms(RETRY_MS)
 
     async def _publish_batch(self) -> None:
