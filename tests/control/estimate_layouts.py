@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.control.feed import feed_ledger
 from tests.control.site import TIERED, ControlSite
-from tests.control.test_plans import done, ended
+from tests.control.steps import done, ended
 from tests.effort import SOAK, effort
 
 OFF, ON = 3, 4

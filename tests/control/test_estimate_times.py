@@ -9,7 +9,7 @@ import pytest
 
 from tests.control.estimate_layouts import LAYOUTS, OFF, ON, draft_of, filled_site, take_back
 from tests.control.site import ControlSite
-from tests.control.test_plans import done
+from tests.control.steps import done
 
 MOVE_S: Final = 20.0
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.control.mortal_plane import carry_out
 from tests.control.site import CLUSTER_NAME, ControlSite
-from tests.control.test_plans import audit, ended, limits, replicas
+from tests.control.steps import audit, ended, limits, replicas
 from tests.effort import effort
 from tests.engine_cluster import CLUSTER_ID
 

@@ -157,6 +157,10 @@ def test_a_process_per_broker_is_the_same_cluster(tmp_path: Path) -> None:
         assert count(up) == 100
         pids = {name: up.pid(name) for name in ("broker-1", "broker-2", "broker-3", "backend")}
         assert len(set(pids.values())) == 4
+        # Until then the start is not over, and what ends in it ends `ebbline up`.
+        assert up.process is not None
+        assert up.process.stdout is not None
+        assert any("Ctrl-C stops everything" in line for line in up.process.stdout)
         os.kill(pids["broker-2"], signal.SIGKILL)
         produce(up, 100)
         wait_until(

@@ -17,6 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from app import links
+from app.components.partition_heatmap import CELLS_A_ROW, ROW_PX
 from backend.store import tables as t
 from backend.store.engine import create_engine, writing
 from tests import browser
@@ -248,4 +249,18 @@ def test_a_chart_and_its_table_are_taken_away_as_files(address: str, chromium: B
             page.get_by_role("button", name=re.compile(rf"\b{kind}$")).click()
         assert taken.value.suggested_filename.endswith(f".{kind.lower()}")
         assert taken.value.path().read_bytes().startswith(begins)
+    page.context.close()
+
+
+def test_a_cell_of_the_map_opens_its_partition_though_no_point_is_drawn_on_it(chromium: Browser, address: str) -> None:
+    page = browser.new_page(chromium)
+    page.goto(f"{address}/partitions?view=Heatmap&q=orders")
+    browser.wait_until_drawn(page)
+    plot = page.locator(".stPlotlyChart .nsewdrag").first.bounding_box()
+    assert plot is not None
+    cell = plot["width"] / CELLS_A_ROW
+    page.mouse.move(plot["x"] + 7.5 * cell, plot["y"] + ROW_PX / 2)
+    page.locator(".hoverlayer .hovertext").get_by_text("orders-7 ").wait_for()
+    page.mouse.click(plot["x"] + 7.5 * cell, plot["y"] + ROW_PX / 2)
+    page.wait_for_url("**/partition?tp=orders-7*")
     page.context.close()
