@@ -208,8 +208,8 @@ def config(
 ) -> None:
     """Settings in effect, and where each is set."""
     with calls(api, token_file, data) as opened:
-        answer = opened.get("/v1/config", resource_type=resource_type.value, resource=resource, name=name)
-    shown = [r for r in answer["items"] if everything or name or r["source"] != "DEFAULT_CONFIG"]
+        found = _settings(opened, resource_type=resource_type.value, resource=resource, name=name)
+    shown = [r for r in found if everything or name or r["source"] != "DEFAULT_CONFIG"]
     if json_:
         show_json({"items": shown})
     elif shown:
@@ -232,6 +232,16 @@ def _partition(text: str, api: ApiOption, token_file: TokenOption, data: DataOpt
         fail(f"{text!r} is no TOPIC-PARTITION: give the topic, a dash and the number, like orders-3.", Exit.USAGE)
     with calls(api, token_file, data) as opened:
         return opened.get(f"/v1/partitions/{quote(parsed[0], safe='')}/{parsed[1]}")
+
+
+def _settings(opened: Api, **which: str | None) -> list[Json]:
+    """All of them, page by page."""
+    found: list[Json] = []
+    while True:
+        page = opened.get("/v1/config", **which, offset=len(found))
+        found += page["items"]
+        if not page["items"] or len(found) >= page["total"]:
+            return found
 
 
 def _open_findings(opened: Api, topic: str | None) -> list[Json]:

@@ -29,3 +29,12 @@ def test_pages_together_are_the_list(site: ControlSite, path: str, size: int) ->
         before = f"&before_id={page['next_before_id']}"
     assert page["items"], "a page is told of only when something is on it"
     assert seen == whole["items"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_settings_are_read_page_by_page(site: ControlSite, size: int) -> None:
+    which = "/v1/config?resource=2"
+    whole = site.wait_until("they were looked at", lambda: site.get(which)["items"]) or []
+    pages = [site.get(f"{which}&limit={size}&offset={at}") for at in range(0, len(whole) + 1, size)]
+    assert {page["total"] for page in pages} == {len(whole)}
+    assert [row["name"] for page in pages for row in page["items"]] == [row["name"] for row in whole]

@@ -130,12 +130,17 @@ async def configs(call: Call) -> ConfigAnswer:
     """Settings in effect with where they come from."""
     query: ConfigQuery = call.query
     cluster_id = call.control.settings.cluster_id
+    kind, resource = query.resource_type, query.resource
     names = None if query.name is None else [query.name]
-    return ConfigAnswer(
-        items=await call.control.database.read(
-            lambda c: config.config_values(c, cluster_id, query.resource_type, names=names, resource=query.resource)
+    total, items = await call.control.database.read(
+        lambda c: (
+            config.config_count(c, cluster_id, kind, names=names, resource=resource),
+            config.config_values(
+                c, cluster_id, kind, names=names, resource=resource, limit=query.limit, offset=query.offset
+            ),
         )
     )
+    return ConfigAnswer(total=total, items=items)
 
 
 async def audit_entries(call: Call) -> AuditAnswer:

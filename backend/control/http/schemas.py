@@ -58,6 +58,9 @@ class ConfigQuery(Strict):
     resource_type: Literal["broker", "topic"] = "broker"
     resource: Annotated[str, StringConstraints(max_length=249)] | None = None
     name: Annotated[str, StringConstraints(min_length=1, max_length=249)] | None = None
+    # Settings of 250 topics, some 6 MB.
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 10_000
+    offset: Annotated[int, Field(ge=0, le=10_000_000)] = 0
 
 
 class AuditQuery(Strict):
@@ -238,6 +241,7 @@ class PartitionAnswer(BaseModel):
 
 
 class ConfigAnswer(BaseModel):
+    total: int
     items: list[ConfigRow]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, String, and_, case, cast, func, select
+from sqlalchemy import ColumnElement, Connection, String, and_, case, cast, func, select
 
 from backend.store import tables as t
 
@@ -55,18 +55,37 @@ def config_values(
     *,
     names: Sequence[str] | None = None,
     resource: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
 ) -> list[ConfigRow]:
     """Settings of brokers or topics by resource and name; resource ``''`` is the brokers' cluster default."""
     table = t.config_value
-    query = select(*(column for column in table.c if column.name != "cluster_id")).where(
-        table.c.cluster_id == cluster_id, table.c.resource_type == resource_type
-    )
-    if names is not None:
-        query = query.where(table.c.name.in_(list(names)))
-    if resource is not None:
-        query = query.where(table.c.resource == resource)
-    rows = connection.execute(query.order_by(table.c.resource, table.c.name))
+    query = select(*(column for column in table.c if column.name != "cluster_id"))
+    query = query.where(*_of(cluster_id, resource_type, names, resource)).order_by(table.c.resource, table.c.name)
+    rows = connection.execute(query if limit is None else query.limit(limit).offset(offset))
     return [ConfigRow(**row._mapping) for row in rows]
+
+
+def config_count(
+    connection: Connection,
+    cluster_id: str,
+    resource_type: str,
+    *,
+    names: Sequence[str] | None = None,
+    resource: str | None = None,
+) -> int:
+    """How many :func:`config_values` finds without a limit."""
+    query = select(func.count()).select_from(t.config_value)
+    return int(connection.execute(query.where(*_of(cluster_id, resource_type, names, resource))).scalar_one())
+
+
+def _of(
+    cluster_id: str, resource_type: str, names: Sequence[str] | None, resource: str | None
+) -> list[ColumnElement[bool]]:
+    table = t.config_value
+    wanted = [table.c.cluster_id == cluster_id, table.c.resource_type == resource_type]
+    wanted += [] if names is None else [table.c.name.in_(list(names))]
+    return wanted + ([] if resource is None else [table.c.resource == resource])
 
 
 def topics(connection: Connection, cluster_id: str, *, tiered_only: bool = False) -> list[TopicRow]:

@@ -107,6 +107,7 @@ def queries(topic_id: str = "t", segment_id: str = "id", now_ms: int = 1_700_000
         "open findings": lambda c: overview.open_findings(c, CLUSTER),
         "replicas by broker": lambda c: overview.replica_counts(c, CLUSTER),
         "settings": lambda c: config.config_values(c, CLUSTER, "topic", names=("retention.ms",), resource="orders"),
+        "number of settings": lambda c: config.config_count(c, CLUSTER, "topic", resource="orders"),
         "topics": lambda c: config.topics(c, CLUSTER, tiered_only=True),
         "followers that the flag concerns": lambda c: config.follower_counts(c, CLUSTER),
         "how fast is produced": lambda c: config.produce_rates(c, CLUSTER, [("orders", 7)], now_ms - DAY_MS),
