@@ -86,7 +86,7 @@ def check_broker_settings(
             _check_value(image, config, broker, name, text)
         elif text is not None and name in THROTTLES:
             _parsed(THROTTLES[name], text)
-        elif text is not None and name.startswith(LISTENER_PREFIX) and name.endswith(f".{MAX_CONNECTIONS}"):
+        elif text is not None and _of_listener(name) == MAX_CONNECTIONS:
             _parsed(BROKER_SETTINGS[MAX_CONNECTIONS], text)
     _check_local_retention(image, config, broker, changes)
     if changes.keys() & {MAX_PER_ADDRESS, OVERRIDES}:
