@@ -60,6 +60,10 @@ class Life:
     def leader(self) -> int:
         return self.nodes.play.partition(TOPIC).leader
 
+    def begin_alike(self) -> bool:
+        """A follower hears of a new log start by an answer to its fetch."""
+        return {self.nodes[node].offsets(TOPIC)[0] for node in self.up} == {self.nodes[self.leader].offsets(TOPIC)[0]}
+
     # Reading
 
     async def read(self, node: int, offset: int) -> None:
@@ -204,7 +208,8 @@ def live(folder: Path, seed: int) -> Counter[str]:
             await asyncio.gather(living, *readers, return_exceptions=True)
             for one in done:
                 one.result()
-            # Left alone, everything is there without an error.
+            # Left alone, everything is there without an error, once both know what was deleted.
+            await nodes.until("both begin where the leader does", life.begin_alike)
             before = life.seen.copy()
             life.seen.clear()
             await life.read_all()
