@@ -30,9 +30,10 @@ class NoUsableJava(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A usable runtime: what to set JAVA_HOME to, its major version and where it came from."""
+    """A usable runtime: what to set JAVA_HOME to, its own ``java``, its major version and where it came from."""
 
     home: Path
+    binary: Path
     major: int
     origin: str
 
@@ -49,7 +50,8 @@ def find_java(wrapper_dir: Path, environment: Mapping[str, str]) -> Java:
         else:
             script = _write_wrapper(wrapper_dir, binary)
             # The data folder may be mounted "noexec"; then with that argument.
-            return Java(wrapper_dir if os.access(script, os.X_OK) else binary.parent.parent, version, origin)
+            home = wrapper_dir if os.access(script, os.X_OK) else binary.parent.parent
+            return Java(home, binary, version, origin)
     found = f" ({'; '.join(seen)})" if seen else ""
     raise NoUsableJava(
         f"The pipeline needs Java {JAVA_MIN} or newer and none was found{found}: "

@@ -1,6 +1,6 @@
 """The pipeline process: ``python -m spark.job`` with the ``EBBLINE_*`` environment of `ebbline up`.
 
-    wait for the topic → start the stream where the database ends → run until told to stop
+    start Spark → wait for the topic → start the stream where the database ends → run until told to stop
 
 Where a stream starts is read from ``source_offsets``; Spark's checkpoint lives only as long as
 one stream and is made anew each time, so a lost, old or foreign checkpoint cannot matter and a
@@ -15,12 +15,15 @@ import gc
 import json
 import logging
 import os
+import select
 import shutil
 import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 import pyarrow as pa
@@ -31,9 +34,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from backend.store import migrate
 from backend.store.engine import StoreError, create_engine
-from spark import connector, reading, source
+from spark import class_archive, connector, reading, source
 from spark.heartbeat import Heartbeat, Progress
-from spark.java import NoUsableJava, find_java
+from spark.java import Java, NoUsableJava, find_java
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
 from spark.life import LivingStop
 from spark.lock import Busy, only_one
@@ -48,6 +51,7 @@ log = logging.getLogger("spark.job")
 
 EXIT_OK, EXIT_SETTINGS, EXIT_JAVA, EXIT_DATABASE, EXIT_GAP, EXIT_BUSY, EXIT_SPARK = 0, 2, 3, 4, 5, 6, 7
 WAIT_S: Final = 0.5
+WHEN_TOLD: Final = "--when-told"
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
 LOOK_AT_TOPIC_S: Final = 2.0
 # Restarting brokers may answer with old ends of the topic for a moment.
@@ -64,7 +68,7 @@ class GapFound(Exception):
     """The topic lost records that were never read. The message says which, and what to do."""
 
 
-def main() -> int:
+def main(*, when_told: bool = False) -> int:
     """Run the pipeline until SIGTERM or SIGINT; returns the exit code. Errors end as one line on stderr."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails in a batch comes back from the query
@@ -73,7 +77,7 @@ def main() -> int:
         stop = LivingStop(settings.life_file)
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, lambda *_: stop.set())
-        return run(settings, stop)
+        return run(settings, stop, when_told=when_told)
     except SettingsError as error:
         return _fail(EXIT_SETTINGS, error)
     except NoUsableJava as error:
@@ -93,15 +97,24 @@ def _fail(code: int, error: Exception) -> int:
     return code
 
 
-def run(settings: PipelineSettings, stop: threading.Event) -> int:
-    """Run with these settings until ``stop``. Raises the errors that `main` turns into exit codes."""
+def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = False) -> int:
+    """Run with these settings until ``stop``. Raises the errors that `main` turns into exit codes.
+
+    ``when_told``: starts Spark, and looks at the database once a line on the standard input says that it is ready.
+    """
     if settings.connector_jars is not None:
         connector.jars_in(settings.connector_jars)
         connector.java_properties(settings.client_properties)
-    migrate.require_current(settings.database_url)
+    if not when_told:
+        migrate.require_current(settings.database_url)
     java = find_java(settings.spark_dir / "java", os.environ)
     with ExitStack() as stack:
         stack.enter_context(only_one(settings.spark_dir))
+        starting = stack.enter_context(_starting_session(settings, java))
+        if when_told:
+            if not _told(stop):
+                return EXIT_OK
+            migrate.require_current(settings.database_url)
         engine = create_engine(settings.database_url)
         stack.callback(engine.dispose)
         offsets = TopicOffsets(
@@ -118,13 +131,9 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
         heartbeat.start()
         stack.callback(heartbeat.stop)
         try:
-            log.info("pipeline: starting Spark on Java %d of %s", java.major, java.origin)
-            prepare_environment(java, settings.spark_dir)
-            session = _start(settings)
-            stack.callback(_stop_session, session)
+            session = starting.result()
             if session.sparkContext.uiWebUrl:
                 log.info("pipeline: Spark's own pages are at %s", session.sparkContext.uiWebUrl)
-            source.register(session)
             gc.freeze()  # what is imported by now stays: a batch's many tuples need not be searched together with it
             Pipeline(settings, session, sink, progress, stop).run()
         except (GapFound, SparkFailed) as error:
@@ -138,15 +147,41 @@ def run(settings: PipelineSettings, stop: threading.Event) -> int:
     return EXIT_OK
 
 
-def _start(settings: PipelineSettings) -> SparkSession:
+def _told(stop: threading.Event) -> bool:
+    """Waits for a line on the standard input. False when told to stop, or when whoever was to say it is gone."""
+    while not stop.is_set():
+        if select.select([sys.stdin], [], [], WAIT_S)[0]:
+            return bool(sys.stdin.readline())
+    return False
+
+
+@contextmanager
+def _starting_session(settings: PipelineSettings, java: Java) -> Iterator[Future[SparkSession]]:
+    """Starts Spark on a thread of its own, while database and topic are waited for; stops it at the end."""
+    log.info("pipeline: starting Spark on Java %d of %s", java.major, java.origin)
+    prepare_environment(java, settings.spark_dir, local=not settings.on_cluster)
+    with ThreadPoolExecutor(1, "spark start") as pool:
+        starting = pool.submit(_start, settings, java)
+        try:
+            yield starting
+        finally:
+            if starting.exception() is None:
+                _stop_session(starting.result())
+
+
+def _start(settings: PipelineSettings, java: Java) -> SparkSession:
     try:
-        return start_session(
+        session = start_session(
             settings.spark_dir,
             poll_interval_ms=settings.poll_interval_ms,
             jars=[] if settings.connector_jars is None else connector.jars_in(settings.connector_jars),
             master=settings.spark_master,
             ui_port=settings.ui_port,
+            java_options=class_archive.java_options(java),
         )
+        source.register(session)
+        source.load(session)
+        return session
     except (PySparkException, Py4JError, OSError) as error:
         raise SparkFailed(
             f"Spark does not start: {_first_line(str(error))} (details above in this log; 768 MB of memory are needed)."
@@ -340,4 +375,4 @@ def _first_line(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(when_told=WHEN_TOLD in sys.argv))

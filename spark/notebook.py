@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark import source
+from spark import class_archive, source
 from spark.java import find_java
 from spark.session import prepare_environment, start_session
 
@@ -18,7 +18,8 @@ def session(folder: Path | str = ".ebbline/spark-notebook") -> SparkSession:
     Raises NoUsableJava, which says what to install.
     """
     path = Path(folder).absolute()
-    prepare_environment(find_java(path / "java", os.environ), path)
-    started = start_session(path, name="ebbline-notebook")
+    java = find_java(path / "java", os.environ)
+    prepare_environment(java, path)
+    started = start_session(path, name="ebbline-notebook", java_options=class_archive.java_options(java))
     source.register(started)
     return started

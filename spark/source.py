@@ -17,6 +17,8 @@ from __future__ import annotations
 import heapq
 import json
 import logging
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -84,6 +86,11 @@ def register(session: SparkSession) -> None:
     session.dataSource.register(RemoteLogMetadataSource)
 
 
+def load(session: SparkSession) -> None:
+    """Has Spark start what it needs to know the source, so that a stream need not wait for it: Python twice, 1 s."""
+    session.readStream.format(FORMAT).option("bootstrap.servers", "").load()
+
+
 class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets on the planning side, records in the tasks. An offset is ``{"<topic partition>": next offset}``."""
 
@@ -149,6 +156,15 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         # A topic partition that appeared later starts at 0; were that gone, reading it fails loudly.
         ranges = [(int(p), start.get(p, 0), offset) for p, offset in end.items() if offset > start.get(p, 0)]
         return [OffsetRanges(tuple(part)) for part in spread(ranges, self._tasks)]
+
+    def stop(self) -> None:
+        """Spark calls it last in the process that plans; it has hung up by then, as a stream does that is stopped.
+
+        pyspark would still try to answer, and tell of that with a traceback in the log.
+        """
+        if isinstance(sys.exception(), EOFError):
+            close_clients()
+            os._exit(0)
 
     def _high(self) -> dict[str, int]:
         return {str(partition): offset for partition, offset in _offsets_of(self).high().items()}

@@ -1,10 +1,9 @@
-"""The parent of Spark's Python workers (``spark.python.daemon.module``): starts them in a tenth of the time.
+"""The parent of Spark's Python workers (``spark.python.daemon.module``).
 
-Spark puts its own zip of pyspark first on the workers' path, and Python cannot keep compiled
-modules in a zip, so every worker would compile pyspark anew (1 s each, five of them before the
-first row). Here pyspark comes from the installation instead, and what the workers need is
-imported once, before they are forked. A fork must not meet threads: session.py keeps numpy from
-starting any (OPENBLAS_NUM_THREADS=1), and the one of pyarrow's allocator is made for forks.
+It imports what they need once, before they are forked. A fork must not meet threads: session.py keeps numpy from
+starting any (OPENBLAS_NUM_THREADS=1), and the one of pyarrow's allocator is made for forks. Executors elsewhere have
+Spark's zip of pyspark first on their path, where Python keeps no compiled modules; here it is taken away
+(`session._python_script` does so on this machine).
 """
 
 import sys

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -45,6 +46,23 @@ def run(
     os.environ.update({name: str(value) for name, value in chosen.items() if value is not None})
 
     raise typer.Exit(run_job())
+
+
+@pipeline_app.command("prepare")
+def prepare() -> None:
+    """Make later starts of the pipeline faster: keep the Java classes that Spark loads in one file (20 s, 160 MB)."""
+    from spark.class_archive import NotArchived, archive_of, make_archive
+    from spark.java import NoUsableJava, find_java
+
+    with tempfile.TemporaryDirectory(prefix="ebbline-prepare-") as name:
+        try:
+            java = find_java(Path(name) / "java", os.environ)
+            if archive_of(java).is_file():
+                print(f"It is there already: {archive_of(java)}")
+                return
+            print(f"Spark's classes for Java {java.major} are kept in {make_archive(java, Path(name))}")
+        except (NoUsableJava, NotArchived) as error:
+            refuse(error)
 
 
 @pipeline_app.command("status")

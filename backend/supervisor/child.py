@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -46,6 +47,8 @@ class ChildSpec:
     # Does it serve? Asked at the start only: what it waits for later, a restart would not bring. None: as `healthy`.
     ready: Callable[[], bool] | None = None
     start_timeout_s: float = 60.0
+    # It prepares itself, and begins when `Child.tell` says so.
+    when_told: bool = False
 
 
 def backoff_s(restarts: int) -> float:
@@ -128,7 +131,8 @@ class Child:
         waiting, self.waiting = self.waiting, None
         self.process = None if waiting is None else waiting(self.spec.environment)
         if self.process is None:
-            self.process = spawn(self.spec.command, {**os.environ, **self.spec.environment})
+            stdin = subprocess.PIPE if self.spec.when_told else subprocess.DEVNULL
+            self.process = spawn(self.spec.command, {**os.environ, **self.spec.environment}, stdin=stdin)
         assert self.process.stdout is not None
         self.started_at_s = now_s
         self.unhealthy_since_s = None
@@ -144,6 +148,14 @@ class Child:
         except OSError as error:
             # For people and tests only; the process runs.
             _log.warning("%s could not be written: %s", self._pid_path, error)
+
+    def tell(self) -> None:
+        """Lets a process begin that waits for it; one that has ended is found by `running`."""
+        if self.process is None or self.process.stdin is None:
+            return
+        with suppress(OSError), self.process.stdin as pipe:
+            pipe.write(b"\n")
+        self.process.stdin = None
 
     @property
     def _pid_path(self) -> Path:

@@ -1,7 +1,8 @@
 """`ebbline up`: checks, identity, migration, children, one status table, and the way back down.
 
 Order of a start: everything that can be refused is checked before anything is written; the backend comes first,
-migrates the database once its brokers serve, and must be ready before pipeline and dashboard.
+migrates the database once its brokers serve, and must be ready before pipeline and dashboard. The pipeline starts
+Spark beside it and waits to be told that it is.
 A stop goes the other way.
 """
 
@@ -214,10 +215,11 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         specs.append(
             ChildSpec(
                 name="pipeline",
-                command=[python, "-m", "spark.job"],
+                command=[python, "-m", "spark.job", "--when-told"],
                 environment=shared,
                 where="__remote_log_metadata →\n" + where_database(settings, folder),
                 stop_timeout_s=20.0,
+                when_told=True,
                 healthy=lambda: pipeline_lives(folder, time.time()),
             )
         )
@@ -290,9 +292,16 @@ class Supervisor:
         for child in self._children:
             if self._stop.is_set():
                 return False
-            child.start(time.monotonic())
-            if child.spec.name == "backend" and not self._backend_serves(child):
-                return False
+            if child.process is None:
+                child.start(time.monotonic())
+            if child.spec.name == "backend":
+                # Its start takes one core: who waits to be told prepares itself meanwhile.
+                for other in self._children:
+                    if other.spec.when_told:
+                        other.start(time.monotonic())
+                if not self._backend_serves(child):
+                    return False
+            child.tell()
         for child in self._children:
             if child.spec.healthy is not None:
                 wait_until_healthy(child, stopping=self._stop.is_set)
@@ -302,7 +311,8 @@ class Supervisor:
         """Waits for it, and for what was started before it; says who did not start."""
 
         def ended() -> list[Child]:
-            return [child for child in self._children if child.process is not None and not child.running]
+            begun = (child for child in self._children if child.process is not None and not child.spec.when_told)
+            return [child for child in begun if not child.running]
 
         if wait_until_healthy(backend, stopping=lambda: self._stop.is_set() or bool(ended())):
             return True
@@ -346,6 +356,7 @@ class Supervisor:
     def _start_again(self, child: Child, now_s: float) -> None:
         try:
             child.start(now_s)
+            child.tell()
         except OSError as error:
             pause_s = child.note_exit(now_s)
             self._console.print(f"{child.spec.name} could not be started ({error}); trying again in {pause_s:.0f} s")

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from backend.store import engine as store_engine
 from backend.store.engine import create_engine
-from spark import source
+from spark import class_archive, source
 from spark.connector import jars_in
 from spark.java import NoUsableJava, find_java
 from spark.session import prepare_environment, start_session
@@ -92,7 +92,7 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory, connector_jars: Path
         pytest.skip(str(reason))
     prepare_environment(java, folder)
     jars = jars_in(connector_jars) if isinstance(connector_jars, Path) else []
-    session = start_session(folder, name="tests", jars=jars)
+    session = start_session(folder, name="tests", jars=jars, java_options=class_archive.java_options(java))
     source.register(session)
     yield session
     session.stop()
