@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,11 +14,11 @@ import pytest
 from backend.supervisor.child import HEALTHY_AFTER_S, Child, ChildSpec, LogFile, backoff_s
 
 
-def child(folder: Path, program: str) -> Child:
+def child(folder: Path, program: str, *, when_told: bool = False) -> Child:
     (folder / "run").mkdir(exist_ok=True)
     (folder / "logs").mkdir(exist_ok=True)
     command = [sys.executable, "-c", program]
-    spec = ChildSpec(name="pipeline", command=command, environment={}, where="here", stop_timeout_s=10.0)
+    spec = ChildSpec("pipeline", command, environment={}, where="here", stop_timeout_s=10.0, when_told=when_told)
     return Child(spec, folder / "logs")
 
 
@@ -93,3 +94,29 @@ def test_lines_that_cannot_be_written_are_counted_and_nothing_else(
         log.emit(logging.LogRecord("x", logging.INFO, "", 0, "line", None, None))
     assert log.lost_lines == 2
     assert capsys.readouterr().err == ""
+
+
+WAITS = "import sys; line = sys.stdin.readline(); print('told' if line else 'alone')"
+
+
+def test_a_child_that_waits_to_be_told_begins_then(tmp_path: Path) -> None:
+    one = child(tmp_path, WAITS, when_told=True)
+    one.start(time.monotonic())
+    assert one.process is not None
+    with pytest.raises(subprocess.TimeoutExpired):
+        one.process.wait(0.5)
+    one.tell()
+    one.tell()  # a second time says nothing more
+    wait_for_end(one)
+    one.stop()
+    assert one.last_line == "told"
+
+
+def test_telling_a_child_that_has_ended_or_never_began_is_no_error(tmp_path: Path) -> None:
+    one = child(tmp_path, "", when_told=True)
+    one.tell()
+    one.start(time.monotonic())
+    wait_for_end(one)
+    one.tell()
+    one.stop()
+    assert one.exit_code == 0
