@@ -219,6 +219,7 @@ def play_round(nodes: BrokerProcesses, folder: Path, number: int, chance: random
     return everything.total() - seen.total()
 
 
+@pytest.mark.timeout(effort(300, 3_600))
 def test_every_input_is_seen_once_however_often_brokers_and_clients_are_killed(
     nodes: BrokerProcesses, tmp_path: Path
 ) -> None:
