@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from backend.control.gateway.client import Gateway
 from backend.control.gateway.connection import Address
@@ -35,10 +35,11 @@ class PartitionView:
     isr: tuple[int, ...]
     offline: tuple[int, ...]
     error: ErrorCode
+    # Asked for ten times a round of the observer: made once.
+    topic_partition: TopicPartition = field(init=False)
 
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "topic_partition", TopicPartition(self.topic, self.partition))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def _result(services: Services, log_dir: LogDir, wanted: set[tuple[str, int]] | 
         return _failed(log_dir.path)
     if log_dir.path in manager.failed_dirs:
         return _failed(log_dir.path)
-    rows = {log.topic_id_partition.topic_partition: _row(log) for log in manager.logs_in(log_dir)}
+    rows = {log.topic_partition: _row(log) for log in manager.logs_in(log_dir)}
     for partition, folder in manager.offline_in(log_dir).items():
         # What cannot be used still takes its room; nobody knows where it ends.
         rows[partition] = _Partition(

@@ -92,7 +92,7 @@ class Housekeeping:
 
     def _flush_due(self, log: UnifiedLog, now_ms: int) -> FlushWork | None:
         if log.config.flush_ms < INT64_MAX:
-            partition = log.topic_id_partition.topic_partition
+            partition = log.topic_partition
             since_ms = self._flushed_ms.setdefault(partition, now_ms)
             if now_ms - since_ms >= log.config.flush_ms:
                 self._flushed_ms[partition] = now_ms

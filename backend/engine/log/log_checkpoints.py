@@ -46,7 +46,7 @@ class LogCheckpoints:
 
     async def write_recovery_points(self) -> None:
         """`recovery-point-offset-checkpoint` and `cleaner-offset-checkpoint` of every directory."""
-        await self._write(RECOVERY_POINT_FILE, lambda logs: {_tp(log): log.recovery_point for log in logs})
+        await self._write(RECOVERY_POINT_FILE, lambda logs: {log.topic_partition: log.recovery_point for log in logs})
         for log_dir in self._directories.usable_dirs:
             await self._write_cleaned_in(log_dir)
 
@@ -61,12 +61,14 @@ class LogCheckpoints:
         await self._write_in(
             log_dir,
             CLEANER_FILE,
-            lambda logs: {_tp(log): log.cleaner_checkpoint for log in logs if log.cleaner_checkpoint is not None},
+            lambda logs: {
+                log.topic_partition: log.cleaner_checkpoint for log in logs if log.cleaner_checkpoint is not None
+            },
         )
 
     async def write_high_watermarks(self) -> None:
         """`replication-offset-checkpoint` of every directory."""
-        await self._write(HIGH_WATERMARK_FILE, lambda logs: {_tp(log): log.high_watermark for log in logs})
+        await self._write(HIGH_WATERMARK_FILE, lambda logs: {log.topic_partition: log.high_watermark for log in logs})
 
     async def write_log_starts(self) -> None:
         """`log-start-offset-checkpoint`: tiered partitions always, others when log start is past the first segment's
@@ -75,7 +77,7 @@ class LogCheckpoints:
         await self._write(
             LOG_START_FILE,
             lambda logs: {
-                _tp(log): log.log_start_offset
+                log.topic_partition: log.log_start_offset
                 for log in logs
                 if log.remote_enabled or log.log_start_offset > log.segments.first_base_offset
             },
@@ -94,7 +96,3 @@ class LogCheckpoints:
                 if error.errno in FULL_ERRNOS:
                     raise
                 self._directories.fail_dir(log_dir.path, f"its {name} could not be written: {error}")
-
-
-def _tp(log: UnifiedLog) -> TopicPartition:
-    return log.topic_id_partition.topic_partition

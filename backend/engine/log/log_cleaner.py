@@ -113,7 +113,7 @@ class LogCleaner:
 
     def _choose(self) -> tuple[UnifiedLog, Cleanable] | None:
         now_ms = self.last_run_ms = self._ports.clock.time_ms()
-        compacted = {log.topic_id_partition.topic_partition: log for log in self._logs() if log.config.is_compacted}
+        compacted = {log.topic_partition: log for log in self._logs() if log.config.is_compacted}
         for partition in self.uncleanable.keys() - compacted.keys():
             del self.uncleanable[partition]
             self.uncleanable_bytes.pop(partition, None)
@@ -164,17 +164,17 @@ class LogCleaner:
 
     async def _delete_old_segments(self) -> None:
         now_ms = self._ports.clock.time_ms()
-        for count, log in enumerate(list(self._logs()), 1):
+        for count, log in enumerate([log for log in self._logs() if log.config.is_compacted], 1):
             if count % LOGS_PER_TURN == 0:
                 await tasks.sleep_ms(0)
-            if log.config.is_compacted and not log.cleaning and not log.cleaning_paused:
+            if not log.cleaning and not log.cleaning_paused:
                 try:
                     log.delete_old_segments(now_ms)
                 except KafkaError as error:
                     _log.error("Retention of %s failed: %s", log, error.message)
 
     def _give_up(self, log: UnifiedLog, reason: str) -> None:
-        partition = log.topic_id_partition.topic_partition
+        partition = log.topic_partition
         if partition in self.uncleanable:
             return
         self.uncleanable[partition] = reason

@@ -113,7 +113,7 @@ class LogManager(LogDirectories):
 
     def start_move(self, log: UnifiedLog, target: LogDir) -> FutureLog:
         """Begins a copy in another directory, in place of one that is under way elsewhere. Raises OSError."""
-        partition = log.topic_id_partition.topic_partition
+        partition = log.topic_partition
         self.stop_move(partition)
         expiration_ms = self.config.producer_id_expiration_ms
         future = FutureLog(self._ports, log, target.path, producer_id_expiration_ms=expiration_ms)
@@ -185,13 +185,13 @@ class LogManager(LogDirectories):
         return open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
 
     def _adopt(self, log: UnifiedLog) -> None:
-        partition = log.topic_id_partition.topic_partition
+        partition = log.topic_partition
         self._logs[partition] = log
         self.housekeeping.look_after(log)
         log.on_offline = partial(self._on_offline, log)
 
     def _on_offline(self, log: UnifiedLog, reason: str) -> None:
-        self._offline[log.topic_id_partition.topic_partition] = (reason, log.dir)
+        self._offline[log.topic_partition] = (reason, log.dir)
         if self.on_offline is not None:
             self.on_offline(log, reason)
         path = log.dir.rpartition("/")[0]

@@ -52,6 +52,8 @@ class LogState:
         self._random = random
         self._local = LocalLog(disk, random, log_dir, segments, config)
         self.topic_id_partition = topic_id_partition
+        # Checkpoints and lists of all logs are made of it every few seconds: once made, it costs nothing.
+        self.topic_partition = topic_id_partition.topic_partition
         self.leader_epochs = leader_epochs
         self.producer_state = producer_state
         self.remote_system_enabled = remote_system_enabled
@@ -109,7 +111,7 @@ class LogState:
         return self.remote_system_enabled and is_remote_enabled(self.topic_id_partition.topic, self.config)
 
     def __str__(self) -> str:
-        return str(self.topic_id_partition.topic_partition)
+        return str(self.topic_partition)
 
     # --- offsets
 

@@ -298,7 +298,7 @@ class LogStorage(LogState):
         """Closes the log and renames its folder to `…-delete`; returns the new path, to be removed later."""
         self.close_files()
         parent = self.dir.rpartition("/")[0]
-        target = f"{parent}/{dir_name_for_delete(self.topic_id_partition.topic_partition, self._random.uuid())}"
+        target = f"{parent}/{dir_name_for_delete(self.topic_partition, self._random.uuid())}"
         self._disk.rename(self.dir, target)
         self._local.dir = target
         self.offline_reason = "its topic or replica is deleted"

@@ -63,7 +63,7 @@ class UnifiedLog(LogStorage):
         config = self._local.config
         records, header = validate_produced(records, config, now_ms=now_ms)
         if config.is_compacted:
-            check_keys(records, self.topic_id_partition.topic_partition)
+            check_keys(records, self.topic_partition)
         if header.producer_id >= 0:
             duplicate = self._duplicate(header)
             if duplicate is not None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft import quorum as q
+from backend.engine.raft.clock import HELD_UP_MS, ElectionClock
 from backend.engine.raft.fetch import LogView
 from backend.engine.raft.follower import Follower
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
@@ -26,11 +27,6 @@ from backend.engine.raft.voter_requests import Peer, VoterRequests
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.protocol.messages import Message
 
-# The clock looks at most so often at a deadline that something else may have moved.
-TICK_MS: Final = 50.0
-# A clock that comes so much too late was held up: nobody could be heard meanwhile. Half a look, because on a machine
-# that has too much to do many short delays in a row keep a node from hearing as one long one does.
-HELD_UP_MS: Final = TICK_MS / 2
 # How long a stop waits for the others to hear that this leader resigns.
 RESIGN_TIMEOUT_MS: Final = 500.0
 
@@ -92,6 +88,7 @@ class RaftNode:
             config.controller_quorum_election_backoff_max_ms,
         )
         self._state = Quorum(config.id, self.voters, self._timing, Role.UNATTACHED if votes else Role.OBSERVER)
+        self._clock = ElectionClock(ports.clock, lambda: self._state)
         self._turn = tasks.Lock()
         self._unflushed = tasks.Event()
         # Whether some voter has taken this node for one of its cluster.
@@ -192,6 +189,7 @@ class RaftNode:
             self.failure = error
             _log.critical("Node %d leaves the metadata quorum: %s", self.node_id, error)
             self.log.wake()
+            self._clock.wake()
             if self._on_failure is not None:
                 self._on_failure(error)
 
@@ -231,6 +229,7 @@ class RaftNode:
                     self.fail(error)
                     raise
             self._state = state
+            self._clock.deadline_moved()
             for effect in effects:
                 self._carry_out(state, effect)
             self.log.update_high_watermark(state.high_watermark)
@@ -279,41 +278,11 @@ class RaftNode:
 
     async def _tick_always(self) -> None:
         while self.failure is None:
-            late_ms = await self._due()
+            late_ms = await self._clock.due()
             if late_ms > HELD_UP_MS:
                 await self._held_up(late_ms)
             if self._ports.clock.monotonic_ms() >= self._state.deadline_ms:
                 await self.step(lambda state, now: q.tick(state, self.log.end, now))
-
-    async def _due(self) -> float:
-        """Returns at the deadline, or when the clock comes too late; by how much.
-
-        The looks are callbacks: a task that woke up for each would be a sixth of what an idle node costs.
-        """
-        clock, due = self._ports.clock, tasks.future()
-        planned_ms = 0.0
-        timer: tasks.TimerHandle | None = None
-
-        def look() -> None:
-            now_ms = clock.monotonic_ms()
-            late_ms = now_ms - planned_ms
-            if late_ms <= HELD_UP_MS and now_ms < self._state.deadline_ms and self.failure is None:
-                look_later(now_ms)
-            elif not due.done():
-                due.set_result(late_ms)
-
-        def look_later(now_ms: float) -> None:
-            nonlocal planned_ms, timer
-            planned_ms = now_ms + TICK_MS
-            timer = tasks.call_later(TICK_MS, look)
-
-        look_later(clock.monotonic_ms())
-        try:
-            late: float = await due
-            return late
-        finally:
-            if timer is not None:
-                timer.cancel()
 
     async def _held_up(self, by_ms: float) -> None:
         await self.step(lambda state, now: (q.held_up(state, by_ms), ()))

@@ -99,12 +99,28 @@ def _tick_leader(state: Quorum, now: Moment) -> Step:
     if len(state.voters) == 1:
         return replace(state, deadline_ms=NEVER), ()
     silent_ms = state.timing.fetch_timeout_ms / 2
-    heard = sorted((one.heard_ms for one in state.progress.values()), reverse=True)
-    majority_heard_ms = heard[state.majority - 2]
-    if now.ms - majority_heard_ms >= state.timing.fetch_timeout_ms * CHECK_QUORUM_FACTOR:
+    if now.ms - _majority_heard_ms(state) >= state.timing.fetch_timeout_ms * CHECK_QUORUM_FACTOR:
         return resign(state, now)
     silent = tuple(sorted(voter for voter, one in state.progress.items() if now.ms - one.heard_ms >= silent_ms))
     return replace(state, deadline_ms=now.ms + silent_ms), (TellLeader(silent),) if silent else ()
+
+
+def _majority_heard_ms(state: Quorum) -> float:
+    """When so many voters had last been heard that they are a majority with this leader."""
+    heard = sorted((one.heard_ms for one in state.progress.values()), reverse=True)
+    return heard[state.majority - 2]
+
+
+def hears_others(state: Quorum, now_ms: float) -> bool:
+    """Whether those that this voter waits for were heard within a quarter of the fetch timeout."""
+    recent_ms = state.timing.fetch_timeout_ms / 4
+    match state.role:
+        case Role.FOLLOWER:
+            return state.leader_heard and state.deadline_ms - now_ms >= state.timing.fetch_timeout_ms - recent_ms
+        case Role.LEADER if state.others():
+            return now_ms - _majority_heard_ms(state) <= recent_ms
+        case _:
+            return False
 
 
 def resign(state: Quorum, now: Moment) -> Step:
