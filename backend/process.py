@@ -197,23 +197,27 @@ class BrokerScrape:
     def __init__(self, port: int, names: Collection[str] = ()) -> None:
         """`names`: of the families to ask for; none: all."""
         self._port, self._names = port, names
-        self._url = f"http://{LOOPBACK}:{port}/metrics"
 
     def only(self, names: Collection[str]) -> BrokerScrape:
         """The same, but the broker makes a page of these families alone."""
         return BrokerScrape(self._port, names)
 
     def collect(self) -> Iterable[Metric]:
-        import httpx
+        from http.client import HTTPConnection, HTTPException
+        from urllib.parse import urlencode
+
         from prometheus_client.parser import text_string_to_metric_families
 
+        # A client of httpx would make a TLS context for each scrape, a third of what an idle observer costs otherwise.
+        connection = HTTPConnection(LOOPBACK, self._port, timeout=SCRAPE_TIMEOUT_S)
         try:
-            # Plain HTTP: without `verify` each scrape would load all certificates, 40 ms.
-            wanted = {"name[]": list(self._names)}
-            text = httpx.get(self._url, params=wanted, timeout=SCRAPE_TIMEOUT_S, verify=False).text
-        except httpx.HTTPError as error:
-            _log.debug("no metrics from %s: %s", self._url, error)
+            connection.request("GET", f"/metrics?{urlencode({'name[]': list(self._names)}, doseq=True)}")
+            text = connection.getresponse().read().decode()
+        except (OSError, HTTPException, UnicodeDecodeError) as error:
+            _log.debug("no metrics from the broker at port %d: %s", self._port, error)
             return []
+        finally:
+            connection.close()
         return text_string_to_metric_families(text)
 
 
