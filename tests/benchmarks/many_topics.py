@@ -56,7 +56,7 @@ def _measure(data: Path, count: int, replicas: int, options: tuple[str, ...], id
         _wait_for_leaders(count)
         figures["create, s"] = time.monotonic() - started_s
         time.sleep(idle_s / 2)
-        round_s = round_interval_ms(0, count * PARTITIONS * replicas) / 1000
+        round_s = round_interval_ms(0, count * PARTITIONS, count * PARTITIONS * replicas) / 1000
         before_s, before = time.monotonic(), _cpu_s(run)
         # The observer looks at so many partitions only now and then: one look is part of any such time.
         time.sleep(max(idle_s, round_s))
@@ -108,5 +108,7 @@ def _open_logs(run: Path, data: Path) -> int:
         for link in Path(f"/proc/{int(file.read_text())}/fd").iterdir():
             # One that is closed meanwhile counts no more.
             with suppress(OSError):
-                count += os.readlink(link).startswith(str(data / "brokers"))
+                opened = os.readlink(link)
+                # The locks of the log directories are no logs.
+                count += opened.startswith(str(data / "brokers")) and not opened.endswith("/.lock")
     return count

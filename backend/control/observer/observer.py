@@ -161,15 +161,15 @@ class Observer:
         duration_ms = round((time.monotonic() - began_s) * 1000)
         self.state = ObserverState(self.state.rounds + 1, at_ms, duration_ms)
 
-    def _keep_pace(self, replicas: int) -> None:
-        interval_ms = round_interval_ms(self._wanted_ms, replicas)
+    def _keep_pace(self, partitions: int, replicas: int) -> None:
+        interval_ms = round_interval_ms(self._wanted_ms, partitions, replicas)
         if interval_ms != self._watched.interval_ms:
             self._watched = replace(self._watched, interval_ms=interval_ms)
             self._context = replace(self._context, stall_ms=max(STALL_MS_MIN, 3 * interval_ms))
 
     def _conclude(self, facts: ClusterFacts) -> None:
         flags = self._sampler.settings.flags(FLAG)
-        self._keep_pace(sum(len(p.view.replicas) for p in facts.partitions))
+        self._keep_pace(len(facts.partitions), sum(len(p.view.replicas) for p in facts.partitions))
         self._context = replace(self._context, ledger=self._ledger, flags=flags, exact=self.events.phases)
         round_ = assemble(facts, self._context)
         self._context = round_.next_context(self._context)

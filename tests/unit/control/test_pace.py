@@ -6,12 +6,12 @@ from backend.control.observer.pace import round_interval_ms, settings_interval_m
 
 
 def test_a_small_cluster_is_sampled_as_often_as_is_set() -> None:
-    assert round_interval_ms(2_000, 400) == 2_000
-    assert round_interval_ms(60_000, 6_000) == 60_000
+    assert round_interval_ms(2_000, 130, 390) == 2_000
+    assert round_interval_ms(60_000, 1_000, 3_000) == 60_000
     assert settings_interval_ms(30) == 10_000
 
 
 def test_a_large_cluster_is_sampled_as_often_as_its_brokers_can_bear() -> None:
-    assert round_interval_ms(2_000, 6_000) == 30_000
-    assert round_interval_ms(2_000, 30_000) == 150_000
+    assert round_interval_ms(2_000, 6_000, 6_000) == 78_000
+    assert round_interval_ms(2_000, 10_000, 30_000) == 150_000
     assert settings_interval_ms(1_000) == 60_000
