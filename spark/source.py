@@ -163,7 +163,6 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         pyspark would still try to answer, and tell of that with a traceback in the log.
         """
         if isinstance(sys.exception(), EOFError):
-            close_clients()
             os._exit(0)
 
     def _high(self) -> dict[str, int]:

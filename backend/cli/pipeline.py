@@ -57,8 +57,8 @@ def prepare() -> None:
     with tempfile.TemporaryDirectory(prefix="ebbline-prepare-") as name:
         try:
             java = find_java(Path(name) / "java", os.environ)
-            if archive_of(java).is_file():
-                print(f"It is there already: {archive_of(java)}")
+            if (there := archive_of(java)) is not None:
+                print(f"It is there already: {there}")
                 return
             print(f"Spark's classes for Java {java.major} are kept in {make_archive(java, Path(name))}")
         except (NoUsableJava, NotArchived) as error:

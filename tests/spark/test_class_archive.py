@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.class_archive import NotArchived, archive_of, java_options, make_archive
+from spark.class_archive import NotArchived, _name, archive_of, java_options, make_archive
 from spark.java import Java, NoUsableJava, find_java
 
 
@@ -28,20 +29,37 @@ def test_without_an_archive_the_jvm_gets_no_option(java: Java) -> None:
     assert java_options(java) == ()
 
 
+def archive(java: Java, content: bytes, size: int) -> Path:
+    folder = Path(sys.prefix) / "share" / "ebbline"
+    folder.mkdir(parents=True)
+    file = folder / f"{_name(java)}-{size}.jsa"
+    file.write_bytes(content)
+    return file
+
+
 def test_an_archive_is_used_by_the_java_that_it_was_made_for_alone(java: Java) -> None:
-    archive = archive_of(java)
-    archive.parent.mkdir(parents=True)
-    archive.write_bytes(b"classes")
-    assert java_options(java)[0] == f"-XX:SharedArchiveFile={archive}"
+    made = archive(java, b"classes", 7)
+    assert java_options(java)[0] == f"-XX:SharedArchiveFile={made}"
     os.utime(java.binary, (1, 1))  # another one came with an upgrade
     assert java_options(java) == ()
+
+
+def test_an_archive_that_was_cut_is_not_used(java: Java) -> None:
+    archive(java, b"class", 7)
+    assert archive_of(java) is None
+
+
+def test_one_java_by_two_names_has_one_archive(java: Java, tmp_path: Path) -> None:
+    made = archive(java, b"classes", 7)
+    (tmp_path / "link").symlink_to(tmp_path / "jdk")
+    assert archive_of(replace(java, binary=tmp_path / "link" / "bin" / "java")) == made
 
 
 def test_what_java_cannot_do_is_one_sentence_and_leaves_nothing(java: Java, tmp_path: Path) -> None:
     with pytest.raises(NotArchived, match="could not be archived") as caught:
         make_archive(java, tmp_path / "scratch")
     assert "\n" not in str(caught.value)
-    assert list(archive_of(java).parent.iterdir()) == []
+    assert list((tmp_path / "environment" / "share" / "ebbline").iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(java: Java, tmp_path: Path) -> None:

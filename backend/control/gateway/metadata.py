@@ -36,7 +36,7 @@ class PartitionView:
     offline: tuple[int, ...]
     error: ErrorCode
     # Asked for ten times a round of the observer: made once.
-    topic_partition: TopicPartition = field(init=False)
+    topic_partition: TopicPartition = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topic_partition", TopicPartition(self.topic, self.partition))

@@ -11,6 +11,8 @@ from backend.engine.raft.state import Quorum
 
 TICK_MS: Final = 50.0
 # While the others are heard nothing is due for seconds: twenty looks a second would be half of what an idle node does.
+# The price: of a hold-up in between only what is left after the next look is noticed, at most a quarter of the fetch
+# timeout goes unnoticed.
 CALM_TICK_MS: Final = 500.0
 # A clock that comes so much too late was held up: nobody could be heard meanwhile. Half a look, because on a machine
 # that has too much to do many short delays in a row keep a node from hearing as one long one does.
@@ -66,6 +68,7 @@ class ElectionClock:
     def _look_later(self, now_ms: float) -> None:
         state, pause_ms = self._state(), TICK_MS
         if hears_others(state, now_ms):
-            pause_ms = min(CALM_TICK_MS, max(TICK_MS, state.deadline_ms - now_ms))
+            calm_ms = min(CALM_TICK_MS, state.timing.fetch_timeout_ms / 4)
+            pause_ms = max(TICK_MS, min(calm_ms, state.deadline_ms - now_ms))
         self._planned_ms = now_ms + pause_ms
         self._timer = tasks.call_later(pause_ms, self._look)
