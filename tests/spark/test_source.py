@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -172,6 +172,20 @@ def test_a_missing_topic_is_missing_and_is_not_created(kafka_bootstrap: str) -> 
         offsets.held()
     assert name not in admin(kafka_bootstrap).list_topics(timeout=10).topics
     offsets.close()
+
+
+def test_asking_about_a_topic_that_was_deleted_does_not_make_it_again() -> None:
+    """Brokers make what a client asks for (auto.create.topics.enable), unless it says that they must not."""
+    maker = Producer({"test.mock.num.brokers": 1})  # librdkafka's own broker, which makes topics
+    servers = ",".join(f"{one.host}:{one.port}" for one in maker.list_topics(timeout=10).brokers.values())
+    maker.list_topics("made", timeout=10)
+    assert "made" in maker.list_topics(timeout=10).topics
+    offsets = TopicOffsets(servers, "deleted", {}, "test")
+    for _ in range(2):  # the second time by a new admin client
+        with pytest.raises((TopicMissing, BrokersAway)):
+            offsets.topic_id()
+    offsets.close()
+    assert "deleted" not in maker.list_topics(timeout=10).topics
 
 
 def test_brokers_that_are_away_give_no_new_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
