@@ -113,7 +113,10 @@ def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = 
         starting = stack.enter_context(_starting_session(settings, java, stop))
         if when_told:
             if not _told(stop):
-                return EXIT_OK
+                log.info("pipeline: stopped before it began")
+                # Spark's start cannot be interrupted and takes seconds. Nothing has been written yet, and the JVM ends
+                # when the pipe to it closes.
+                os._exit(EXIT_OK)
             migrate.require_current(settings.database_url)
         engine = create_engine(settings.database_url)
         stack.callback(engine.dispose)
