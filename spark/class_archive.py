@@ -1,8 +1,7 @@
 """The Java classes that Spark loads, kept in one file that the JVM maps: its start takes half the time.
 
 Java calls it AppCDS (JEP 310, JEP 350). The file belongs to one Java and one installation of Spark and lies in this
-Python environment, 156 MB; one that fits no longer is not used, and Spark
-starts as without it.
+Python environment, 156 MB; one that fits no longer is not used, and Spark starts as without it.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from spark.script import write_script
+
 JAVA_MIN: Final = 17
 VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
 PROBE_TIMEOUT_S: Final = 20
@@ -48,9 +50,9 @@ def find_java(wrapper_dir: Path, environment: Mapping[str, str]) -> Java:
         elif version < JAVA_MIN:
             seen.append(f"{binary} is Java {version}")
         else:
-            script = _write_wrapper(wrapper_dir, binary)
-            # The data folder may be mounted "noexec"; then with that argument.
-            home = wrapper_dir if os.access(script, os.X_OK) else binary.parent.parent
+            # Where the wrapper cannot be run, with that argument.
+            runs = write_script(wrapper_dir / "bin" / "java", _wrapper(binary))
+            home = wrapper_dir if runs else binary.parent.parent
             return Java(home, binary, version, origin)
     found = f" ({'; '.join(seen)})" if seen else ""
     raise NoUsableJava(
@@ -92,10 +94,8 @@ def _major(binary: Path) -> int | None:
     return int(match.group(1))
 
 
-def _write_wrapper(folder: Path, binary: Path) -> Path:
-    script = folder / "bin" / "java"
-    script.parent.mkdir(parents=True, exist_ok=True)
-    text = f"""#!/bin/sh
+def _wrapper(binary: Path) -> str:
+    return f"""#!/bin/sh
 # Runs {binary} without the one argument of Spark's launcher that names a module nobody needs.
 first=1
 for argument in "$@"; do
@@ -104,8 +104,3 @@ for argument in "$@"; do
 done
 exec {shlex.quote(str(binary))} "$@"
 """
-    new = script.with_suffix(f".{os.getpid()}")
-    new.write_text(text)
-    new.chmod(0o755)
-    new.replace(script)  # another start may be running the old one
-    return script

@@ -42,7 +42,7 @@ from spark.life import LivingStop
 from spark.lock import Busy, only_one
 from spark.schemas import RECORD_COLUMNS
 from spark.session import prepare_environment, start_session
-from spark.settings import JOB, KAFKA, PipelineSettings, SettingsError, from_environment
+from spark.settings import JOB, KAFKA, WHEN_TOLD, PipelineSettings, SettingsError, from_environment
 from spark.sinks.ledger_sink import DatabaseWentBack, LedgerSink, Stopped
 from spark.sinks.staged import MANIFEST_SCHEMA, StagedLedgerSink, Stager
 from spark.write_behind import WriteBehind
@@ -51,7 +51,6 @@ log = logging.getLogger("spark.job")
 
 EXIT_OK, EXIT_SETTINGS, EXIT_JAVA, EXIT_DATABASE, EXIT_GAP, EXIT_BUSY, EXIT_SPARK = 0, 2, 3, 4, 5, 6, 7
 WAIT_S: Final = 0.5
-WHEN_TOLD: Final = "--when-told"
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
 LOOK_AT_TOPIC_S: Final = 2.0
 # Restarting brokers may answer with old ends of the topic for a moment.

@@ -12,6 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark.java import Java
+from spark.script import write_script
 
 CORES: Final = 2
 # Spark's own libraries take about 300 MB, a batch of 50,000 records 35 MB in Arrow twice over.
@@ -79,13 +80,8 @@ def _python_script(spark_dir: Path) -> Path:
     of the four that come before the first row would compile pyspark anew.
     """
     script = spark_dir / "bin" / "python"
-    script.parent.mkdir(parents=True, exist_ok=True)
-    new = script.with_suffix(f".{os.getpid()}")
-    new.write_text(_PYTHON_SCRIPT.format(python=shlex.quote(sys.executable)))
-    new.chmod(0o755)
-    new.replace(script)  # another start may be running the old one
-    # The data folder may be mounted "noexec".
-    return script if os.access(script, os.X_OK) else Path(sys.executable)
+    runs = write_script(script, _PYTHON_SCRIPT.format(python=shlex.quote(sys.executable)))
+    return script if runs else Path(sys.executable)
 
 
 def start_session(

@@ -11,6 +11,8 @@ SOURCE_TOPIC: Final = "__remote_log_metadata"
 JOB: Final = "remote-log-metadata"
 RLMM, KAFKA = "rlmm", "kafka"
 LOCAL: Final = "local[2]"
+# The argument of `spark.job` that has it start Spark and wait for a line on its standard input.
+WHEN_TOLD: Final = "--when-told"
 
 
 class SettingsError(Exception):

@@ -29,6 +29,7 @@ from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
 from backend.supervisor.preflight import PreflightError, check_database, check_ports, check_remote_location
 from backend.supervisor.warm import WarmBackend
 from spark import java
+from spark.settings import WHEN_TOLD
 
 WATCH_INTERVAL_S: Final = 0.5
 HEALTH_INTERVAL_S: Final = 2.0
@@ -215,7 +216,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         specs.append(
             ChildSpec(
                 name="pipeline",
-                command=[python, "-m", "spark.job", "--when-told"],
+                command=[python, "-m", "spark.job", WHEN_TOLD],
                 environment=shared,
                 where="__remote_log_metadata →\n" + where_database(settings, folder),
                 stop_timeout_s=20.0,

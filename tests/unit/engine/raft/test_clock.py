@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 from immutables import Map
 
@@ -40,7 +41,7 @@ class Node:
 
         async def main() -> float:
             for at_ms, state in events.items():
-                tasks.call_later(at_ms, lambda state=state: change(state))  # type: ignore[misc]  # mypy sees no default
+                tasks.call_later(at_ms, partial(change, state))
             await self.clock.due()
             return self.loop.now_ms
 
