@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from spark import job
 from spark.decode import RawRecord
 from spark.direct import DirectReader
 from spark.lock import only_one
-from spark.settings import JOB, PipelineSettings
+from spark.settings import JOB, WHEN_TOLD, PipelineSettings
 from spark.sinks.ledger_sink import LedgerSink
 from tests.databases import new_sqlite
 from tests.effort import SOAK, effort
@@ -156,6 +156,44 @@ def test_without_a_usable_java_the_process_ends_with_one_line(tmp_path: Path) ->
     assert len(done.stderr.splitlines()) == 1
     assert "Java 17 or newer" in done.stderr
     assert not settings.data_dir.exists()
+
+
+def running_with(part: str) -> list[int]:
+    """Processes that have this in their command lines."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if part.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.parametrize("how", ["its supervisor is gone", "it is told to stop"])
+def test_one_that_was_never_told_to_begin_leaves_neither_rows_nor_java(tmp_path: Path, how: str) -> None:
+    settings = PipelineSettings(tmp_path / "data", CLUSTER, "127.0.0.1:1", f"sqlite:///{tmp_path / 'ebbline.db'}")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spark.job", WHEN_TOLD],
+        env=environment(settings),
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    wait_until("Java starts", lambda: running_with(str(settings.spark_dir)), WAIT_S)
+    if how == "it is told to stop":
+        process.terminate()
+    else:
+        process.stdin.close()
+    assert process.wait(WAIT_S) == job.EXIT_OK
+    said = process.stderr.read()
+    process.stdin.close()
+    process.stderr.close()
+    assert "Traceback" not in said
+    assert said.splitlines()[-1].endswith("pipeline: stopped before it began")
+    assert not (tmp_path / "ebbline.db").exists()
+    wait_until("Java has ended", lambda: not running_with(str(settings.spark_dir)), WAIT_S)
 
 
 @pytest.fixture
