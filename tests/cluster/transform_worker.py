@@ -21,8 +21,8 @@ BATCH: Final = 10
 WORK_S: Final = 0.1
 # Shorter than Kafka's minute: what a killed client leaves open would hold the round up.
 TRANSACTION_TIMEOUT_MS: Final = 10_000
-# librdkafka 2.16 may ask for nothing any more once the group's coordinator is fenced, and knows no end of it (its issues
-# 5511 and 5456): then only the process can be ended. It is long after the brokers have aborted the transaction.
+# librdkafka 2.16 may ask for nothing any more once the group's coordinator is fenced, and knows no end of it (its
+# issues 5511 and 5456): then only the process can be ended, long after the brokers have aborted the transaction.
 STUCK_S: Final = 40
 
 
