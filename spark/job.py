@@ -32,6 +32,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from backend.collector import GC_THRESHOLDS_OF_BATCHES
 from backend.store import migrate
 from backend.store.engine import StoreError, create_engine
 from spark import class_archive, connector, reading, source
@@ -137,6 +138,9 @@ def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = 
             if session.sparkContext.uiWebUrl:
                 log.info("pipeline: Spark's own pages are at %s", session.sparkContext.uiWebUrl)
             gc.freeze()  # what is imported by now stays: a batch's many tuples need not be searched together with it
+            gc.set_threshold(
+                *GC_THRESHOLDS_OF_BATCHES
+            )  # nor again with every 700 of them: a quarter of the time a batch takes
             Pipeline(settings, session, sink, progress, stop).run()
         except (GapFound, SparkFailed) as error:
             progress.state, progress.message = "failed", str(error)

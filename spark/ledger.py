@@ -219,28 +219,32 @@ def _why_not(row: SegmentRow | None, event: Event) -> str:
 
 def _started(before: SegmentRow | None, event: Event) -> SegmentRow:
     """The row of a copy that begins; repeated, the newest record counts and the first time stays."""
-    return SegmentRow(
-        topic_id=event.topic_id,
-        partition=event.partition,
-        segment_id=event.segment_id or "",
-        topic=event.topic,
-        start_offset=event.start_offset or 0,
-        end_offset=event.end_offset or 0,
-        state=_STARTED,
-        segment_size_bytes=event.segment_size_bytes or 0,
-        max_timestamp_ms=event.max_timestamp_ms or 0,
-        leader_epochs=event.leader_epochs or "[]",
-        custom_metadata=event.custom_metadata,
-        txn_index_empty=bool(event.txn_index_empty),
-        copy_broker_id=event.broker_id,
-        broker_id=event.broker_id,
-        copy_started_ms=event.event_timestamp_ms if before is None else before.copy_started_ms,
-        copy_finished_ms=None,
-        delete_started_ms=None,
-        delete_finished_ms=None,
-        metadata_partition=event.metadata_partition,
-        last_event_offset=event.metadata_offset,
-        last_event_ms=event.event_timestamp_ms,
+    (
+        metadata_partition, offset, _, _, topic, topic_id, partition, segment_id, _, broker_id, at_ms, start_offset,
+        end_offset, max_timestamp_ms, size_bytes, leader_epochs, custom_metadata, txn_index_empty,
+    ) = event  # fmt: skip
+    return SegmentRow(  # in the order of its fields: by name it takes twice as long
+        topic_id,
+        partition,
+        segment_id or "",
+        topic,
+        start_offset or 0,
+        end_offset or 0,
+        _STARTED,
+        size_bytes or 0,
+        max_timestamp_ms or 0,
+        leader_epochs or "[]",
+        custom_metadata,
+        bool(txn_index_empty),
+        broker_id,  # copy_broker_id
+        broker_id,
+        at_ms if before is None else before.copy_started_ms,
+        None,  # copy_finished_ms
+        None,  # delete_started_ms
+        None,  # delete_finished_ms
+        metadata_partition,
+        offset,
+        at_ms,
     )
 
 
@@ -276,6 +280,20 @@ def _apply_delete(partition: PartitionRow, event: Event) -> str | None:
 def segment_keys(events: Iterable[Event]) -> set[SegmentKey]:
     """The ledger rows these events are about."""
     return {(e.topic_id, e.partition, e.segment_id) for e in events if e.segment_id is not None}
+
+
+def begun_before(events: Iterable[Event]) -> set[SegmentKey]:
+    """The ledger rows these events are about, without those that one of the events itself begins."""
+    begun: set[SegmentKey] = set()
+    before: set[SegmentKey] = set()
+    for event in events:
+        if event.segment_id is not None:
+            key = (event.topic_id, event.partition, event.segment_id)
+            if event.kind == KIND_SEGMENT and key not in before:
+                begun.add(key)
+            elif key not in begun:
+                before.add(key)
+    return before
 
 
 def partition_keys(events: Iterable[Event]) -> set[PartitionKey]:

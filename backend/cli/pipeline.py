@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ import typer
 from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, local_settings, refuse
 from backend.cli.options import JsonOption
 from backend.cli.words import plain
+from backend.collector import GC_THRESHOLDS_OF_BATCHES
 
 if TYPE_CHECKING:
     from backend.settings import Settings
@@ -168,7 +170,7 @@ def rebuild(
     from spark.rebuild import rebuild as build
 
     settings = local_settings(data_dir=data, database_url=database_url)
-    with _sentences("Stopped; the ledger is as it was."), _stop_on_signals() as stop:
+    with _sentences("Stopped; the ledger is as it was."), _long_work() as stop:
         if forget:
             cluster_id = identity_of(settings).cluster_id
             events = forget_ledger(settings.data_dir / "spark", settings.database, cluster_id)
@@ -190,7 +192,7 @@ def verify(
 
     settings = local_settings(data_dir=data, database_url=database_url)
     place = remote or settings.remote_location or str(DataFolder(settings.data_dir).remote)
-    with _sentences("Stopped; nothing was changed."), _stop_on_signals() as stop:
+    with _sentences("Stopped; nothing was changed."), _long_work() as stop:
         report = compare(_pipeline_settings(settings), None if place == "none" else place, stop, _say)
     for sentence in report.findings:
         print(plain(sentence))
@@ -223,8 +225,10 @@ def _pipeline_settings(settings: Settings) -> PipelineSettings:
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
+def _long_work() -> Iterator[threading.Event]:
+    """For commands that go through the whole ledger: what a signal sets, to be looked at between two parts."""
     stop = threading.Event()
+    gc.set_threshold(*GC_THRESHOLDS_OF_BATCHES)
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
     try:

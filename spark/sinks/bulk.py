@@ -7,11 +7,13 @@ implementations, and everything that is not bulk is shared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from sqlalchemy import Connection, Table
 
 Rows = Sequence[tuple[Any, ...]]
+OnConflict = Literal["replace", "leave", "raise"]
+"""What becomes of a row whose primary key exists."""
 
 
 class Bulk(Protocol):
@@ -24,9 +26,9 @@ class Bulk(Protocol):
         """Rows of ``table`` (``columns`` in order) whose key columns equal one of ``keys``."""
 
     def insert(
-        self, connection: Connection, table: Table, columns: Sequence[str], rows: Rows, *, replace: bool
+        self, connection: Connection, table: Table, columns: Sequence[str], rows: Rows, on_conflict: OnConflict
     ) -> None:
-        """Insert rows; where the primary key exists, replace the row or leave it as it is."""
+        """Insert rows. With ``raise``, the quickest way, a primary key that exists raises IntegrityError."""
 
     def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
         """Let the database look at what the tables hold now, if it plans by that."""
@@ -43,12 +45,14 @@ class Keys(Protocol):
     def values(self) -> Rows: ...
 
 
-def insert_suffix(table: Table, columns: Sequence[str], *, replace: bool) -> str:
+def insert_suffix(table: Table, columns: Sequence[str], on_conflict: OnConflict) -> str:
     """``ON CONFLICT`` in the words that SQLite and PostgreSQL share."""
+    if on_conflict == "raise":
+        return ""
     key = [column.name for column in table.primary_key]
     conflict = f"ON CONFLICT ({', '.join(quoted(key))})"
     changed = [name for name in quoted(columns) if name not in quoted(key)]
-    if not replace or not changed:
+    if on_conflict == "leave" or not changed:
         return f"{conflict} DO NOTHING"
     return f"{conflict} DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in changed)
 

@@ -12,20 +12,30 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from sqlalchemy import Connection, Engine, delete, insert, select
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy import Connection, Engine, Table, delete, insert, select
+from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
 
 from backend.store import event_months
 from backend.store import tables as t
 from backend.store.engine import reading, writing
 from backend.store.writes import data_changed
-from spark.ledger import Event, IntervalRow, Ledger, PartitionRow, SegmentRow, interval, partition_keys, segment_keys
+from spark.ledger import (
+    Event,
+    IntervalRow,
+    Ledger,
+    PartitionRow,
+    SegmentRow,
+    begun_before,
+    interval,
+    partition_keys,
+    segment_keys,
+)
 from spark.reading import TopicRecreated
 from spark.schemas import EVENT_COLUMNS
 from spark.sinks import bulk_for
@@ -33,6 +43,7 @@ from spark.sinks import bulk_for
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 PROCESS: Final = "pipeline"
 # The lock is held for about 200 ms (500 ms are promised): at 20,000 to 50,000 rows a second that
@@ -42,8 +53,9 @@ CHUNK_ROWS_FIRST, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX = 4_000, 500, 20_000
 # SQLite does not queue writers; they look again after up to 100 ms. The pause lets one in. PostgreSQL has no such lock.
 PAUSE_BETWEEN_CHUNKS_S: Final = 0.02
 # PostgreSQL looks once a minute at what its tables hold; meanwhile a year of metadata may be loaded, and pages are read
-# for seconds by plans for empty tables. So it looks after so many records, and whenever they are twice as many.
-ANALYZE_FIRST_RECORDS: Final = 20_000
+# for seconds by plans for empty tables. So it looks after so many records, and whenever they are four times as many:
+# 0.1 to 0.3 s each time.
+ANALYZE_FIRST_RECORDS, ANALYZE_GROWTH = 20_000, 4
 ANALYZED: Final = (t.segment, t.segment_interval, t.remote_partition)
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 5.0
 BATCH_HISTORY_MS: Final = 3_600_000  # about five batches a second: 18,000 rows of history at most
@@ -108,7 +120,7 @@ class LedgerSink:
         self._source_topic = source_topic
         self._stop = stop or threading.Event()
         self._now_ms = now_ms
-        self._chunk_rows = CHUNK_ROWS_FIRST
+        self._chunk_rows, self._held_ms = CHUNK_ROWS_FIRST, 0.0
         self._pruned_ms = 0
         self._records, self._analyze_at = 0, ANALYZE_FIRST_RECORDS
         self._reached: dict[int, int] = {}
@@ -144,7 +156,7 @@ class LedgerSink:
                 known = connection.scalar(select(table.c.topic_id).where(*of_job))
             if known is None:
                 with writing(self._engine) as connection:
-                    self._bulk.insert(connection, table, table.c.keys(), [(*key, topic_id)], replace=False)
+                    self._bulk.insert(connection, table, table.c.keys(), [(*key, topic_id)], "leave")
             return str(known or topic_id)
 
         known = self._patiently("the topic of the ledger", claim)
@@ -165,26 +177,21 @@ class LedgerSink:
         written: list[Written] = []
         position = 0
         while position < records.num_rows:
-            if written and self._engine.dialect.name == "sqlite":
-                time.sleep(PAUSE_BETWEEN_CHUNKS_S)
+            next_s = time.monotonic() + PAUSE_BETWEEN_CHUNKS_S
             part = records.slice(position, self._chunk_rows)
             chunk = list(zip(*(column.to_pylist() for column in part.columns), strict=True))
-            written.append(self._store_measured(batch_id, chunk))
+            if written and self._engine.dialect.name == "sqlite":
+                time.sleep(max(0.0, next_s - time.monotonic()))
+            written.append(self._store_chunk(batch_id, chunk))
             position += len(chunk)
         return written
 
-    def _store_measured(self, batch_id: int, rows: list[tuple[Any, ...]]) -> Written:
-        took_ms = 0.0
-
+    def _store_chunk(self, batch_id: int, rows: list[tuple[Any, ...]]) -> Written:
         def store() -> Written:
-            nonlocal took_ms
-            started = time.monotonic()
-            written = self._store(batch_id, rows)
-            took_ms = (time.monotonic() - started) * 1000
-            return written
+            return trusting_first(lambda trusting: self._store(batch_id, rows, trusting=trusting))
 
         written = self._patiently(f"batch {batch_id}", store)
-        self._adapt(len(rows), took_ms)
+        self._adapt(len(rows))
         return self._committed(written)
 
     def _committed(self, written: Written) -> Written:
@@ -192,7 +199,7 @@ class LedgerSink:
         self._records += written.records
         if self._records >= self._analyze_at:
             self._patiently("the statistics of the tables", self._analyze)
-            self._analyze_at = 2 * self._records
+            self._analyze_at = ANALYZE_GROWTH * self._records
         return written
 
     def _analyze(self) -> None:
@@ -216,16 +223,17 @@ class LedgerSink:
                 self._troubles.pop(what, None)
                 return result
 
-    def _adapt(self, rows: int, took_ms: float) -> None:
-        if rows == self._chunk_rows or took_ms > LOCK_TARGET_MS:
-            fitting = int(rows * LOCK_TARGET_MS / max(took_ms, 1.0))
+    def _adapt(self, rows: int) -> None:
+        if rows == self._chunk_rows or self._held_ms > LOCK_TARGET_MS:
+            fitting = int(rows * LOCK_TARGET_MS / max(self._held_ms, 1.0))
             # At most twice as large a step: one lucky transaction says little.
             self._chunk_rows = max(CHUNK_ROWS_MIN, min(CHUNK_ROWS_MAX, fitting, 2 * self._chunk_rows))
 
-    def _store(self, batch_id: int, rows: list[tuple[Any, ...]]) -> Written:
+    def _store(self, batch_id: int, rows: list[tuple[Any, ...]], *, trusting: bool) -> Written:
         started_ms = self._now_ms()
         with writing(self._engine) as connection:
             self._bulk.lock(connection, self._cluster_id, self._job)
+            held_since_s = time.monotonic()
             before = self._load_offsets(connection)
             require_reached(self._reached, before)
             next_offsets = dict(before)
@@ -241,9 +249,9 @@ class LedgerSink:
                     events.append(Event._make(row[:width]))
                 else:
                     quarantined.append(self._quarantine_row(row, started_ms))
-            illegal = self._store_events(connection, events)
+            illegal = self._store_events(connection, events, trusting=trusting)
             columns = _QUARANTINE_COLUMNS
-            self._bulk.insert(connection, t.quarantine, columns, quarantined, replace=False)
+            self._bulk.insert(connection, t.quarantine, columns, quarantined, "leave")
             self._store_offsets(connection, before, next_offsets, started_ms)
             written = Written(
                 records=len(events) + len(quarantined),
@@ -254,50 +262,71 @@ class LedgerSink:
                 next_offsets=next_offsets,
             )
             self._note_batch(connection, batch_id, written, started_ms)
+            # Without the commit: SQLite copies its log into the file there now and then, after it let go of the lock.
+            self._held_ms = (time.monotonic() - held_since_s) * 1000
         return written
 
-    def _store_events(self, connection: Connection, events: Sequence[Event]) -> int:
+    def _store_events(self, connection: Connection, events: Sequence[Event], *, trusting: bool) -> int:
         event_months.ensure(connection, (event.event_timestamp_ms for event in events), self._now_ms())
-        reasons = self._follow(connection, events)
+        reasons = self._follow(connection, events, trusting=trusting)
         rows = [
             (self._cluster_id, *event, reason is None, reason) for event, reason in zip(events, reasons, strict=True)
         ]
         columns = ("cluster_id", *EVENT_COLUMNS, "legal", "illegal_reason")
-        self._bulk.insert(connection, t.segment_event, columns, rows, replace=False)
+        self._bulk.insert(connection, t.segment_event, columns, rows, "leave")
         return len(reasons) - reasons.count(None)
 
-    def _follow(self, connection: Connection, events: Sequence[Event]) -> list[str | None]:
-        """Store what the events make of the ledger; of each, why it may not follow, or None."""
-        ledger = self._load_ledger(connection, events)
+    def _follow(self, connection: Connection, events: Sequence[Event], *, trusting: bool) -> list[str | None]:
+        """Store what the events make of the ledger; of each, why it may not follow, or None.
+
+        ``trusting``: a segment that an event here begins is taken for new, without a look, and IntegrityError tells
+        that it was not: its first event came twice, far apart.
+        """
+        ledger = self._load_ledger(connection, events, trusting=trusting)
+        stored = set(ledger.segments)
+        with_interval = {key for key, row in ledger.segments.items() if row.copy_finished_ms is not None}
         reasons = [ledger.apply(event) for event in events]
-        segments = [_segment_values(ledger.segments[key]) for key in sorted(ledger.segments)]
-        self._upsert(connection, t.segment, _SEGMENT_COLUMNS, segments)
-        intervals = [interval(ledger.segments[key]) for key in sorted(ledger.changed_intervals)]
-        self._upsert(connection, t.segment_interval, IntervalRow._fields, intervals)
-        partitions = [_partition_values(ledger.partitions[key]) for key in sorted(ledger.partitions)]
-        self._upsert(connection, t.remote_partition, _PARTITION_COLUMNS, partitions)
+        # Sorted, neighbours in an index come one after the other.
+        rows = [(key, ledger.segments[key]) for key in sorted(ledger.segments)]
+        intervals = [(key, interval(row)) for key, row in rows if key in ledger.changed_intervals]
+        segments = [(key, _segment_values(row)) for key, row in rows]
+        partitions = [(key, _partition_values(row)) for key, row in sorted(ledger.partitions.items())]
+        if not trusting:
+            stored = with_interval = set(ledger.segments)
+        self._upsert(connection, t.segment, _SEGMENT_COLUMNS, segments, stored)
+        self._upsert(connection, t.segment_interval, IntervalRow._fields, intervals, with_interval)
+        self._upsert(connection, t.remote_partition, _PARTITION_COLUMNS, partitions, ledger.partitions)
         return reasons
 
-    def _load_ledger(self, connection: Connection, events: Sequence[Event]) -> Ledger:
+    def _load_ledger(self, connection: Connection, events: Sequence[Event], *, trusting: bool) -> Ledger:
         ledger = Ledger()
-        if not events:
-            return ledger
         names = ("topic_id", "partition", "segment_id")
-        wanted = _Keys(self._cluster_id, names, sorted(segment_keys(events)))
-        for row in self._bulk.load(connection, t.segment, _SEGMENT_COLUMNS, wanted):
+        wanted = _Keys(self._cluster_id, names, sorted(begun_before(events) if trusting else segment_keys(events)))
+        for row in self._bulk.load(connection, t.segment, _SEGMENT_COLUMNS, wanted) if wanted.values else ():
             segment = SegmentRow(*row)
             ledger.segments[(segment.topic_id, segment.partition, segment.segment_id)] = segment
         wanted = _Keys(self._cluster_id, names[:2], sorted(partition_keys(events)))
-        for row in self._bulk.load(connection, t.remote_partition, _PARTITION_COLUMNS, wanted):
+        for row in self._bulk.load(connection, t.remote_partition, _PARTITION_COLUMNS, wanted) if wanted.values else ():
             partition = PartitionRow(*row)
             ledger.partitions[(partition.topic_id, partition.partition)] = partition
         return ledger
 
     def _upsert(
-        self, connection: Connection, table: Any, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+        self,
+        connection: Connection,
+        table: Table,
+        columns: tuple[str, ...],
+        rows: Iterable[tuple[K, tuple[Any, ...]]],
+        stored: Container[K],
     ) -> None:
-        keyed = [(self._cluster_id, *row) for row in rows]
-        self._bulk.insert(connection, table, ("cluster_id", *columns), keyed, replace=True)
+        """``rows`` with their keys, and for which keys the table may have a row already."""
+        names, mine = ("cluster_id", *columns), (self._cluster_id,)
+        old: list[tuple[Any, ...]] = []
+        new: list[tuple[Any, ...]] = []
+        for key, row in rows:
+            (old if key in stored else new).append(mine + row)
+        self._bulk.insert(connection, table, names, new, "raise")
+        self._bulk.insert(connection, table, names, old, "replace")
 
     def _quarantine_row(self, row: tuple[Any, ...], now_ms: int) -> tuple[Any, ...]:
         partition, offset, timestamp_ms = row[:3]
@@ -328,7 +357,7 @@ class LedgerSink:
             for partition, next_offset in sorted(after.items())
             if before.get(partition) != next_offset
         ]
-        self._bulk.insert(connection, t.source_offsets, columns, moved, replace=True)
+        self._bulk.insert(connection, t.source_offsets, columns, moved, "replace")
 
     def _note_batch(self, connection: Connection, batch_id: int, written: Written, started_ms: int) -> None:
         now_ms = self._now_ms()
@@ -352,6 +381,14 @@ class LedgerSink:
             old = table.c.finished_ms < now_ms - BATCH_HISTORY_MS
             connection.execute(delete(table).where(table.c.cluster_id == self._cluster_id, old))
             self._pruned_ms = now_ms
+
+
+def trusting_first(store: Callable[[bool], T]) -> T:
+    """What ``store`` gives when it trusts the events, or else, from the beginning, when it looks at all rows."""
+    try:
+        return store(True)
+    except IntegrityError:
+        return store(False)
 
 
 def require_reached(reached: dict[int, int], now: dict[int, int]) -> None:

@@ -9,7 +9,7 @@ import psycopg
 from sqlalchemy import JSON, Connection, Table
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from spark.sinks.bulk import Keys, Rows, insert_suffix, quoted
+from spark.sinks.bulk import Keys, OnConflict, Rows, insert_suffix, quoted
 
 _ARRAY_TYPES: Final = {str: "text[]", int: "integer[]"}
 # Below this many rows the round trips of COPY cost more than they save.
@@ -35,26 +35,26 @@ class PostgresqlBulk:
         return connection.exec_driver_sql(sql, (*by_column, keys.cluster_id))
 
     def insert(
-        self, connection: Connection, table: Table, columns: Sequence[str], rows: Rows, *, replace: bool
+        self, connection: Connection, table: Table, columns: Sequence[str], rows: Rows, on_conflict: OnConflict
     ) -> None:
         if not rows:
             return
         names = ", ".join(quoted(columns))
         # Without the key: that of a partitioned table has the month in it.
-        suffix = insert_suffix(table, columns, replace=True) if replace else "ON CONFLICT DO NOTHING"
+        suffix = "ON CONFLICT DO NOTHING" if on_conflict == "leave" else insert_suffix(table, columns, on_conflict)
         if len(rows) < COPY_ROWS_MIN:
             marks = ", ".join("%s" + _cast(table, name) for name in columns)
             connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) VALUES ({marks}) {suffix}', list(rows))
-            return
-        if not replace and _copied_as_new(connection, table.name, names, rows):
-            return
-        staging = f"load_{table.name}"
-        connection.exec_driver_sql(
-            f'CREATE TEMPORARY TABLE IF NOT EXISTS "{staging}" (LIKE "{table.name}") ON COMMIT DELETE ROWS'
-        )
-        _copy(connection, staging, names, rows)
-        connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) SELECT {names} FROM "{staging}" {suffix}')
-        connection.exec_driver_sql(f'DELETE FROM "{staging}"')
+        elif on_conflict == "raise":
+            _copy(connection, table.name, names, rows)
+        elif on_conflict == "replace" or not _copied_as_new(connection, table.name, names, rows):
+            staging = f"load_{table.name}"
+            connection.exec_driver_sql(
+                f'CREATE TEMPORARY TABLE IF NOT EXISTS "{staging}" (LIKE "{table.name}") ON COMMIT DELETE ROWS'
+            )
+            _copy(connection, staging, names, rows)
+            connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) SELECT {names} FROM "{staging}" {suffix}')
+            connection.exec_driver_sql(f'DELETE FROM "{staging}"')
 
     def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
         # Who vacuums one of them by hand looks at it too, and need not be waited for.
@@ -79,7 +79,7 @@ def _copy(connection: Connection, table: str, names: str, rows: Rows) -> None:
         with driver.cursor() as cursor, cursor.copy(sql) as copy:
             for row in rows:
                 copy.write_row(row)
-    except psycopg.errors.UniqueViolation as error:
+    except psycopg.IntegrityError as error:
         raise IntegrityError(sql, None, error) from error
     except psycopg.OperationalError as error:
         raise OperationalError(sql, None, error) from error

@@ -8,9 +8,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Table
 
-from spark.sinks.bulk import Keys, Rows, insert_suffix, quoted
+from spark.sinks.bulk import Keys, OnConflict, Rows, insert_suffix, quoted
 
 CACHE_KB: Final = 32_768
+# SQLite copies its log into the file after a commit that finds 1,000 pages in it, as every commit of a load does, and
+# pages that change with each were copied each time. 128 MiB, some 30,000 events.
+LOG_PAGES: Final = 32_768
 
 
 class SqliteBulk:
@@ -20,6 +23,7 @@ class SqliteBulk:
         # BEGIN IMMEDIATE admits one writer to the whole database, so there is nothing to lock. The ids of segments are
         # random: with SQLite's own 2 MB, a large ledger would read and write its indexes' pages many times over.
         connection.exec_driver_sql(f"PRAGMA cache_size=-{CACHE_KB}")
+        connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
 
     def load(self, connection: Connection, table: Table, columns: Sequence[str], keys: Keys) -> Iterable[Any]:
         # One JSON parameter: a statement takes 32,766 parameters at most.
@@ -32,12 +36,12 @@ class SqliteBulk:
         return connection.exec_driver_sql(sql, (json.dumps(list(keys.values)), keys.cluster_id))
 
     def insert(
-        self, connection: Connection, table: Table, columns: Sequence[str], rows: Rows, *, replace: bool
+        self, connection: Connection, table: Table, columns: Sequence[str], rows: Rows, on_conflict: OnConflict
     ) -> None:
         if not rows:
             return
         marks = ", ".join("?" * len(columns))
-        suffix = insert_suffix(table, columns, replace=replace)
+        suffix = insert_suffix(table, columns, on_conflict)
         sql = f'INSERT INTO "{table.name}" ({", ".join(quoted(columns))}) VALUES ({marks}) {suffix}'
         connection.exec_driver_sql(sql, list(rows))
 

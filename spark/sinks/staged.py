@@ -23,7 +23,7 @@ from backend.store.engine import create_engine, writing
 from spark.ledger import Event
 from spark.schemas import EVENT_COLUMNS, RECORD_COLUMNS
 from spark.sinks.bulk import quoted
-from spark.sinks.ledger_sink import LedgerSink, Written, require_reached
+from spark.sinks.ledger_sink import LedgerSink, Written, require_reached, trusting_first
 from spark.sinks.postgresql import PostgresqlBulk
 
 MANIFEST_SCHEMA: Final = StructType([StructField("attempt", StringType(), False), StructField("records", LongType())])
@@ -50,7 +50,7 @@ class Stager:
                 for batch in batches:
                     columns = (column.to_pylist() for column in batch.columns)
                     rows = [(attempt, self._cluster_id, self._job, *row) for row in zip(*columns, strict=True)]
-                    PostgresqlBulk().insert(connection, t.staged_record, _STAGED, rows, replace=False)
+                    PostgresqlBulk().insert(connection, t.staged_record, _STAGED, rows, "leave")
                     records += len(rows)
         finally:
             engine.dispose()
@@ -76,9 +76,13 @@ class StagedLedgerSink(LedgerSink):
     def write(self, batch_id: int, records: pa.Table) -> list[Written]:
         """Store a batch in one transaction. Waits and raises as `LedgerSink.write`, and raises StagedRowsLost."""
         manifest = {str(row["attempt"]): int(row["records"]) for row in records.to_pylist()}
-        return [self._committed(self._patiently(f"batch {batch_id}", lambda: self._merge(batch_id, manifest)))]
 
-    def _merge(self, batch_id: int, manifest: dict[str, int]) -> Written:
+        def store() -> Written:
+            return trusting_first(lambda trusting: self._merge(batch_id, manifest, trusting=trusting))
+
+        return [self._committed(self._patiently(f"batch {batch_id}", store))]
+
+    def _merge(self, batch_id: int, manifest: dict[str, int], *, trusting: bool) -> Written:
         started_ms = self._now_ms()
         with writing(self._engine) as connection:
             self._bulk.lock(connection, self._cluster_id, self._job)
@@ -94,7 +98,7 @@ class StagedLedgerSink(LedgerSink):
             ).all()  # fmt: skip
             if sum(row[2] for row in ends) != fresh:
                 raise StagedRowsLost(f"{sum(row[2] for row in ends)} of {fresh} staged records of batch {batch_id}")
-            illegal = self._move(connection, list(manifest), started_ms)
+            illegal = self._move(connection, list(manifest), started_ms, trusting=trusting)
             connection.execute(delete(table).where(mine))
             next_offsets = before | {row[0]: row[1] for row in ends}
             self._store_offsets(connection, before, next_offsets, started_ms)
@@ -111,7 +115,7 @@ class StagedLedgerSink(LedgerSink):
             dropped += connection.execute(delete(table).where(table.c.attempt.in_(list(manifest)), *stored)).rowcount
         return dropped
 
-    def _move(self, connection: Connection, attempts: list[str], now_ms: int) -> int:
+    def _move(self, connection: Connection, attempts: list[str], now_ms: int, *, trusting: bool) -> int:
         """Staged rows into the tables of events and of what cannot be read; how many events may not follow."""
         table = t.staged_record
         events = (table.c.attempt.in_(attempts), table.c.problem.is_(None))
@@ -138,11 +142,11 @@ class StagedLedgerSink(LedgerSink):
             ),
             mine,
         )
-        return sum(self._flag(connection, part) for part in _in_order(connection, events))
+        return sum(self._flag(connection, part, trusting=trusting) for part in _in_order(connection, events))
 
-    def _flag(self, connection: Connection, events: list[Event]) -> int:
+    def _flag(self, connection: Connection, events: list[Event], *, trusting: bool) -> int:
         """Let the ledger follow some events and flag those that it does not; how many."""
-        reasons = zip(events, self._follow(connection, events), strict=True)
+        reasons = zip(events, self._follow(connection, events, trusting=trusting), strict=True)
         illegal = [
             {"p": event.metadata_partition, "o": event.metadata_offset, "at": event.event_timestamp_ms, "why": reason}
             for event, reason in reasons

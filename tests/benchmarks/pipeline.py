@@ -29,7 +29,7 @@ from confluent_kafka import Producer
 from sqlalchemy import Engine, func, select, text
 from sqlalchemy.exc import OperationalError
 
-from backend.collector import GC_THRESHOLDS
+from backend.collector import GC_THRESHOLDS_OF_BATCHES
 from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata, SegmentUpdate, encode
 from backend.store import migrate
 from backend.store import tables as t
@@ -328,6 +328,19 @@ def _peak_mb(group: int) -> float:
     return total_kb / 1024
 
 
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """As in the processes that store and ask: `spark.job`, the command line and the control plane."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(*GC_THRESHOLDS_OF_BATCHES)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@_few_collections()
 def _direct(settings: PipelineSettings) -> float:
     engine = create_engine(settings.database_url)
     sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic)
@@ -341,6 +354,7 @@ def _direct(settings: PipelineSettings) -> float:
     return rate
 
 
+@_few_collections()
 def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
     """Much metadata in the tables: sizes, and the time of each read of a page. Raises NotMeasured at ``until_s``."""
     engine = create_engine(url)
@@ -364,9 +378,6 @@ def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
     slowest_ms = 0.0
     last = _life(segments - PARTITIONS + 7, 7, 0)[0]
     assert isinstance(last, SegmentMetadata)
-    # As in the processes that ask.
-    gc.collect()
-    gc.set_threshold(*GC_THRESHOLDS)
     asked = queries(uuid_text(last.topic_id_partition.topic_id), uuid_text(last.segment_id), BEGAN_MS + YEAR_MS)
     for name, query in asked.items():
         times = []

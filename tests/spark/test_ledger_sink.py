@@ -179,6 +179,25 @@ def test_an_illegal_event_is_kept_with_its_reason_and_changes_no_segment(engine:
     assert (summary.illegal_events, summary.delete_started_segments) == (4, 1)
 
 
+@pytest.mark.parametrize("segments", [3, 200])  # one by one, and as one copy
+@pytest.mark.parametrize("until", [SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED])
+def test_segments_that_are_begun_once_more_in_a_later_batch_are_looked_up(
+    engine: Engine, segments: int, until: SegmentState
+) -> None:
+    firsts = [event for number in range(segments) for event in life(number, until=until)]
+    whole = [event for number in range(segments) for event in life(number)]
+    new = list(life(segments))
+    records = log([*firsts, *new[:1], *whole, *new[1:]])
+    sink = sink_of(engine)
+    cut = len(firsts) + 1
+    written = sink.write(0, table(records[:cut])) + sink.write(1, table(records[cut:]))
+    assert sum(part.records for part in written) == len(records)
+    # A copy may be begun again while it goes on; after its end the events of a second life may not follow.
+    finished = until is SegmentState.COPY_SEGMENT_FINISHED
+    assert sum(part.illegal for part in written) == (segments if finished else 0)
+    assert content(engine) == expected(records)
+
+
 def test_a_segment_carries_the_time_of_each_step(engine: Engine) -> None:
     sink_of(engine).write(0, table(log(life(3))))
     with reading(engine) as connection:
@@ -371,7 +390,7 @@ def test_a_copy_that_the_server_ends_half_way_is_a_database_that_is_away(engine:
         with writing(engine) as connection:
             pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
             broken = _BreaksOff(rows, engine, ended_by, pid)
-            PostgresqlBulk().insert(connection, t.source_offsets, columns, broken, replace=True)
+            PostgresqlBulk().insert(connection, t.source_offsets, columns, broken, "replace")
 
     with pytest.raises(OperationalError):
         store()
