@@ -54,6 +54,9 @@ EXIT_OK, EXIT_SETTINGS, EXIT_JAVA, EXIT_DATABASE, EXIT_GAP, EXIT_BUSY, EXIT_SPAR
 WAIT_S: Final = 0.5
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
 LOOK_AT_TOPIC_S: Final = 2.0
+# The thread that stores lets go of the interpreter's lock at each statement, and then waits so long for one that makes
+# the next rows ready or takes a batch from Spark. Python's 5 ms are three statements.
+SWITCH_INTERVAL_S: Final = 0.0005
 # Restarting brokers may answer with old ends of the topic for a moment.
 WENT_BACK_PATIENCE_S: Final = 30.0
 # What Spark says of a batch above spark.driver.maxResultSize, and what Java says of one below it that does not fit.
@@ -137,10 +140,9 @@ def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = 
             session = starting.result()
             if session.sparkContext.uiWebUrl:
                 log.info("pipeline: Spark's own pages are at %s", session.sparkContext.uiWebUrl)
-            gc.freeze()  # what is imported by now stays: a batch's many tuples need not be searched together with it
-            gc.set_threshold(
-                *GC_THRESHOLDS_OF_BATCHES
-            )  # nor again with every 700 of them: a quarter of the time a batch takes
+            gc.freeze()  # what is imported by now stays
+            gc.set_threshold(*GC_THRESHOLDS_OF_BATCHES)
+            sys.setswitchinterval(SWITCH_INTERVAL_S)
             Pipeline(settings, session, sink, progress, stop).run()
         except (GapFound, SparkFailed) as error:
             progress.state, progress.message = "failed", str(error)

@@ -9,7 +9,7 @@ is kept, flagged with the reason. All values go by `backend/store/tables`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
 from backend.tiering.intervals import OPEN_NODE, fork_node, moment
@@ -117,6 +117,15 @@ class PartitionRow:
     delete_state_ms: int | None = None
     last_event_ms: int = 0
 
+    def add(self, other: PartitionRow) -> None:
+        """Count in what ``other`` counted from nothing, of segments that are not counted here."""
+        self.topic = other.topic
+        for name in _COUNTED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        highest = (self.highest_copied_offset, other.highest_copied_offset)
+        self.highest_copied_offset = max((offset for offset in highest if offset is not None), default=None)
+        self.last_event_ms = max(self.last_event_ms, other.last_event_ms)
+
     def count(self, row: SegmentRow, sign: int) -> None:
         """Add (+1) or take out (-1) a segment as it stands."""
         size = sign * row.segment_size_bytes
@@ -134,6 +143,11 @@ class PartitionRow:
         else:
             self.delete_finished_segments += sign
             self.delete_finished_bytes += size
+
+
+_COUNTED: Final = tuple(
+    name for name in (field.name for field in fields(PartitionRow)) if name.endswith(("_segments", "_bytes", "_events"))
+)
 
 
 @dataclass(slots=True)
@@ -280,20 +294,6 @@ def _apply_delete(partition: PartitionRow, event: Event) -> str | None:
 def segment_keys(events: Iterable[Event]) -> set[SegmentKey]:
     """The ledger rows these events are about."""
     return {(e.topic_id, e.partition, e.segment_id) for e in events if e.segment_id is not None}
-
-
-def begun_before(events: Iterable[Event]) -> set[SegmentKey]:
-    """The ledger rows these events are about, without those that one of the events itself begins."""
-    begun: set[SegmentKey] = set()
-    before: set[SegmentKey] = set()
-    for event in events:
-        if event.segment_id is not None:
-            key = (event.topic_id, event.partition, event.segment_id)
-            if event.kind == KIND_SEGMENT and key not in before:
-                begun.add(key)
-            elif key not in begun:
-                before.add(key)
-    return before
 
 
 def partition_keys(events: Iterable[Event]) -> set[PartitionKey]:

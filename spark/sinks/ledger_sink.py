@@ -12,38 +12,38 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from sqlalchemy import Connection, Engine, Table, delete, insert, select
+from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
 
 from backend.store import event_months
 from backend.store import tables as t
 from backend.store.engine import reading, writing
 from backend.store.writes import data_changed
-from spark.ledger import (
-    Event,
-    IntervalRow,
-    Ledger,
-    PartitionRow,
-    SegmentRow,
-    begun_before,
-    interval,
-    partition_keys,
-    segment_keys,
-)
+from spark.ledger import IntervalRow, Ledger, PartitionRow, SegmentRow, partition_keys, segment_keys
 from spark.reading import TopicRecreated
 from spark.schemas import EVENT_COLUMNS
 from spark.sinks import bulk_for
+from spark.sinks.chunk import (
+    PARTITION_COLUMNS,
+    SEGMENT_COLUMNS,
+    Chunk,
+    Followed,
+    Row,
+    chunk_of,
+    event_row,
+    ledger_rows,
+    partition_rows,
+)
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-K = TypeVar("K")
 
 PROCESS: Final = "pipeline"
 # The lock is held for about 200 ms (500 ms are promised): at 20,000 to 50,000 rows a second that
@@ -61,10 +61,6 @@ RETRY_FIRST_S, RETRY_MAX_S = 0.1, 5.0
 BATCH_HISTORY_MS: Final = 3_600_000  # about five batches a second: 18,000 rows of history at most
 
 _LOG_ORDER: Final = [("metadata_partition", "ascending"), ("metadata_offset", "ascending")]
-_SEGMENT_COLUMNS: Final = tuple(field.name for field in fields(SegmentRow))
-_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionRow))
-_segment_values = attrgetter(*_SEGMENT_COLUMNS)
-_partition_values = attrgetter(*_PARTITION_COLUMNS)
 _QUARANTINE_COLUMNS: Final = (
     "cluster_id", "topic", "partition", "offset", "reason", "key", "value", "record_timestamp_ms", "ingested_ms"
 )  # fmt: skip
@@ -120,6 +116,7 @@ class LedgerSink:
         self._source_topic = source_topic
         self._stop = stop or threading.Event()
         self._now_ms = now_ms
+        self._ahead = ThreadPoolExecutor(1, "pipeline chunk")  # makes the next chunk ready
         self._chunk_rows, self._held_ms = CHUNK_ROWS_FIRST, 0.0
         self._pruned_ms = 0
         self._records, self._analyze_at = 0, ANALYZE_FIRST_RECORDS
@@ -175,23 +172,26 @@ class LedgerSink:
         """
         records = records.sort_by(_LOG_ORDER)
         written: list[Written] = []
-        position = 0
-        while position < records.num_rows:
-            next_s = time.monotonic() + PAUSE_BETWEEN_CHUNKS_S
-            part = records.slice(position, self._chunk_rows)
-            chunk = list(zip(*(column.to_pylist() for column in part.columns), strict=True))
+        chunk, position = self._take(records, 0), 0
+        while chunk is not None:
+            position += chunk.records.num_rows
+            coming = self._ahead.submit(self._take, records, position) if position < records.num_rows else None
             if written and self._engine.dialect.name == "sqlite":
-                time.sleep(max(0.0, next_s - time.monotonic()))
+                time.sleep(PAUSE_BETWEEN_CHUNKS_S)
             written.append(self._store_chunk(batch_id, chunk))
-            position += len(chunk)
+            chunk = None if coming is None else coming.result()
         return written
 
-    def _store_chunk(self, batch_id: int, rows: list[tuple[Any, ...]]) -> Written:
+    def _take(self, records: pa.Table, position: int) -> Chunk | None:
+        part = records.slice(position, self._chunk_rows)
+        return chunk_of(self._cluster_id, part, {}, trusting=True) if part.num_rows else None
+
+    def _store_chunk(self, batch_id: int, chunk: Chunk) -> Written:
         def store() -> Written:
-            return trusting_first(lambda trusting: self._store(batch_id, rows, trusting=trusting))
+            return trusting_first(lambda trusting: self._store(batch_id, chunk, trusting=trusting))
 
         written = self._patiently(f"batch {batch_id}", store)
-        self._adapt(len(rows))
+        self._adapt(chunk.records.num_rows)
         return self._committed(written)
 
     def _committed(self, written: Written) -> Written:
@@ -229,33 +229,24 @@ class LedgerSink:
             # At most twice as large a step: one lucky transaction says little.
             self._chunk_rows = max(CHUNK_ROWS_MIN, min(CHUNK_ROWS_MAX, fitting, 2 * self._chunk_rows))
 
-    def _store(self, batch_id: int, rows: list[tuple[Any, ...]], *, trusting: bool) -> Written:
+    def _store(self, batch_id: int, chunk: Chunk, *, trusting: bool) -> Written:
         started_ms = self._now_ms()
         with writing(self._engine) as connection:
             self._bulk.lock(connection, self._cluster_id, self._job)
             held_since_s = time.monotonic()
             before = self._load_offsets(connection)
             require_reached(self._reached, before)
-            next_offsets = dict(before)
-            events: list[Event] = []
-            quarantined: list[tuple[Any, ...]] = []
-            width = len(EVENT_COLUMNS)
-            for row in rows:
-                partition, offset = row[0], row[1]
-                if offset < next_offsets.get(partition, 0):
-                    continue
-                next_offsets[partition] = offset + 1
-                if row[width] is None:
-                    events.append(Event._make(row[:width]))
-                else:
-                    quarantined.append(self._quarantine_row(row, started_ms))
-            illegal = self._store_events(connection, events, trusting=trusting)
-            columns = _QUARANTINE_COLUMNS
-            self._bulk.insert(connection, t.quarantine, columns, quarantined, "leave")
+            if not trusting or not chunk.fits(before):
+                chunk = chunk_of(self._cluster_id, chunk.records, before, trusting=trusting)
+            events = chunk.followed.events
+            illegal = self._store_events(connection, chunk.followed)
+            quarantined = [self._quarantine_row(row, started_ms) for row in chunk.unreadable]
+            self._bulk.insert(connection, t.quarantine, _QUARANTINE_COLUMNS, quarantined, "leave")
+            next_offsets = before | chunk.next_offsets
             self._store_offsets(connection, before, next_offsets, started_ms)
             written = Written(
                 records=len(events) + len(quarantined),
-                replayed=len(rows) - len(events) - len(quarantined),
+                replayed=chunk.replayed,
                 illegal=illegal,
                 quarantined=len(quarantined),
                 newest_event_ms=max((event.event_timestamp_ms for event in events), default=None),
@@ -266,67 +257,49 @@ class LedgerSink:
             self._held_ms = (time.monotonic() - held_since_s) * 1000
         return written
 
-    def _store_events(self, connection: Connection, events: Sequence[Event], *, trusting: bool) -> int:
-        event_months.ensure(connection, (event.event_timestamp_ms for event in events), self._now_ms())
-        reasons = self._follow(connection, events, trusting=trusting)
-        rows = [
-            (self._cluster_id, *event, reason is None, reason) for event, reason in zip(events, reasons, strict=True)
-        ]
+    def _store_events(self, connection: Connection, followed: Followed) -> int:
+        """How many events may not follow."""
+        times_ms = (event.event_timestamp_ms for event in followed.events)
+        event_months.ensure(connection, times_ms, self._now_ms())
+        rows = self._follow(connection, followed)
         columns = ("cluster_id", *EVENT_COLUMNS, "legal", "illegal_reason")
         self._bulk.insert(connection, t.segment_event, columns, rows, "leave")
-        return len(reasons) - reasons.count(None)
+        return sum(not row[-2] for row in rows)
 
-    def _follow(self, connection: Connection, events: Sequence[Event], *, trusting: bool) -> list[str | None]:
-        """Store what the events make of the ledger; of each, why it may not follow, or None.
+    def _follow(self, connection: Connection, followed: Followed) -> list[Row]:
+        """Store what the events make of the ledger; the rows of the history. IntegrityError: trust was misplaced."""
+        mine, rows = followed.mine, followed.rows.copy()
+        ledger = self._load_ledger(connection, followed)
+        for at in followed.waiting:
+            event = followed.events[at]
+            rows[at] = event_row(mine, event, ledger.apply(event))
+        for key, added in followed.begun.partitions.items():
+            ledger.partitions.setdefault(key, PartitionRow(*key, added.topic)).add(added)
+        segments, intervals = ledger_rows(mine, ledger)
+        insert, names = self._bulk.insert, ("cluster_id", *SEGMENT_COLUMNS)
+        insert(connection, t.segment, names, followed.segments, "raise")
+        insert(connection, t.segment, names, segments, "replace")
+        names = ("cluster_id", *IntervalRow._fields)
+        insert(connection, t.segment_interval, names, followed.intervals, "raise")
+        insert(connection, t.segment_interval, names, intervals, "replace")
+        names = ("cluster_id", *PARTITION_COLUMNS)
+        insert(connection, t.remote_partition, names, partition_rows(mine, ledger), "replace")
+        return rows
 
-        ``trusting``: a segment that an event here begins is taken for new, without a look, and IntegrityError tells
-        that it was not: its first event came twice, far apart.
-        """
-        ledger = self._load_ledger(connection, events, trusting=trusting)
-        stored = set(ledger.segments)
-        with_interval = {key for key, row in ledger.segments.items() if row.copy_finished_ms is not None}
-        reasons = [ledger.apply(event) for event in events]
-        # Sorted, neighbours in an index come one after the other.
-        rows = [(key, ledger.segments[key]) for key in sorted(ledger.segments)]
-        intervals = [(key, interval(row)) for key, row in rows if key in ledger.changed_intervals]
-        segments = [(key, _segment_values(row)) for key, row in rows]
-        partitions = [(key, _partition_values(row)) for key, row in sorted(ledger.partitions.items())]
-        if not trusting:
-            stored = with_interval = set(ledger.segments)
-        self._upsert(connection, t.segment, _SEGMENT_COLUMNS, segments, stored)
-        self._upsert(connection, t.segment_interval, IntervalRow._fields, intervals, with_interval)
-        self._upsert(connection, t.remote_partition, _PARTITION_COLUMNS, partitions, ledger.partitions)
-        return reasons
-
-    def _load_ledger(self, connection: Connection, events: Sequence[Event], *, trusting: bool) -> Ledger:
+    def _load_ledger(self, connection: Connection, followed: Followed) -> Ledger:
+        """What is stored about the segments of waiting events, and about the partitions of all."""
         ledger = Ledger()
+        waiting = [followed.events[at] for at in followed.waiting]
         names = ("topic_id", "partition", "segment_id")
-        wanted = _Keys(self._cluster_id, names, sorted(begun_before(events) if trusting else segment_keys(events)))
-        for row in self._bulk.load(connection, t.segment, _SEGMENT_COLUMNS, wanted) if wanted.values else ():
+        wanted = _Keys(self._cluster_id, names, sorted(segment_keys(waiting)))
+        for row in self._bulk.load(connection, t.segment, SEGMENT_COLUMNS, wanted) if wanted.values else ():
             segment = SegmentRow(*row)
             ledger.segments[(segment.topic_id, segment.partition, segment.segment_id)] = segment
-        wanted = _Keys(self._cluster_id, names[:2], sorted(partition_keys(events)))
-        for row in self._bulk.load(connection, t.remote_partition, _PARTITION_COLUMNS, wanted) if wanted.values else ():
+        wanted = _Keys(self._cluster_id, names[:2], sorted(partition_keys(waiting) | followed.begun.partitions.keys()))
+        for row in self._bulk.load(connection, t.remote_partition, PARTITION_COLUMNS, wanted) if wanted.values else ():
             partition = PartitionRow(*row)
             ledger.partitions[(partition.topic_id, partition.partition)] = partition
         return ledger
-
-    def _upsert(
-        self,
-        connection: Connection,
-        table: Table,
-        columns: tuple[str, ...],
-        rows: Iterable[tuple[K, tuple[Any, ...]]],
-        stored: Container[K],
-    ) -> None:
-        """``rows`` with their keys, and for which keys the table may have a row already."""
-        names, mine = ("cluster_id", *columns), (self._cluster_id,)
-        old: list[tuple[Any, ...]] = []
-        new: list[tuple[Any, ...]] = []
-        for key, row in rows:
-            (old if key in stored else new).append(mine + row)
-        self._bulk.insert(connection, table, names, new, "raise")
-        self._bulk.insert(connection, table, names, old, "replace")
 
     def _quarantine_row(self, row: tuple[Any, ...], now_ms: int) -> tuple[Any, ...]:
         partition, offset, timestamp_ms = row[:3]

@@ -23,6 +23,7 @@ from backend.store.engine import create_engine, writing
 from spark.ledger import Event
 from spark.schemas import EVENT_COLUMNS, RECORD_COLUMNS
 from spark.sinks.bulk import quoted
+from spark.sinks.chunk import follow
 from spark.sinks.ledger_sink import LedgerSink, Written, require_reached, trusting_first
 from spark.sinks.postgresql import PostgresqlBulk
 
@@ -146,11 +147,11 @@ class StagedLedgerSink(LedgerSink):
 
     def _flag(self, connection: Connection, events: list[Event], *, trusting: bool) -> int:
         """Let the ledger follow some events and flag those that it does not; how many."""
-        reasons = zip(events, self._follow(connection, events, trusting=trusting), strict=True)
+        rows = self._follow(connection, follow(self._cluster_id, events, trusting=trusting))
         illegal = [
-            {"p": event.metadata_partition, "o": event.metadata_offset, "at": event.event_timestamp_ms, "why": reason}
-            for event, reason in reasons
-            if reason is not None
+            {"p": event.metadata_partition, "o": event.metadata_offset, "at": event.event_timestamp_ms, "why": row[-1]}
+            for event, row in zip(events, rows, strict=True)
+            if row[-1] is not None
         ]
         if illegal:
             connection.execute(
