@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from app.server import application
-from backend.collector import GC_THRESHOLDS
+from backend.interpreter import GC_THRESHOLDS
 
 PACKAGE = Path(__file__).resolve().parent
 

@@ -15,13 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from backend.collector import GC_THRESHOLDS
+from backend.interpreter import GC_THRESHOLDS, SWITCH_INTERVAL_S
 
 WHEN_TOLD: Final = "--when-told"
 ONE_BROKER: Final = "--broker"
-# The brokers' loop lets go of the interpreter's lock at each call of the system and then waits this long for any thread
-# that computes. Python's 5 ms a call make seconds of a start, while the control plane is imported on another thread.
-SWITCH_INTERVAL_S: Final = 0.0005
 
 
 @contextmanager

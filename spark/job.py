@@ -32,7 +32,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from backend.collector import GC_THRESHOLDS_OF_BATCHES
+from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, SWITCH_INTERVAL_S
 from backend.store import migrate
 from backend.store.engine import StoreError, create_engine
 from spark import class_archive, connector, reading, source
@@ -54,9 +54,6 @@ EXIT_OK, EXIT_SETTINGS, EXIT_JAVA, EXIT_DATABASE, EXIT_GAP, EXIT_BUSY, EXIT_SPAR
 WAIT_S: Final = 0.5
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
 LOOK_AT_TOPIC_S: Final = 2.0
-# The thread that stores lets go of the interpreter's lock at each statement, and then waits so long for one that makes
-# the next rows ready or takes a batch from Spark. Python's 5 ms are three statements.
-SWITCH_INTERVAL_S: Final = 0.0005
 # Restarting brokers may answer with old ends of the topic for a moment.
 WENT_BACK_PATIENCE_S: Final = 30.0
 # What Spark says of a batch above spark.driver.maxResultSize, and what Java says of one below it that does not fit.

@@ -1,9 +1,9 @@
 """Events to segment states: the ledger's rules, as plain functions over values.
 
-Place in the flow: a sink loads the rows a chunk touches, applies the events here in log order
-and stores what changed. What may follow what is decided by `backend.tiering.segment_state`
-(Kafka's `RemoteLogMetadataCache`): an event that may not follow leaves the ledger as it is and
-is kept, flagged with the reason. All values go by `backend/store/tables`.
+Place in the flow: `spark.sinks.chunk` applies the events of segments that begin in a chunk to an empty ledger, the sink
+those of others to the rows that it loads, both in log order. What may follow what is decided by
+`backend.tiering.segment_state` (Kafka's `RemoteLogMetadataCache`): an event that may not follow leaves the ledger as it
+is and is kept, flagged with the reason. All values go by `backend/store/tables`.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class PartitionRow:
     last_event_ms: int = 0
 
     def add(self, other: PartitionRow) -> None:
-        """Count in what ``other`` counted from nothing, of segments that are not counted here."""
+        """Count in what ``other`` counted from nothing, about other segments of the partition."""
         self.topic = other.topic
         for name in _COUNTED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -152,7 +152,7 @@ _COUNTED: Final = tuple(
 
 @dataclass(slots=True)
 class Ledger:
-    """The part of the ledger that some events touch: loaded rows, then what the events made of them.
+    """The part of the ledger that some events touch: rows as they are stored, then what the events made of them.
 
     Every row that is in it is about an event, so all are stored again; of the intervals only those that changed.
     """

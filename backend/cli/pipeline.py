@@ -22,7 +22,7 @@ import typer
 from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, local_settings, refuse
 from backend.cli.options import JsonOption
 from backend.cli.words import plain
-from backend.collector import GC_THRESHOLDS_OF_BATCHES
+from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, SWITCH_INTERVAL_S
 
 if TYPE_CHECKING:
     from backend.settings import Settings
@@ -228,13 +228,17 @@ def _pipeline_settings(settings: Settings) -> PipelineSettings:
 def _long_work() -> Iterator[threading.Event]:
     """For commands that go through the whole ledger: what a signal sets, to be looked at between two parts."""
     stop = threading.Event()
-    gc.set_threshold(*GC_THRESHOLDS_OF_BATCHES)
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
+    handlers = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
+    thresholds, interval_s = gc.get_threshold(), sys.getswitchinterval()
+    gc.set_threshold(*GC_THRESHOLDS_OF_BATCHES)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         yield stop
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval_s)
+        for number, handler in zip(numbers, handlers, strict=True):
             signal.signal(number, handler)
 
 

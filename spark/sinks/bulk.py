@@ -28,7 +28,10 @@ class Bulk(Protocol):
     def insert(
         self, connection: Connection, table: Table, columns: Sequence[str], rows: Rows, on_conflict: OnConflict
     ) -> None:
-        """Insert rows. With ``raise``, the quickest way, a primary key that exists raises IntegrityError."""
+        """Insert rows; where the primary key exists, replace the row, leave it as it is, or raise IntegrityError.
+
+        The last is the quickest. After an error some of the rows may be there: the transaction must be given up.
+        """
 
     def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
         """Let the database look at what the tables hold now, if it plans by that."""

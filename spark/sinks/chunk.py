@@ -1,8 +1,8 @@
 """The records of one transaction, made ready before it begins: all that it stores as far as nothing need be looked up.
 
 A segment whose first event is among the records is taken for new. Its row, its interval and what it adds to the summary
-of its partition are made here, while the transaction before is under way. Events about other segments wait for the rows
-they are about. Pure functions over values.
+of its partition are made here, of all but a batch's first chunk while the transaction before is under way. Events about
+other segments wait for the rows they are about. Pure functions over values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark.ledger import Event, Ledger, PartitionRow, SegmentKey, SegmentRow, interval
+from spark.ledger import Event, Ledger, PartitionKey, PartitionRow, SegmentKey, SegmentRow, interval
 from spark.schemas import EVENT_COLUMNS, KIND_SEGMENT
 
 Row = tuple[Any, ...]
@@ -29,16 +29,16 @@ _WIDTH: Final = len(EVENT_COLUMNS)
 class Followed:
     """Some events and what they make of the ledger, as far as that can be told without it.
 
-    ``rows`` are those of table ``segment_event``. ``begun``: the segments that begin here, and in its partitions what
-    they add. ``waiting``: which events are about other segments, or delete a partition; their rows say nothing yet.
+    ``rows`` are those of table ``segment_event``, ``segments`` and ``intervals`` those of segments that begin here,
+    ``added`` what these add to their partitions. ``waiting``: which events are about other segments, or delete a
+    partition; their rows are empty yet.
     """
 
-    mine: tuple[str]
     events: Sequence[Event]
     rows: list[Row]
-    begun: Ledger
     segments: list[Row]
     intervals: list[Row]
+    added: Mapping[PartitionKey, PartitionRow]
     waiting: list[int]
 
 
@@ -88,7 +88,7 @@ def chunk_of(cluster_id: str, records: pa.Table, stored: Mapping[int, int], *, t
 
 def follow(cluster_id: str, events: Sequence[Event], *, trusting: bool) -> Followed:
     """Follow events as far as the ledger need not be asked; not at all unless ``trusting``."""
-    mine, begun = (cluster_id,), Ledger()
+    begun = Ledger()
     rows: list[Row] = []
     waiting: list[int] = []
     before: set[SegmentKey] = set()
@@ -97,34 +97,42 @@ def follow(cluster_id: str, events: Sequence[Event], *, trusting: bool) -> Follo
         if trusting and segment_id is not None:
             key = (event.topic_id, event.partition, segment_id)
             if key in begun.segments or (event.kind == KIND_SEGMENT and key not in before):
-                reason = begun.apply(event)
-                rows.append(event_row(mine, event, reason))
+                rows.append(_event_row(cluster_id, event, begun.apply(event)))
                 continue
             before.add(key)
         waiting.append(len(rows))
         rows.append(())
-    segments, intervals = ledger_rows(mine, begun)
-    return Followed(mine, events, rows, begun, segments, intervals, waiting)
+    return Followed(events, rows, *ledger_rows(cluster_id, begun), begun.partitions, waiting)
 
 
-def event_row(mine: tuple[str], event: Event, reason: str | None) -> Row:
-    """The row of an event in the history."""
-    return mine + event + (reason is None, reason)
+def complete(cluster_id: str, followed: Followed, ledger: Ledger) -> list[Row]:
+    """Has ``ledger``, as it is stored, follow the events that waited; the rows of table ``segment_event``."""
+    rows = followed.rows.copy()
+    for at in followed.waiting:
+        event = followed.events[at]
+        rows[at] = _event_row(cluster_id, event, ledger.apply(event))
+    for key, added in followed.added.items():
+        ledger.partitions.setdefault(key, PartitionRow(*key, added.topic)).add(added)
+    return rows
 
 
-def ledger_rows(mine: tuple[str], ledger: Ledger) -> tuple[list[Row], list[Row]]:
+def _event_row(cluster_id: str, event: Event, reason: str | None) -> Row:
+    return (cluster_id, *event, reason is None, reason)
+
+
+def ledger_rows(cluster_id: str, ledger: Ledger) -> tuple[list[Row], list[Row]]:
     """The rows of its segments and of the intervals that changed.
 
     Sorted, since neighbours in an index are then stored one after the other.
     """
+    mine, changed = (cluster_id,), ledger.changed_intervals
     segments = [(key, ledger.segments[key]) for key in sorted(ledger.segments)]
-    changed = ledger.changed_intervals
     return (
         [mine + _segment_values(row) for _, row in segments],
         [mine + interval(row) for key, row in segments if key in changed],
     )
 
 
-def partition_rows(mine: tuple[str], ledger: Ledger) -> list[Row]:
+def partition_rows(cluster_id: str, ledger: Ledger) -> list[Row]:
     """The rows of its partitions."""
-    return [mine + _partition_values(row) for _, row in sorted(ledger.partitions.items())]
+    return [(cluster_id, *_partition_values(row)) for _, row in sorted(ledger.partitions.items())]

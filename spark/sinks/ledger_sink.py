@@ -36,7 +36,7 @@ from spark.sinks.chunk import (
     Followed,
     Row,
     chunk_of,
-    event_row,
+    complete,
     ledger_rows,
     partition_rows,
 )
@@ -117,7 +117,7 @@ class LedgerSink:
         self._stop = stop or threading.Event()
         self._now_ms = now_ms
         self._ahead = ThreadPoolExecutor(1, "pipeline chunk")  # makes the next chunk ready
-        self._chunk_rows, self._held_ms = CHUNK_ROWS_FIRST, 0.0
+        self._chunk_rows = CHUNK_ROWS_FIRST
         self._pruned_ms = 0
         self._records, self._analyze_at = 0, ANALYZE_FIRST_RECORDS
         self._reached: dict[int, int] = {}
@@ -187,11 +187,17 @@ class LedgerSink:
         return chunk_of(self._cluster_id, part, {}, trusting=True) if part.num_rows else None
 
     def _store_chunk(self, batch_id: int, chunk: Chunk) -> Written:
+        took_ms = 0.0
+
         def store() -> Written:
-            return trusting_first(lambda trusting: self._store(batch_id, chunk, trusting=trusting))
+            nonlocal took_ms
+            started_s = time.monotonic()
+            written = trusting_first(lambda trusting: self._store(batch_id, chunk, trusting=trusting))
+            took_ms = (time.monotonic() - started_s) * 1000
+            return written
 
         written = self._patiently(f"batch {batch_id}", store)
-        self._adapt(chunk.records.num_rows)
+        self._adapt(chunk.records.num_rows, took_ms)
         return self._committed(written)
 
     def _committed(self, written: Written) -> Written:
@@ -223,9 +229,10 @@ class LedgerSink:
                 self._troubles.pop(what, None)
                 return result
 
-    def _adapt(self, rows: int) -> None:
-        if rows == self._chunk_rows or self._held_ms > LOCK_TARGET_MS:
-            fitting = int(rows * LOCK_TARGET_MS / max(self._held_ms, 1.0))
+    def _adapt(self, rows: int, took_ms: float) -> None:
+        """For the chunk after the next, which is cut already."""
+        if rows == self._chunk_rows or took_ms > LOCK_TARGET_MS:
+            fitting = int(rows * LOCK_TARGET_MS / max(took_ms, 1.0))
             # At most twice as large a step: one lucky transaction says little.
             self._chunk_rows = max(CHUNK_ROWS_MIN, min(CHUNK_ROWS_MAX, fitting, 2 * self._chunk_rows))
 
@@ -233,7 +240,6 @@ class LedgerSink:
         started_ms = self._now_ms()
         with writing(self._engine) as connection:
             self._bulk.lock(connection, self._cluster_id, self._job)
-            held_since_s = time.monotonic()
             before = self._load_offsets(connection)
             require_reached(self._reached, before)
             if not trusting or not chunk.fits(before):
@@ -253,8 +259,6 @@ class LedgerSink:
                 next_offsets=next_offsets,
             )
             self._note_batch(connection, batch_id, written, started_ms)
-            # Without the commit: SQLite copies its log into the file there now and then, after it let go of the lock.
-            self._held_ms = (time.monotonic() - held_since_s) * 1000
         return written
 
     def _store_events(self, connection: Connection, followed: Followed) -> int:
@@ -268,15 +272,11 @@ class LedgerSink:
 
     def _follow(self, connection: Connection, followed: Followed) -> list[Row]:
         """Store what the events make of the ledger; the rows of the history. IntegrityError: trust was misplaced."""
-        mine, rows = followed.mine, followed.rows.copy()
+        mine, insert = self._cluster_id, self._bulk.insert
         ledger = self._load_ledger(connection, followed)
-        for at in followed.waiting:
-            event = followed.events[at]
-            rows[at] = event_row(mine, event, ledger.apply(event))
-        for key, added in followed.begun.partitions.items():
-            ledger.partitions.setdefault(key, PartitionRow(*key, added.topic)).add(added)
+        rows = complete(mine, followed, ledger)
         segments, intervals = ledger_rows(mine, ledger)
-        insert, names = self._bulk.insert, ("cluster_id", *SEGMENT_COLUMNS)
+        names = ("cluster_id", *SEGMENT_COLUMNS)
         insert(connection, t.segment, names, followed.segments, "raise")
         insert(connection, t.segment, names, segments, "replace")
         names = ("cluster_id", *IntervalRow._fields)
@@ -292,11 +292,11 @@ class LedgerSink:
         waiting = [followed.events[at] for at in followed.waiting]
         names = ("topic_id", "partition", "segment_id")
         wanted = _Keys(self._cluster_id, names, sorted(segment_keys(waiting)))
-        for row in self._bulk.load(connection, t.segment, SEGMENT_COLUMNS, wanted) if wanted.values else ():
+        for row in self._bulk.load(connection, t.segment, SEGMENT_COLUMNS, wanted):
             segment = SegmentRow(*row)
             ledger.segments[(segment.topic_id, segment.partition, segment.segment_id)] = segment
-        wanted = _Keys(self._cluster_id, names[:2], sorted(partition_keys(waiting) | followed.begun.partitions.keys()))
-        for row in self._bulk.load(connection, t.remote_partition, PARTITION_COLUMNS, wanted) if wanted.values else ():
+        wanted = _Keys(self._cluster_id, names[:2], sorted(partition_keys(waiting) | followed.added.keys()))
+        for row in self._bulk.load(connection, t.remote_partition, PARTITION_COLUMNS, wanted):
             partition = PartitionRow(*row)
             ledger.partitions[(partition.topic_id, partition.partition)] = partition
         return ledger
@@ -357,10 +357,15 @@ class LedgerSink:
 
 
 def trusting_first(store: Callable[[bool], T]) -> T:
-    """What ``store`` gives when it trusts the events, or else, from the beginning, when it looks at all rows."""
+    """What ``store`` gives when it trusts the events, or else, from the beginning, when it looks at all rows.
+
+    Raises IntegrityError when the database refuses that too.
+    """
     try:
         return store(True)
-    except IntegrityError:
+    except IntegrityError as error:
+        first_line = str(error.orig).strip().splitlines()[0]
+        log.info("pipeline: a segment that was begun before, all rows are looked up: %s", first_line)
         return store(False)
 
 

@@ -1,4 +1,4 @@
-"""Bulk statements of PostgreSQL: COPY into a temporary table, then one INSERT from it; keys as arrays."""
+"""Bulk statements of PostgreSQL: COPY, by way of a temporary table where rows may exist; keys as arrays."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PostgresqlBulk:
 
 
 def _copied_as_new(connection: Connection, table: str, names: str, rows: Rows) -> bool:
-    """COPY without a staging table, half the work; False, and nothing done, when one of the rows is there already."""
+    """COPY without a staging table, half the work; False, and nothing done, when it takes one of the rows not."""
     try:
         with connection.begin_nested():
             _copy(connection, table, names, rows)

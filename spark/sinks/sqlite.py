@@ -1,4 +1,4 @@
-"""Bulk statements of SQLite: the driver's executemany, and keys as one JSON value."""
+"""Bulk statements of SQLite: many rows a statement, and keys as one JSON value."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from sqlalchemy import Connection, Table
 from spark.sinks.bulk import Keys, OnConflict, Rows, insert_suffix, quoted
 
 CACHE_KB: Final = 32_768
-# SQLite copies its log into the file after a commit that finds 1,000 pages in it, as every commit of a load does, and
-# pages that change with each were copied each time. 128 MiB, some 30,000 events.
-LOG_PAGES: Final = 32_768
-# A statement of so many rows takes a fifth less time than one for each, and lets other threads run meanwhile. Of 31
-# columns it has 7,936 parameters; SQLite takes 32,766.
+# A statement of so many rows takes a fifth less time than one for each, and lets other threads run meanwhile. The
+# widest table has 22 columns, which makes 5,632 parameters; SQLite takes 32,766.
 ROWS_AT_ONCE: Final = 256
 
 
@@ -27,7 +24,6 @@ class SqliteBulk:
         # BEGIN IMMEDIATE admits one writer to the whole database, so there is nothing to lock. The ids of segments are
         # random: with SQLite's own 2 MB, a large ledger would read and write its indexes' pages many times over.
         connection.exec_driver_sql(f"PRAGMA cache_size=-{CACHE_KB}")
-        connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
 
     def load(self, connection: Connection, table: Table, columns: Sequence[str], keys: Keys) -> Iterable[Any]:
         # One JSON parameter: a statement takes 32,766 parameters at most.
@@ -45,9 +41,10 @@ class SqliteBulk:
         if not rows:
             return
         one, suffix = f"({', '.join('?' * len(columns))})", insert_suffix(table, columns, on_conflict)
-        # FAIL, since what fails ends the transaction: SQLite then need not note how to undo a statement by itself.
+        # A statement of several rows that SQLite must be able to undo by itself costs what the rows save: hence FAIL,
+        # which leaves the rows before the one that fails. A replacement it undoes all the same.
         into = f'INSERT OR FAIL INTO "{table.name}" ({", ".join(quoted(columns))}) VALUES '
-        whole = len(rows) - len(rows) % ROWS_AT_ONCE
+        whole = 0 if on_conflict == "replace" else len(rows) - len(rows) % ROWS_AT_ONCE
         if whole:
             parts = (rows[at : at + ROWS_AT_ONCE] for at in range(0, whole, ROWS_AT_ONCE))
             many = f"{into}{', '.join([one] * ROWS_AT_ONCE)} {suffix}"

@@ -26,10 +26,10 @@ from pathlib import Path
 import httpx
 import pyarrow as pa
 from confluent_kafka import Producer
-from sqlalchemy import Engine, func, select, text
+from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import OperationalError
 
-from backend.collector import GC_THRESHOLDS_OF_BATCHES
+from backend.interpreter import GC_THRESHOLDS, GC_THRESHOLDS_OF_BATCHES, SWITCH_INTERVAL_S
 from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata, SegmentUpdate, encode
 from backend.store import migrate
 from backend.store import tables as t
@@ -329,18 +329,20 @@ def _peak_mb(group: int) -> float:
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
-    """As in the processes that store and ask: `spark.job`, the command line and the control plane."""
-    before = gc.get_threshold()
+def _interpreter(thresholds: tuple[int, int, int]) -> Iterator[None]:
+    """As in the processes that do this work."""
+    before, interval_s = gc.get_threshold(), sys.getswitchinterval()
     gc.collect()
-    gc.set_threshold(*GC_THRESHOLDS_OF_BATCHES)
+    gc.set_threshold(*thresholds)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         yield
     finally:
         gc.set_threshold(*before)
+        sys.setswitchinterval(interval_s)
 
 
-@_few_collections()
+@_interpreter(GC_THRESHOLDS_OF_BATCHES)
 def _direct(settings: PipelineSettings) -> float:
     engine = create_engine(settings.database_url)
     sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic)
@@ -354,20 +356,21 @@ def _direct(settings: PipelineSettings) -> float:
     return rate
 
 
-@_few_collections()
 def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
     """Much metadata in the tables: sizes, and the time of each read of a page. Raises NotMeasured at ``until_s``."""
     engine = create_engine(url)
     sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic="loaded")
-    records, left = _records(segments), 2 * segments
-    started_s = time.perf_counter()
-    while left:
-        if time.monotonic() > until_s:
-            raise NotMeasured(f"{left} of {2 * segments} events were not loaded in time")
-        part = list(islice(records, LOAD_AT_ONCE))
-        left -= len(part)
-        sink.write(0, pa.Table.from_batches([to_batch(part)]))
-    took_s = time.perf_counter() - started_s
+    records, left, took_s = _records(segments), 2 * segments, 0.0
+    with _interpreter(GC_THRESHOLDS_OF_BATCHES):
+        while left:
+            if time.monotonic() > until_s:
+                raise NotMeasured(f"{left} of {2 * segments} events were not loaded in time")
+            part = list(islice(records, LOAD_AT_ONCE))
+            left -= len(part)
+            batch = pa.Table.from_batches([to_batch(part)])
+            started_s = time.perf_counter()
+            sink.write(0, batch)
+            took_s += time.perf_counter() - started_s
     figures = {
         "segments loaded": float(segments),
         "sink alone, events/s": 2 * segments / took_s,
@@ -379,19 +382,24 @@ def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
     last = _life(segments - PARTITIONS + 7, 7, 0)[0]
     assert isinstance(last, SegmentMetadata)
     asked = queries(uuid_text(last.topic_id_partition.topic_id), uuid_text(last.segment_id), BEGAN_MS + YEAR_MS)
-    for name, query in asked.items():
-        times = []
-        for _ in range(5):
-            with reading(engine) as connection:
-                begin_s = time.perf_counter()
-                query(connection)
-                times.append(1000 * (time.perf_counter() - begin_s))
-        took_ms = sorted(times)[2]
-        figures[f"query: {name}, ms"] = took_ms
-        slowest_ms = max(slowest_ms, took_ms)
+    with _interpreter(GC_THRESHOLDS):
+        for name, query in asked.items():
+            took_ms = _median_ms(engine, query)
+            figures[f"query: {name}, ms"] = took_ms
+            slowest_ms = max(slowest_ms, took_ms)
     figures["all that is remote, counted at its last moment, ms"] = _all_remote_ms(engine)
     engine.dispose()
     return figures | {SLOWEST: slowest_ms}
+
+
+def _median_ms(engine: Engine, query: Callable[[Connection], object]) -> float:
+    times = []
+    for _ in range(5):
+        with reading(engine) as connection:
+            begin_s = time.perf_counter()
+            query(connection)
+            times.append(1000 * (time.perf_counter() - begin_s))
+    return sorted(times)[2]
 
 
 def _all_remote_ms(engine: Engine) -> float:

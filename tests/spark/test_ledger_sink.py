@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, event, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
@@ -179,7 +179,7 @@ def test_an_illegal_event_is_kept_with_its_reason_and_changes_no_segment(engine:
     assert (summary.illegal_events, summary.delete_started_segments) == (4, 1)
 
 
-@pytest.mark.parametrize("segments", [3, 200])  # one by one, and as one copy
+@pytest.mark.parametrize("segments", [3, 300])  # one by one, and in bulk
 @pytest.mark.parametrize("until", [SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED])
 def test_segments_that_are_begun_once_more_in_a_later_batch_are_looked_up(
     engine: Engine, segments: int, until: SegmentState
@@ -280,7 +280,13 @@ def in_background(work: Callable[[], object]) -> Callable[[], object]:
     return lambda: future.result(60)
 
 
-def test_a_database_that_is_away_for_a_while_is_waited_for_and_named(outage: Outage, engine: Engine) -> None:
+@pytest.mark.parametrize("chunk_rows", [4_000, 100])  # also with the next chunk made ready, and parts of it stored
+def test_a_database_that_is_away_for_a_while_is_waited_for_and_named(
+    outage: Outage, engine: Engine, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
+) -> None:
+    monkeypatch.setattr("spark.sinks.ledger_sink.CHUNK_ROWS_FIRST", chunk_rows)
+    monkeypatch.setattr("spark.sinks.ledger_sink.CHUNK_ROWS_MIN", chunk_rows)
+    monkeypatch.setattr("spark.sinks.ledger_sink.CHUNK_ROWS_MAX", chunk_rows)
     records = mixed(1_000)
     sink = sink_of(engine)
     sink.write(0, table([record for record in records if record[1] < 50]))
@@ -292,6 +298,21 @@ def test_a_database_that_is_away_for_a_while_is_waited_for_and_named(outage: Out
     written()
     assert sink.trouble is None
     assert content(engine) == expected(records)
+
+
+@pytest.mark.parametrize("segments", [3, 300])
+def test_a_row_that_the_database_refuses_is_an_error_and_leaves_nothing(engine: Engine, segments: int) -> None:
+    records = table(log([event for number in range(segments) for event in life(number)]))
+    # No event that can be decoded says so: its range ends before it begins.
+    at = records.schema.get_field_index("end_offset")
+    ends = [None if end is None else -1 for end in records.column(at).to_pylist()]
+    wrong = records.set_column(at, records.schema.field(at), pa.array(ends, pa.int64()))
+    sink = sink_of(engine)
+    with pytest.raises(IntegrityError, match="ck_segment_range"):
+        sink.write(0, wrong)
+    assert not content(engine)["events"]
+    sink.write(0, records)
+    assert len(content(engine)["segments"]) == segments  # type: ignore[arg-type]  # a dictionary
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -403,7 +424,7 @@ def test_a_load_lets_the_planner_know_what_the_tables_hold(engine: Engine, monke
     monkeypatch.setattr("spark.sinks.ledger_sink.ANALYZE_FIRST_RECORDS", 200)
     sink, records = sink_of(engine), mixed(900)
     known: list[float] = []
-    for below in (20, 40, 60, 200):  # of each partition
+    for below in (20, 40, 100, 200):  # of each partition
         sink.write(0, table([record for record in records if record[1] < below]))
         with reading(engine) as connection:
             known.append(
