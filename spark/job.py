@@ -26,7 +26,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +43,7 @@ from spark.lock import Busy, only_one
 from spark.schemas import RECORD_COLUMNS
 from spark.session import prepare_environment, start_session
 from spark.settings import JOB, KAFKA, WHEN_TOLD, PipelineSettings, SettingsError, from_environment
-from spark.sinks.ledger_sink import DatabaseWentBack, LedgerSink, Stopped
+from spark.sinks.ledger_sink import Batch, DatabaseWentBack, LedgerSink, Stopped
 from spark.sinks.staged import MANIFEST_SCHEMA, StagedLedgerSink, Stager
 from spark.write_behind import WriteBehind
 
@@ -273,14 +272,14 @@ class Pipeline:
             self._progress.next_offsets = self._sink.next_offsets()
         except Stopped:
             return ""
-        behind = WriteBehind(self._store)
+        behind = WriteBehind(self._sink.ready, self._store)
         failure = self._follow_stream(behind)
         unstored = behind.close()
         if unstored is None or isinstance(unstored, Stopped):
             return failure
         return str(unstored) or type(unstored).__name__
 
-    def _follow_stream(self, behind: WriteBehind) -> str:
+    def _follow_stream(self, behind: WriteBehind[Batch]) -> str:
         try:
             self._check_topic()
             query = self._start_stream(behind)
@@ -312,7 +311,7 @@ class Pipeline:
         self._sink.require_stored()
         self._sink.claim_topic(self._offsets.topic_id())
 
-    def _start_stream(self, behind: WriteBehind) -> StreamingQuery:
+    def _start_stream(self, behind: WriteBehind[Batch]) -> StreamingQuery:
         settings = self._settings
         checkpoint = settings.spark_dir / "checkpoint"
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -346,10 +345,10 @@ class Pipeline:
         )
         return reader.load()
 
-    def _store(self, batch_id: int, records: pa.Table) -> None:
+    def _store(self, batch_id: int, batch: Batch) -> None:
         started = time.monotonic()
         progress, stored = self._progress, 0
-        for written in self._sink.write(batch_id, records):
+        for written in self._sink.write(batch_id, batch):
             stored += written.records + written.replayed
             progress.next_offsets = written.next_offsets
             progress.records += written.records

@@ -9,27 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
 
-Store = Callable[[int, pa.Table], None]
+T = TypeVar("T")
 _NAME: Final = "pipeline store"
 
 
-class WriteBehind:
-    """Calls ``store`` in a thread of its own. A batch that fails ends it: no later one is stored."""
+class WriteBehind(Generic[T]):
+    """Calls ``store`` in a thread of its own with what ``ready`` makes of a batch in the caller's.
 
-    def __init__(self, store: Store) -> None:
+    A batch that fails ends it: no later one is stored.
+    """
+
+    def __init__(self, ready: Callable[[pa.Table], T], store: Callable[[int, T], None]) -> None:
+        self._ready = ready
         self._store = store
         self._pool = ThreadPoolExecutor(1, _NAME)
         self._storing: Future[None] | None = None
 
     def hand_over(self, batch_id: int, records: pa.Table) -> None:
         """Store the batch once the one before is stored. Raises what that one raised."""
+        batch = self._ready(records)
         if self._storing is not None:
             self._storing.result()
-        self._storing = self._pool.submit(self._store, batch_id, records)
+        self._storing = self._pool.submit(self._store, batch_id, batch)
 
     def failed(self) -> bool:
         """Whether the batch handed over last could not be stored."""

@@ -85,6 +85,14 @@ class Written:
     next_offsets: dict[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records, in log order where there is a first chunk of them."""
+
+    records: pa.Table
+    first: Chunk | None
+
+
 class Stopped(Exception):
     """The job was asked to stop while it waited for the database."""
 
@@ -160,7 +168,12 @@ class LedgerSink:
         if known != topic_id:
             raise TopicRecreated(self._source_topic, known, topic_id)
 
-    def write(self, batch_id: int, records: pa.Table) -> list[Written]:
+    def ready(self, records: pa.Table) -> Batch:
+        """What `write` begins with: for a thread that has time while another batch is stored."""
+        ordered = records.sort_by(_LOG_ORDER)
+        return Batch(ordered, self._take(ordered, 0))
+
+    def write(self, batch_id: int, records: pa.Table | Batch) -> list[Written]:
         """Store a batch, in any order; returns one entry per transaction.
 
         Each transaction stores a stretch of every topic partition that it touches, so what was committed when
@@ -170,12 +183,13 @@ class LedgerSink:
         asked to stop meanwhile; what was committed until then stays and is not written again.
         Raises DatabaseWentBack rather than leave out what the database has lost since the batch was read.
         """
-        records = records.sort_by(_LOG_ORDER)
+        batch = records if isinstance(records, Batch) else self.ready(records)
         written: list[Written] = []
-        chunk, position = self._take(records, 0), 0
+        chunk, position = batch.first, 0
         while chunk is not None:
             position += chunk.records.num_rows
-            coming = self._ahead.submit(self._take, records, position) if position < records.num_rows else None
+            more = position < batch.records.num_rows
+            coming = self._ahead.submit(self._take, batch.records, position) if more else None
             if written and self._engine.dialect.name == "sqlite":
                 time.sleep(PAUSE_BETWEEN_CHUNKS_S)
             written.append(self._store_chunk(batch_id, chunk))

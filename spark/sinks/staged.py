@@ -24,7 +24,7 @@ from spark.ledger import Event
 from spark.schemas import EVENT_COLUMNS, RECORD_COLUMNS
 from spark.sinks.bulk import quoted
 from spark.sinks.chunk import follow
-from spark.sinks.ledger_sink import LedgerSink, Written, require_reached, trusting_first
+from spark.sinks.ledger_sink import Batch, LedgerSink, Written, require_reached, trusting_first
 from spark.sinks.postgresql import PostgresqlBulk
 
 MANIFEST_SCHEMA: Final = StructType([StructField("attempt", StringType(), False), StructField("records", LongType())])
@@ -74,9 +74,14 @@ class StagedLedgerSink(LedgerSink):
         self._patiently("rows that were staged before", clear)
         return super().next_offsets()
 
-    def write(self, batch_id: int, records: pa.Table) -> list[Written]:
+    def ready(self, records: pa.Table) -> Batch:
+        """The rows that name what was staged, as they are."""
+        return Batch(records, None)
+
+    def write(self, batch_id: int, records: pa.Table | Batch) -> list[Written]:
         """Store a batch in one transaction. Waits and raises as `LedgerSink.write`, and raises StagedRowsLost."""
-        manifest = {str(row["attempt"]): int(row["records"]) for row in records.to_pylist()}
+        batch = records if isinstance(records, Batch) else self.ready(records)
+        manifest = {str(row["attempt"]): int(row["records"]) for row in batch.records.to_pylist()}
 
         def store() -> Written:
             return trusting_first(lambda trusting: self._merge(batch_id, manifest, trusting=trusting))
