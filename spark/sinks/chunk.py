@@ -1,8 +1,8 @@
 """The records of one transaction, made ready before it begins: all that it stores as far as nothing need be looked up.
 
 A segment whose first event is among the records is taken for new. Its row, its interval and what it adds to the summary
-of its partition are made here, of all but a batch's first chunk while the transaction before is under way. Events about
-other segments wait for the rows they are about. Pure functions over values.
+of its partition are made here, while the transaction before is under way. Events about other segments wait for the rows
+they are about. Pure functions over values.
 """
 
 from __future__ import annotations
