@@ -97,8 +97,9 @@ def _cpu_s(run: Path) -> float:
 
 
 def _replicas(data: Path) -> int:
-    """Replicas on all brokers, those of internal topics and of the metadata log included."""
-    return sum(1 for _ in (data / "brokers").rglob("partition.metadata"))
+    """Replicas on all brokers, those of internal topics and of the metadata log included, which has no id of a topic."""
+    brokers = data / "brokers"
+    return sum(1 for name in ("partition.metadata", "quorum-state") for _ in brokers.rglob(name))
 
 
 def _open_logs(run: Path, data: Path) -> int:
