@@ -97,7 +97,7 @@ def _cpu_s(run: Path) -> float:
 
 
 def _replicas(data: Path) -> int:
-    """Replicas on all brokers, those of internal topics and of the metadata log included, which has no id of a topic."""
+    """Replicas on all brokers, those of internal topics and of the metadata log included (which has no topic id)."""
     brokers = data / "brokers"
     return sum(1 for name in ("partition.metadata", "quorum-state") for _ in brokers.rglob(name))
 
