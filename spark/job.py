@@ -31,7 +31,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, SWITCH_INTERVAL_S
+from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, tuned
 from backend.store import migrate
 from backend.store.engine import StoreError, create_engine
 from spark import class_archive, connector, reading, source
@@ -137,9 +137,8 @@ def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = 
             if session.sparkContext.uiWebUrl:
                 log.info("pipeline: Spark's own pages are at %s", session.sparkContext.uiWebUrl)
             gc.freeze()  # what is imported by now stays
-            gc.set_threshold(*GC_THRESHOLDS_OF_BATCHES)
-            sys.setswitchinterval(SWITCH_INTERVAL_S)
-            Pipeline(settings, session, sink, progress, stop).run()
+            with tuned(GC_THRESHOLDS_OF_BATCHES):
+                Pipeline(settings, session, sink, progress, stop).run()
         except (GapFound, SparkFailed) as error:
             progress.state, progress.message = "failed", str(error)
             raise

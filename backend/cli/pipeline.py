@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import signal
@@ -22,7 +21,7 @@ import typer
 from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, local_settings, refuse
 from backend.cli.options import JsonOption
 from backend.cli.words import plain
-from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, SWITCH_INTERVAL_S
+from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, tuned
 
 if TYPE_CHECKING:
     from backend.settings import Settings
@@ -230,14 +229,10 @@ def _long_work() -> Iterator[threading.Event]:
     stop = threading.Event()
     numbers = (signal.SIGINT, signal.SIGTERM)
     handlers = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
-    thresholds, interval_s = gc.get_threshold(), sys.getswitchinterval()
-    gc.set_threshold(*GC_THRESHOLDS_OF_BATCHES)
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
-        yield stop
+        with tuned(GC_THRESHOLDS_OF_BATCHES):
+            yield stop
     finally:
-        gc.set_threshold(*thresholds)
-        sys.setswitchinterval(interval_s)
         for number, handler in zip(numbers, handlers, strict=True):
             signal.signal(number, handler)
 

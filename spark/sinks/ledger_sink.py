@@ -379,7 +379,7 @@ def trusting_first(store: Callable[[bool], T]) -> T:
         return store(True)
     except IntegrityError as error:
         first_line = str(error.orig).strip().splitlines()[0]
-        log.info("pipeline: a segment that was begun before, all rows are looked up: %s", first_line)
+        log.info("pipeline: a row was not as new as it seemed, all are looked up: %s", first_line)
         return store(False)
 
 

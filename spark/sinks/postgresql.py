@@ -62,7 +62,7 @@ class PostgresqlBulk:
 
 
 def _copied_as_new(connection: Connection, table: str, names: str, rows: Rows) -> bool:
-    """COPY without a staging table, half the work; False, and nothing done, when it takes one of the rows not."""
+    """COPY without a staging table, half the work; False, and nothing done, when a row is refused."""
     try:
         with connection.begin_nested():
             _copy(connection, table, names, rows)

@@ -29,7 +29,7 @@ from confluent_kafka import Producer
 from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import OperationalError
 
-from backend.interpreter import GC_THRESHOLDS, GC_THRESHOLDS_OF_BATCHES, SWITCH_INTERVAL_S
+from backend.interpreter import GC_THRESHOLDS, GC_THRESHOLDS_OF_BATCHES, tuned
 from backend.protocol.remote_log_metadata import RemoteLogMetadata, SegmentMetadata, SegmentUpdate, encode
 from backend.store import migrate
 from backend.store import tables as t
@@ -328,21 +328,7 @@ def _peak_mb(group: int) -> float:
     return total_kb / 1024
 
 
-@contextmanager
-def _interpreter(thresholds: tuple[int, int, int]) -> Iterator[None]:
-    """As in the processes that do this work."""
-    before, interval_s = gc.get_threshold(), sys.getswitchinterval()
-    gc.collect()
-    gc.set_threshold(*thresholds)
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        sys.setswitchinterval(interval_s)
-
-
-@_interpreter(GC_THRESHOLDS_OF_BATCHES)
+@tuned(GC_THRESHOLDS_OF_BATCHES)
 def _direct(settings: PipelineSettings) -> float:
     engine = create_engine(settings.database_url)
     sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic=settings.source_topic)
@@ -361,7 +347,7 @@ def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
     engine = create_engine(url)
     sink = LedgerSink(engine, cluster_id=CLUSTER, job=JOB, source_topic="loaded")
     records, left, took_s = _records(segments), 2 * segments, 0.0
-    with _interpreter(GC_THRESHOLDS_OF_BATCHES):
+    with tuned(GC_THRESHOLDS_OF_BATCHES):
         while left:
             if time.monotonic() > until_s:
                 raise NotMeasured(f"{left} of {2 * segments} events were not loaded in time")
@@ -382,7 +368,8 @@ def load(url: str, segments: int, until_s: float = float("inf")) -> Figures:
     last = _life(segments - PARTITIONS + 7, 7, 0)[0]
     assert isinstance(last, SegmentMetadata)
     asked = queries(uuid_text(last.topic_id_partition.topic_id), uuid_text(last.segment_id), BEGAN_MS + YEAR_MS)
-    with _interpreter(GC_THRESHOLDS):
+    gc.collect()
+    with tuned(GC_THRESHOLDS):
         for name, query in asked.items():
             took_ms = _median_ms(engine, query)
             figures[f"query: {name}, ms"] = took_ms

@@ -2,7 +2,8 @@
 
 python -m tests.soak [--output FILE] [--all | TEST ...]
 
-A run takes 60 minutes at most: the parts whose evidence is oldest have their turn, the result names those left out.
+A run is planned for 60 minutes, by the times of earlier results: the parts whose evidence is oldest have their turn,
+the result names those left out.
 """
 
 from __future__ import annotations
