@@ -13,8 +13,8 @@ from typing import Final
 # observer: a third of such a cluster's CPU at rest. What waits is at most 100,000 containers before the middle
 # generation is looked through: some 20 MB.
 GC_THRESHOLDS: Final = (10_000, 10, 10)
-# Where batches of records are stored: 10,000 records are 30,000 containers before their transaction begins, those of two
-# transactions are there at once, and the collector walked through all of them several times, a quarter of the time.
+# Where batches of records are stored: 10,000 records are 30,000 containers before their transaction begins, those of
+# two transactions are there at once, and the collector walked through all of them several times, a quarter of the time.
 # What waits: 400,000, some 80 MB.
 GC_THRESHOLDS_OF_BATCHES: Final = (200_000, 2, 10)
 # A thread that lets go of the interpreter's lock at each call of the system or of the database then waits this long for
