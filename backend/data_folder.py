@@ -127,7 +127,9 @@ class DataFolder:
 
 
 # What a refused first start or a hand-written settings file may leave in a folder that is still new.
-KNOWN_NEW: Final = frozenset({"ebbline.toml", "run", "logs", "spark", "ebbline.db", "ebbline.db-wal", "ebbline.db-shm"})
+KNOWN_NEW: Final = frozenset(
+    {"ebbline.toml", "run", "logs", "spark", "ebbline.db", "ebbline.db-wal", "ebbline.db-shm", "ebbline.db-turn"}
+)
 
 
 def new_cluster_id() -> str:

@@ -2,7 +2,7 @@
 
 SQLite has two writers, the observer and the pipeline. WAL lets readers go on during a write;
 writers take the lock at once (``BEGIN IMMEDIATE``) and wait for each other up to
-``BUSY_TIMEOUT_MS``, so a read that turns into a write can never fail half way.
+``BUSY_TIMEOUT_MS`` (`backend.store.turn`), so a read that turns into a write can never fail half way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ import sqlalchemy
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from backend.store import turn
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_S = 5
@@ -89,7 +91,11 @@ def _sqlite_engine(url: URL) -> Engine:
     @event.listens_for(engine, "begin")
     def _on_begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get("ebbline_writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if not writes:
+            connection.exec_driver_sql("BEGIN")
+            return
+        with nullcontext() if in_memory else turn.waiting(Path(str(file))):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
 

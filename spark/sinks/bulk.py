@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection, Engine, Table
 
 Rows = Sequence[tuple[Any, ...]]
 OnConflict = Literal["replace", "leave", "raise"]
@@ -32,6 +32,9 @@ class Bulk(Protocol):
 
         The last is the quickest. After an error some of the rows may be there: the transaction must be given up.
         """
+
+    def stored(self, engine: Engine, records: int) -> None:
+        """What comes after a commit of so many records, before the next transaction; others may write meanwhile."""
 
     def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
         """Let the database look at what the tables hold now, if it plans by that."""

@@ -50,8 +50,6 @@ PROCESS: Final = "pipeline"
 # is 6,000 to 15,000 rows; the sink measures and adapts between the two ends.
 LOCK_TARGET_MS: Final = 300
 CHUNK_ROWS_FIRST, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX = 4_000, 500, 20_000
-# SQLite does not queue writers; they look again after up to 100 ms. The pause lets one in. PostgreSQL has no such lock.
-PAUSE_BETWEEN_CHUNKS_S: Final = 0.02
 # PostgreSQL looks once a minute at what its tables hold; meanwhile a year of metadata may be loaded, and pages are read
 # for seconds by plans for empty tables. So it looks after so many records, and whenever they are four times as many:
 # 0.1 to 0.3 s each time.
@@ -190,8 +188,6 @@ class LedgerSink:
             position += chunk.records.num_rows
             more = position < batch.records.num_rows
             coming = self._ahead.submit(self._take, batch.records, position) if more else None
-            if written and self._engine.dialect.name == "sqlite":
-                time.sleep(PAUSE_BETWEEN_CHUNKS_S)
             written.append(self._store_chunk(batch_id, chunk))
             chunk = None if coming is None else coming.result()
         return written
@@ -217,6 +213,7 @@ class LedgerSink:
     def _committed(self, written: Written) -> Written:
         self._reached = written.next_offsets
         self._records += written.records
+        self._bulk.stored(self._engine, written.records)
         if self._records >= self._analyze_at:
             self._patiently("the statistics of the tables", self._analyze)
             self._analyze_at = ANALYZE_GROWTH * self._records

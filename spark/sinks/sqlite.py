@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection, Engine, Table
 
+from backend.store.turn import give_way
 from spark.sinks.bulk import Keys, OnConflict, Rows, insert_suffix, quoted
+from spark.sinks.checkpointer import LOG_PAGES_MAX, Checkpointer
 
 CACHE_KB: Final = 32_768
 # A statement of so many rows takes a fifth less time than one for each, and lets other threads run meanwhile. The
@@ -20,10 +23,14 @@ ROWS_AT_ONCE: Final = 256
 class SqliteBulk:
     """See `spark.sinks.bulk.Bulk`."""
 
+    def __init__(self) -> None:
+        self._checkpointer = Checkpointer()
+
     def lock(self, connection: Connection, cluster_id: str, job: str) -> None:
         # BEGIN IMMEDIATE admits one writer to the whole database, so there is nothing to lock. The ids of segments are
         # random: with SQLite's own 2 MB, a large ledger would read and write its indexes' pages many times over.
         connection.exec_driver_sql(f"PRAGMA cache_size=-{CACHE_KB}")
+        connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
 
     def load(self, connection: Connection, table: Table, columns: Sequence[str], keys: Keys) -> Iterable[Any]:
         # One JSON parameter: a statement takes 32,766 parameters at most.
@@ -51,6 +58,11 @@ class SqliteBulk:
             connection.exec_driver_sql(many, [tuple(chain.from_iterable(part)) for part in parts])
         if whole < len(rows):
             connection.exec_driver_sql(f"{into}{one} {suffix}", list(rows[whole:]))
+
+    def stored(self, engine: Engine, records: int) -> None:
+        self._checkpointer.stored(engine, records)
+        if engine.url.database:
+            give_way(Path(engine.url.database))
 
     def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
         # It is never told, so its plans are the same whatever the tables hold (tests/unit/store/test_page_plans.py).

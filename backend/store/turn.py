@@ -1,0 +1,65 @@
+"""Lets writers of a SQLite file take turns, as SQLite does not queue them.
+
+Who finds the file locked looks again after up to 100 ms, so one that writes without a stop would leave the others
+nothing. Hence who waits for the lock holds the file ``<database>-turn`` shared meanwhile, and who wants to go on
+writing looks whether it is held. Only advice: what cannot be opened or locked is as if nobody waited.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+# SQLite's longest wait between two looks, and half of that for a machine that is busy.
+GIVE_WAY_MAX_S: Final = 0.15
+_LOOK_AGAIN_S: Final = 0.002
+
+
+@contextmanager
+def waiting(database: Path) -> Iterator[None]:
+    """Says so while the block waits for the database's write lock."""
+    held = _open(database)
+    try:
+        if held is not None:
+            with suppress(OSError):
+                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    finally:
+        if held is not None:
+            os.close(held)
+
+
+def give_way(database: Path, at_most_s: float = GIVE_WAY_MAX_S) -> None:
+    """Returns when nobody waits for the write lock, which the caller does not hold; at the latest after the time."""
+    probe = _open(database)
+    if probe is None:
+        return
+    until_s = time.monotonic() + at_most_s
+    try:
+        while not _alone(probe) and time.monotonic() < until_s:
+            time.sleep(_LOOK_AGAIN_S)
+    finally:
+        os.close(probe)
+
+
+def _alone(probe: int) -> bool:
+    try:
+        fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # no such locks on this file system
+        return True
+    fcntl.flock(probe, fcntl.LOCK_UN)
+    return True
+
+
+def _open(database: Path) -> int | None:
+    try:
+        return os.open(f"{database}-turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return None

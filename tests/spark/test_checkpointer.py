@@ -1,0 +1,67 @@
+"""SQLite's log is copied into its file by a thread of the pipeline."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+
+from backend.store.engine import create_engine, writing
+from spark.sinks.checkpointer import LOG_PAGES_MAX, RECORDS_BETWEEN, Checkpointer
+
+PAGE_BYTES = 4096
+
+
+def _store(engine: Engine, pages: int) -> None:
+    with writing(engine) as connection:
+        connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
+        connection.execute(text("CREATE TABLE IF NOT EXISTS x (b BLOB)"))
+        connection.execute(text(f"INSERT INTO x VALUES (zeroblob({pages * PAGE_BYTES}))"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "x.db"
+
+
+def _copied(file: Path, pages: int) -> bool:
+    until_s = time.monotonic() + 10
+    while file.stat().st_size < pages * PAGE_BYTES and time.monotonic() < until_s:
+        time.sleep(0.01)
+    return file.stat().st_size >= pages * PAGE_BYTES
+
+
+def test_the_log_is_copied_once_enough_is_stored(file: Path) -> None:
+    engine, checkpointer = create_engine(f"sqlite:///{file}"), Checkpointer()
+    _store(engine, 2_000)
+    checkpointer.stored(engine, RECORDS_BETWEEN - 1)
+    assert file.stat().st_size < 2_000 * PAGE_BYTES
+    checkpointer.stored(engine, 1)
+    assert _copied(file, 2_000)
+
+
+def test_a_commit_copies_a_log_that_has_become_too_long(file: Path) -> None:
+    engine = create_engine(f"sqlite:///{file}")
+    _store(engine, LOG_PAGES_MAX)
+    assert file.stat().st_size >= LOG_PAGES_MAX * PAGE_BYTES
+    _store(engine, LOG_PAGES_MAX // 2)  # the log starts over: it does not grow
+    assert Path(f"{file}-wal").stat().st_size < 1.1 * LOG_PAGES_MAX * PAGE_BYTES
+
+
+def test_a_log_that_cannot_be_copied_is_told_and_tried_again(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    checkpointer = Checkpointer()
+    away = create_engine(f"sqlite:///{file}")
+    file.mkdir()  # SQLite cannot open it
+    checkpointer.stored(away, RECORDS_BETWEEN)
+    until_s = time.monotonic() + 10
+    while not caplog.records and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert "could not be copied into its file" in caplog.text
+    file.rmdir()
+    _store(away, 10)
+    while file.stat().st_size < 10 * PAGE_BYTES and time.monotonic() < until_s:
+        checkpointer.stored(away, RECORDS_BETWEEN)
+        time.sleep(0.01)
+    assert _copied(file, 10)
