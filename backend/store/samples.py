@@ -1,8 +1,8 @@
 """Offsets and phases as the observer samples them: the latest row always, history only on change.
 
-A partition that does not move costs one history row a minute, so that a chart has a point at
-least that often and a year of a quiet cluster stays small: 10,000 partitions with 3 replicas
-at one row a minute are 40,000 rows a minute, 58 million a day at most.
+Once a minute, or once a round where rounds are rarer, the history gets all rows, so that a chart has a
+point at least that often and a year of a quiet cluster stays small: 10,000 partitions with 3 replicas
+are 40,000 rows a round, and with a round every 150 s (`backend.control.observer.pace`) 23 million a day.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Table, bindparam, delete, update
+from sqlalchemy import Connection, Engine, Table, bindparam, delete, select, update
 
 from backend.store import tables as t
 from backend.store.engine import writing
-from backend.store.writes import data_changed, upsert
+from backend.store.writes import data_changed, insert_into, upsert
 
 HISTORY_INTERVAL_MS: Final = 60_000
 
@@ -82,7 +82,6 @@ class _Known:
 
     sample: Sample
     changed_ms: int
-    history_ms: int
 
 
 class SampleWriter:
@@ -97,6 +96,7 @@ class SampleWriter:
         self._cluster_id = cluster_id
         self._process = process
         self._known: dict[Key, _Known] = {}
+        self._whole_ms = 0  # when the history last got all rows
         # By table: when the last round was written, and which rows carry that time.
         self._fresh: dict[str, tuple[int, frozenset[Key]]] = {}
 
@@ -106,16 +106,20 @@ class SampleWriter:
         Keys that are not in this round keep their row and its age.
         """
         with writing(self._engine) as connection:
-            done = self._write(connection, t.partition_current, t.partition_sample, partitions, now_ms)
-            done += self._write(connection, t.replica_current, t.replica_sample, replicas, now_ms)
-            changed = any(known.changed_ms == now_ms for _, known, _ in done)
-            if changed:
+            known = self._write(connection, t.partition_current, partitions, now_ms)
+            known |= self._write(connection, t.replica_current, replicas, now_ms)
+            whole = now_ms - self._whole_ms >= HISTORY_INTERVAL_MS
+            added = _add_history(connection, self._cluster_id, t.partition_current, t.partition_sample, now_ms, whole)
+            added += _add_history(connection, self._cluster_id, t.replica_current, t.replica_sample, now_ms, whole)
+            if any(one.changed_ms == now_ms for one in known.values()):
                 data_changed(connection, self._cluster_id, self._process)
-        self._known.update((key, known) for key, known, _ in done)
+        self._known |= known
+        if whole:
+            self._whole_ms = now_ms
         for table, samples in ((t.partition_current, partitions), (t.replica_current, replicas)):
             answered = frozenset(_key(sample) for sample in samples if sample.answered_ms is None)
             self._fresh[table.name] = (now_ms, answered)
-        return sum(history for _, _, history in done)
+        return added
 
     def forget(self, topics: Iterable[str]) -> None:
         """Drop what is remembered of topics that no longer exist (their rows: `writes.save_topics`)."""
@@ -136,37 +140,27 @@ class SampleWriter:
             self._known.pop(key, None)
 
     def _write(
-        self, connection: Connection, current: Table, history: Table, samples: Sequence[Sample], now_ms: int
-    ) -> list[tuple[Key, _Known, bool]]:
-        outcome: list[tuple[Key, _Known, bool]] = []
-        changed_rows, history_rows = [], []
-        unchanged_keys: list[Key] = []
-        shared = _shared(current, history)
+        self, connection: Connection, current: Table, samples: Sequence[Sample], now_ms: int
+    ) -> dict[Key, _Known]:
+        """The newest rows; what is to be remembered of them."""
+        known: dict[Key, _Known] = {}
+        changed_rows: list[dict[str, Any]] = []
+        unchanged: list[Key] = []
         for sample in samples:
-            key = _key(sample)
+            key, answered = _key(sample), sample.answered_ms is None
             before = self._known.get(key)
-            same = before is not None and before.sample == sample
-            moved = before is None or not same or now_ms - before.history_ms >= HISTORY_INTERVAL_MS
-            due = moved and sample.answered_ms is None  # old offsets are no point of a new moment
-            known = _Known(
-                sample,
-                before.changed_ms if same and before else now_ms,
-                now_ms if due or before is None else before.history_ms,
-            )
-            outcome.append((key, known, due))
-            if not same or due:
-                row = self._row(sample)
-                if not same:
-                    sampled_ms = now_ms if sample.answered_ms is None else sample.answered_ms
-                    changed_rows.append(row | {"changed_ms": known.changed_ms, "sampled_ms": sampled_ms})
-                if due:
-                    history_rows.append({name: row[name] for name in shared} | {"sampled_ms": now_ms})
-            if same and sample.answered_ms is None:
-                unchanged_keys.append(key)
-        self._renew(connection, current, unchanged_keys, {key for key, known, _ in outcome if _answered(known)}, now_ms)
+            if before is None or before.sample != sample:
+                known[key] = _Known(sample, now_ms)
+                sampled_ms = now_ms if answered else sample.answered_ms
+                changed_rows.append(self._row(sample) | {"changed_ms": now_ms, "sampled_ms": sampled_ms})
+            else:
+                known[key] = before
+                if answered:
+                    unchanged.append(key)
+        answering = {key for key, one in known.items() if one.sample.answered_ms is None}
+        self._renew(connection, current, unchanged, answering, now_ms)
         upsert(connection, current, changed_rows)
-        upsert(connection, history, history_rows)
-        return outcome
+        return known
 
     def _renew(
         self, connection: Connection, current: Table, unchanged: Sequence[Key], answered: AbstractSet[Key], now_ms: int
@@ -203,15 +197,23 @@ _COLUMNS: Final = {
 }
 
 
-def _answered(known: _Known) -> bool:
-    return known.sample.answered_ms is None
-
-
 def _key(sample: Sample) -> Key:
     if isinstance(sample, ReplicaSample):
         return sample.topic, sample.partition, sample.broker_id
     return sample.topic, sample.partition
 
 
-def _shared(current: Table, history: Table) -> list[str]:
-    return [column.name for column in history.columns if column.name in current.columns and column.name != "sampled_ms"]
+def _add_history(
+    connection: Connection, cluster_id: str, current: Table, history: Table, now_ms: int, whole: bool
+) -> int:
+    """Add what was learned in this round, or only what changed, by the newest rows; how many rows.
+
+    Offsets of an earlier moment are no point of this one.
+    """
+    shared = [column.name for column in history.columns if column.name in current.columns]
+    of_round = [current.c.cluster_id == cluster_id, current.c.sampled_ms == now_ms]
+    if not whole:
+        of_round.append(current.c.changed_ms == now_ms)
+    rows = select(*(current.c[name] for name in shared)).where(*of_round)
+    insert = insert_into(connection, history).from_select(shared, rows)
+    return connection.execute(insert.on_conflict_do_nothing()).rowcount  # a round may be written once more

@@ -20,6 +20,11 @@ Row = Mapping[str, Any]
 SAMPLE_RETENTION_MS: Final = 48 * 3_600_000
 
 
+def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An insert of the connection's database: both know ``ON CONFLICT`` in the same words."""
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+
+
 def upsert(connection: Connection, table: Table, rows: Sequence[Row], *, keep: Iterable[str] = ()) -> None:
     """Insert ``rows`` or replace those with the same primary key.
 
@@ -27,7 +32,7 @@ def upsert(connection: Connection, table: Table, rows: Sequence[Row], *, keep: I
     """
     if not rows:
         return
-    insert = postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+    insert = insert_into(connection, table)
     key = [column.name for column in table.primary_key]
     changed = [name for name in rows[0] if name not in key and name not in set(keep)]
     statement = insert.values({name: bindparam(name) for name in rows[0]})

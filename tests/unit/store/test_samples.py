@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event, select
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
-from backend.store.samples import PartitionSample, SampleWriter
+from backend.store.samples import HISTORY_INTERVAL_MS, PartitionSample, SampleWriter
 from tests.databases import new_sqlite
 from tests.unit.store.test_retention import row
 
@@ -89,3 +89,36 @@ def test_rows_of_an_earlier_process_keep_their_age(engine: Engine) -> None:
     for at_ms in (2_000, 3_000):
         writer.write(SAMPLES[:1], [], at_ms)
     assert ages(engine) == {0: 3_000, 1: 1_000, 2: 1_000}
+
+
+def history(engine: Engine) -> list[tuple[int, int, int | None]]:
+    """(partition, time, log end offset), in the order of time."""
+    table = t.partition_sample
+    columns = (table.c.partition, table.c.sampled_ms, table.c.log_end_offset)
+    with reading(engine) as connection:
+        return [tuple(found) for found in connection.execute(select(*columns).order_by(table.c.sampled_ms, *columns))]
+
+
+def test_the_history_gets_what_changed_and_everything_once_a_minute(engine: Engine) -> None:
+    writer, moved = SampleWriter(engine, "c"), replace(SAMPLES[2], log_end_offset=99)
+    assert writer.write(SAMPLES, [], 100_000) == 3
+    assert writer.write(SAMPLES, [], 102_000) == 0
+    assert writer.write([*SAMPLES[:2], moved], [], 104_000) == 1
+    assert writer.write([*SAMPLES[:2], moved], [], 100_000 + HISTORY_INTERVAL_MS) == 3
+    first, last = ([(n, 100_000 + after, n) for n in range(2)] for after in (0, HISTORY_INTERVAL_MS))
+    assert history(engine) == [*first, (2, 100_000, 2), (2, 104_000, 99), *last, (2, 160_000, 99)]
+
+
+def test_what_did_not_answer_gets_no_history_until_it_answers_again(engine: Engine) -> None:
+    writer, silent = SampleWriter(engine, "c"), replace(SAMPLES[1], answered_ms=100_000)
+    writer.write(SAMPLES[1:2], [], 100_000)
+    for at_ms in (102_000, 100_000 + HISTORY_INTERVAL_MS):
+        assert writer.write([silent], [], at_ms) == 0
+    assert writer.write(SAMPLES[1:2], [], 162_000) == 1
+    assert history(engine) == [(1, 100_000, 1), (1, 162_000, 1)]
+
+
+def test_a_round_that_is_written_once_more_changes_nothing(engine: Engine) -> None:
+    SampleWriter(engine, "c").write(SAMPLES, [], 100_000)
+    SampleWriter(engine, "c").write(SAMPLES, [], 100_000)
+    assert history(engine) == [(n, 100_000, n) for n in range(3)]
