@@ -309,6 +309,9 @@ class ServerConnection:
         if outcome is None or isinstance(outcome, Message):
             self._answered(request, outcome)
             return
+        if isinstance(outcome, tasks.PromptFuture):
+            outcome.tell(partial(self._settled_promptly, request))
+            return
         if isinstance(outcome, tasks.Future):
             waiting: tasks.Future[Message | None] = outcome
         else:
@@ -317,6 +320,13 @@ class ServerConnection:
             handler.add_done_callback(self._handlers.discard)
             waiting = handler
         waiting.add_done_callback(partial(self._settled, request))
+
+    def _settled_promptly(self, request: Request, outcome: tasks.Future[Message | None]) -> None:
+        """As `_settled`, in the middle of what settled it: nothing else may begin there."""
+        if self._waiting:
+            outcome.add_done_callback(partial(self._settled, request))
+        else:
+            self._settled(request, outcome)
 
     def _settled(self, request: Request, outcome: tasks.Future[Message | None]) -> None:
         if outcome.cancelled():

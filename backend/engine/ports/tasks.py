@@ -68,6 +68,40 @@ def future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
 
 
+class PromptFuture(asyncio.Future[T]):
+    """A future that calls one function as soon as it has its result, where others hear of it in the loop's next turn.
+
+    The function runs within whatever sets the result, so it must not begin anything that may change what the setter is
+    changing.
+    """
+
+    _told: Callable[[asyncio.Future[T]], None] | None = None
+
+    def tell(self, function: Callable[[asyncio.Future[T]], None]) -> None:
+        """At most one function, before there is a result. An exception or a cancellation is told in the next turn."""
+        self._told = function
+        self.add_done_callback(self._tell_later)
+
+    def set_result(self, result: T) -> None:
+        super().set_result(result)
+        self._tell_later(self)
+
+    def _tell_later(self, _done: asyncio.Future[T]) -> None:
+        told, self._told = self._told, None
+        if told is None:
+            return
+        try:
+            told(self)
+        except Exception as error:  # as the loop does with what others raise: it is logged, and the setter goes on
+            context = {"message": "Exception in the function of a prompt future", "exception": error, "future": self}
+            self.get_loop().call_exception_handler(context)
+
+
+def prompt_future() -> PromptFuture[Any]:
+    """A fresh one of the running loop."""
+    return PromptFuture(loop=asyncio.get_running_loop())
+
+
 class LastingFuture(asyncio.Future[T]):
     """A future that no cancellation ends: who is cancelled while waiting for it is so once it is done, and its outcome
     is dropped.

@@ -11,6 +11,7 @@ from immutables import Map
 from backend.engine.apis.context import Api, NoAnswer
 from backend.engine.controller.image import BROKER_RESOURCE, MetadataImage
 from backend.engine.net.listener import WAITING_MAX
+from backend.engine.ports import tasks
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -271,5 +272,35 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
             assert await idle.is_closed()
             gate.set()
             assert (await busy.answer(m.HeartbeatResponse, 4))[0] == 1
+
+    run(play)
+
+
+def test_nothing_that_waits_begins_within_what_settles_the_request_before_it() -> None:
+    """A fetch is answered in the middle of an append: a handler that began there would meet a half-changed partition."""
+
+    async def play() -> None:
+        waiting: list[tasks.PromptFuture[m.HeartbeatResponse]] = []
+        begun: list[int] = []
+
+        def handle(_services: Any, context: Any, _request: Any) -> tasks.PromptFuture[m.HeartbeatResponse]:
+            begun.append(context.header.correlation_id)
+            waiting.append(tasks.prompt_future())
+            return waiting[-1]
+
+        async with node(Api(12, 0, 4, handle)) as served:
+            client, other = await served.client(), await served.client()
+            for correlation_id in (1, 2):
+                client.send(HEARTBEAT, 4, correlation_id)
+            while not begun:
+                await asyncio.sleep(0)
+            other.send(api_versions(), 4, 1)
+            await other.answer(m.ApiVersionsResponse, 4)  # by now the second one has come too
+            waiting[0].set_result(m.HeartbeatResponse())
+            assert begun == [1]
+            assert (await client.answer(m.HeartbeatResponse, 4))[0] == 1
+            assert begun == [1, 2]
+            waiting[1].set_result(m.HeartbeatResponse())
+            assert (await client.answer(m.HeartbeatResponse, 4))[0] == 2
 
     run(play)

@@ -135,3 +135,42 @@ def test_first_leaves_the_others_running() -> None:
         assert not other.done()
 
     run(play)
+
+
+def test_a_prompt_future_tells_within_what_sets_it_and_an_error_stays_there() -> None:
+    async def play() -> None:
+        heard: list[int] = []
+        raised: list[BaseException] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: raised.append(context["exception"]))
+
+        def hear(outcome: tasks.Future[int]) -> None:
+            heard.append(outcome.result())
+            raise RuntimeError("a bug")
+
+        answer: tasks.PromptFuture[int] = tasks.prompt_future()
+        answer.tell(hear)
+        answer.set_result(7)
+        assert heard == [7]
+        assert await answer == 7
+        await tasks.sleep_ms(0)
+        assert heard == [7]
+        assert [str(error) for error in raised] == ["a bug"]
+
+    run(play)
+
+
+def test_a_prompt_future_tells_of_an_exception_and_of_a_cancellation_later() -> None:
+    async def play() -> None:
+        heard: list[tasks.Future[int]] = []
+        failed: tasks.PromptFuture[int] = tasks.prompt_future()
+        cancelled: tasks.PromptFuture[int] = tasks.prompt_future()
+        for one in (failed, cancelled):
+            one.tell(heard.append)
+        failed.set_exception(RuntimeError("no"))
+        cancelled.cancel()
+        assert heard == []
+        await tasks.sleep_ms(0)
+        assert heard == [failed, cancelled]
+        assert str(failed.exception()) == "no"
+
+    run(play)
