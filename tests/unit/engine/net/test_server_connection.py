@@ -277,7 +277,7 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
 
 
 def test_nothing_that_waits_begins_within_what_settles_the_request_before_it() -> None:
-    """A fetch is answered in the middle of an append: a handler that began there would meet a half-changed partition."""
+    """A fetch is answered in the middle of an append: a handler that began there would meet a half-changed log."""
 
     async def play() -> None:
         waiting: list[tasks.PromptFuture[m.HeartbeatResponse]] = []
