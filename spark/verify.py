@@ -93,7 +93,7 @@ def verify(settings: PipelineSettings, remote: str | None, stop: threading.Event
 
 def _remove(folder: Path) -> None:
     for file in folder.glob("ledger.db*"):
-        file.unlink()
+        file.unlink(missing_ok=True)  # SQLite takes two of them away itself, with the last connection
 
 
 def _read_again(
@@ -119,7 +119,10 @@ def _read_again(
             )
     again = create_engine(url)
     sink = LedgerSink(again, cluster_id=settings.cluster_id, job=JOB, source_topic=settings.source_topic, stop=stop)
-    report.records = reader.copy(sink, {p: min(offset, high.get(p, 0)) for p, offset in until.items()}, said)
+    try:
+        report.records = reader.copy(sink, {p: min(offset, high.get(p, 0)) for p, offset in until.items()}, said)
+    finally:
+        sink.close()
     return again
 
 

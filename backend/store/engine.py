@@ -70,11 +70,10 @@ def create_engine(url: str) -> Engine:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    file = url.database
-    in_memory = file in (None, "", ":memory:")
-    if not in_memory and not Path(str(file)).absolute().parent.is_dir():
+    file = _file(url)
+    if file is not None and not file.absolute().parent.is_dir():
         raise StoreError(f"The folder of the database {file} does not exist: create it or change the database URL.")
-    options: dict[str, int] = {} if in_memory else {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW}
+    options: dict[str, int] = {} if file is None else {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW}
     waits = {"timeout": BUSY_TIMEOUT_MS / 1000}
     engine = sqlalchemy.create_engine(url, connect_args=waits, json_deserializer=_read_json, **options)
 
@@ -94,10 +93,19 @@ def _sqlite_engine(url: URL) -> Engine:
         if not writes:
             connection.exec_driver_sql("BEGIN")
             return
-        with nullcontext() if in_memory else turn.waiting(Path(str(file))):
+        with nullcontext() if file is None else turn.waiting(file):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+def sqlite_file(engine: Engine) -> Path | None:
+    """The file of a SQLite engine; None for a database in memory."""
+    return _file(engine.url)
+
+
+def _file(url: URL) -> Path | None:
+    return None if url.database in (None, "", ":memory:") else Path(str(url.database))
 
 
 def _read_json(text: str) -> Any:

@@ -108,7 +108,7 @@ class SampleWriter:
         with writing(self._engine) as connection:
             known = self._write(connection, t.partition_current, partitions, now_ms)
             known |= self._write(connection, t.replica_current, replicas, now_ms)
-            whole = now_ms - self._whole_ms >= HISTORY_INTERVAL_MS
+            whole = not 0 <= now_ms - self._whole_ms < HISTORY_INTERVAL_MS  # or the clock was set back
             added = _add_history(connection, self._cluster_id, t.partition_current, t.partition_sample, now_ms, whole)
             added += _add_history(connection, self._cluster_id, t.replica_current, t.replica_sample, now_ms, whole)
             if any(one.changed_ms == now_ms for one in known.values()):
@@ -174,8 +174,9 @@ class SampleWriter:
         left = unchanged
         if unchanged and fresh and fresh <= answered:
             of_last_round = current.c.sampled_ms == last_ms
-            connection.execute(update(current).where(of_cluster, of_last_round).values(sampled_ms=now_ms))
-            left = [key for key in unchanged if key not in fresh]
+            renewed = connection.execute(update(current).where(of_cluster, of_last_round).values(sampled_ms=now_ms))
+            # Fewer, if a commit failed only in our eyes: then the rows have another time.
+            left = [key for key in unchanged if key not in fresh] if renewed.rowcount == len(fresh) else unchanged
         if left:
             names = _KEYS[: len(left[0])]
             where = [current.c[name] == bindparam(f"key_{name}") for name in names]

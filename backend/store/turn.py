@@ -11,13 +11,14 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 # SQLite's longest wait between two looks, and half of that for a machine that is busy.
 GIVE_WAY_MAX_S: Final = 0.15
 _LOOK_AGAIN_S: Final = 0.002
+_TRIES: Final = 10
 
 
 @contextmanager
@@ -26,8 +27,7 @@ def waiting(database: Path) -> Iterator[None]:
     held = _open(database)
     try:
         if held is not None:
-            with suppress(OSError):
-                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            _share(held)
         yield
     finally:
         if held is not None:
@@ -45,6 +45,19 @@ def give_way(database: Path, at_most_s: float = GIVE_WAY_MAX_S) -> None:
             time.sleep(_LOOK_AGAIN_S)
     finally:
         os.close(probe)
+
+
+def _share(held: int) -> None:
+    """Not by waiting: nobody has it alone for longer than a look, and who was stopped then must not stop others."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOOK_AGAIN_S)
+        except OSError:
+            return
+        else:
+            return
 
 
 def _alone(probe: int) -> bool:

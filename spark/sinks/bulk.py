@@ -36,6 +36,9 @@ class Bulk(Protocol):
     def stored(self, engine: Engine, records: int) -> None:
         """What comes after a commit of so many records, before the next transaction; others may write meanwhile."""
 
+    def close(self) -> None:
+        """Wait for what goes on beside the transactions; nothing is stored afterwards."""
+
     def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
         """Let the database look at what the tables hold now, if it plans by that."""
 

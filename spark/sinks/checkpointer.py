@@ -11,14 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 
 log = logging.getLogger(__name__)
 
 # An event makes about 1.5 KB of log, in pages of 4 KiB: 3,000 are the 1,000 pages after which SQLite would begin.
 RECORDS_BETWEEN: Final = 3_000
-# The log starts over when a commit finds it copied to its end, which one that ended meanwhile prevents. So at 64 MiB
-# the commit itself copies what is left: the part of one transaction, since copying is three times as quick as storing.
+# The log starts over when a transaction begins while all of it is copied, which never happens under load: a commit has
+# just added to it. So at 64 MiB the commit itself copies what is left, the part of one transaction, since copying is
+# three times as quick as storing. A load leaves a file of that size.
 LOG_PAGES_MAX: Final = 16_384
 
 
@@ -29,6 +30,10 @@ class Checkpointer:
         self._pool = ThreadPoolExecutor(1, "pipeline checkpoint")
         self._copying: Future[None] | None = None
         self._records = 0
+
+    def close(self) -> None:
+        """Wait for a copy that is under way."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def stored(self, engine: Engine, records: int) -> None:
         """Begin to copy when there is enough, unless a copy is under way."""
@@ -46,5 +51,5 @@ def _checkpoint(engine: Engine) -> None:
             connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
         finally:
             connection.close()
-    except (DBAPIError, engine.dialect.loaded_dbapi.Error) as error:
-        log.warning("pipeline: SQLite's log could not be copied into its file, the next commit tries again: %s", error)
+    except (SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:
+        log.warning("pipeline: SQLite's log could not be copied into its file, a later commit tries again: %s", error)

@@ -166,6 +166,10 @@ class LedgerSink:
         if known != topic_id:
             raise TopicRecreated(self._source_topic, known, topic_id)
 
+    def close(self) -> None:
+        """Nothing is written any more, and nothing uses the database once this returns."""
+        self._bulk.close()
+
     def ready(self, records: pa.Table) -> Batch:
         """What `write` begins with: for a thread that has time while another batch is stored."""
         ordered = records.sort_by(_LOG_ORDER)

@@ -59,6 +59,9 @@ class PostgresqlBulk:
     def stored(self, engine: Engine, records: int) -> None:
         pass  # its server copies its log by itself
 
+    def close(self) -> None:
+        pass
+
     def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
         # Who vacuums one of them by hand looks at it too, and need not be waited for.
         connection.exec_driver_sql(f"ANALYZE (SKIP_LOCKED) {', '.join(table.name for table in tables)}")

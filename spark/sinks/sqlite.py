@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Table
 
+from backend.store.engine import sqlite_file
 from backend.store.turn import give_way
 from spark.sinks.bulk import Keys, OnConflict, Rows, insert_suffix, quoted
 from spark.sinks.checkpointer import LOG_PAGES_MAX, Checkpointer
@@ -60,9 +60,13 @@ class SqliteBulk:
             connection.exec_driver_sql(f"{into}{one} {suffix}", list(rows[whole:]))
 
     def stored(self, engine: Engine, records: int) -> None:
-        self._checkpointer.stored(engine, records)
-        if engine.url.database:
-            give_way(Path(engine.url.database))
+        file = sqlite_file(engine)
+        if file is not None:
+            self._checkpointer.stored(engine, records)
+            give_way(file)
+
+    def close(self) -> None:
+        self._checkpointer.close()
 
     def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
         # It is never told, so its plans are the same whatever the tables hold (tests/unit/store/test_page_plans.py).

@@ -322,7 +322,7 @@ class ServerConnection:
         waiting.add_done_callback(partial(self._settled, request))
 
     def _settled_promptly(self, request: Request, outcome: tasks.Future[Message | None]) -> None:
-        """As `_settled`, in the middle of what settled it: nothing else may begin there."""
+        """As `_settled`, in the middle of other work, such as a change of role: no handler may begin there."""
         if self._waiting:
             outcome.add_done_callback(partial(self._settled, request))
         else:

@@ -122,3 +122,21 @@ def test_a_round_that_is_written_once_more_changes_nothing(engine: Engine) -> No
     SampleWriter(engine, "c").write(SAMPLES, [], 100_000)
     SampleWriter(engine, "c").write(SAMPLES, [], 100_000)
     assert history(engine) == [(n, 100_000, n) for n in range(3)]
+
+
+def test_rows_whose_commit_failed_only_in_our_eyes_get_their_time_again(engine: Engine) -> None:
+    writer = SampleWriter(engine, "c")
+    writer.write(SAMPLES, [], 100_000)
+    current = t.partition_current
+    with writing(engine) as connection:  # as a round that was committed before the connection broke
+        connection.execute(current.update().values(sampled_ms=102_000))
+    for at_ms in (104_000, 100_000 + HISTORY_INTERVAL_MS):
+        writer.write(SAMPLES, [], at_ms)
+        assert ages(engine) == dict.fromkeys(range(3), at_ms)
+    assert [at_ms for _, at_ms, _ in history(engine)] == [100_000] * 3 + [160_000] * 3
+
+
+def test_a_clock_that_is_set_back_ends_no_history(engine: Engine) -> None:
+    writer = SampleWriter(engine, "c")
+    writer.write(SAMPLES, [], 4_000_000)
+    assert writer.write(SAMPLES, [], 100_000) == 3

@@ -277,7 +277,7 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
 
 
 def test_nothing_that_waits_begins_within_what_settles_the_request_before_it() -> None:
-    """A fetch is answered in the middle of an append: a handler that began there would meet a half-changed log."""
+    """A fetch is also completed in the middle of other work, such as a change of its partition's role."""
 
     async def play() -> None:
         waiting: list[tasks.PromptFuture[m.HeartbeatResponse]] = []
@@ -301,6 +301,7 @@ def test_nothing_that_waits_begins_within_what_settles_the_request_before_it() -
             assert (await client.answer(m.HeartbeatResponse, 4))[0] == 1
             assert begun == [1, 2]
             waiting[1].set_result(m.HeartbeatResponse())
+            assert served.services.metrics.request("Heartbeat").count == 2, "it is sent at once"
             assert (await client.answer(m.HeartbeatResponse, 4))[0] == 2
 
     run(play)
