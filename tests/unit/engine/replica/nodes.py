@@ -218,12 +218,16 @@ class Node:
 
     async def ask(self, request: Message, version: int, *, client_id: str = "test") -> Any:
         """The answer a client would decode."""
-        header = RequestHeader(request.API_KEY, version, 1, client_id)
-        context = RequestContext(header, 1, "127.0.0.1", "PLAINTEXT", "broker")
-        answer = HANDLERS[request.API_KEY](self.services, context, through_codec(request, version))
+        answer = self.begin(request, version, client_id=client_id)
         if answer is not None and not isinstance(answer, Message):
             answer = await answer
         return None if answer is None else through_codec(answer, version)
+
+    def begin(self, request: Message, version: int, *, client_id: str = "test") -> Any:
+        """What the handler gives for it."""
+        header = RequestHeader(request.API_KEY, version, 1, client_id)
+        context = RequestContext(header, 1, "127.0.0.1", "PLAINTEXT", "broker")
+        return HANDLERS[request.API_KEY](self.services, context, through_codec(request, version))
 
     def partition(self, topic: str, index: int = 0) -> Partition:
         return self.replicas.partition(topic, index)

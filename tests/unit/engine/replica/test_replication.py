@@ -12,6 +12,7 @@ import pytest
 
 from backend.engine.apis.fetch_session import FetchSessions, Session
 from backend.engine.controller.commands.topics import delete_topics
+from backend.engine.ports import tasks
 from backend.engine.replica.role_changes import REPLICAS_PER_TURN
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData, build_batch
@@ -423,6 +424,27 @@ def test_a_consumer_that_waits_is_answered_when_it_may_see_the_record(tmp_path: 
             await nodes.produce(1, "orders", b"a", acks=acks)
             row = await waiting
             assert (row.error_code, row.high_watermark, bool(row.records)) == (0, 1, True)
+
+    play(run)
+
+
+def test_a_waiting_fetch_is_told_as_soon_as_its_wait_is_over(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, count=1) as nodes:
+            topic_id = nodes.create("orders", [1])
+            topics, heard = m.FetchRequest.Topics, list[tasks.Future[m.FetchResponse]]()
+            wanted = [topics.Partitions(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
+            request = m.FetchRequest(
+                max_wait_ms=20_000,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                topics=[topics(topic_id=topic_id, partitions=wanted)],
+            )
+            waiting = nodes[1].begin(request, 17)
+            waiting.tell(heard.append)
+            assert heard == []
+            nodes[1].partition("orders").end_waiting()
+            assert heard == [waiting]
 
     play(run)
 
