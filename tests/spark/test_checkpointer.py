@@ -10,6 +10,7 @@ from sqlalchemy import Engine, text
 
 from backend.store.engine import create_engine, writing
 from spark.sinks.checkpointer import LOG_PAGES_MAX, RECORDS_BETWEEN, Checkpointer
+from tests.waiting import wait_until
 
 PAGE_BYTES = 4096
 
@@ -26,11 +27,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "x.db"
 
 
-def _copied(file: Path, pages: int) -> bool:
-    until_s = time.monotonic() + 10
-    while file.stat().st_size < pages * PAGE_BYTES and time.monotonic() < until_s:
-        time.sleep(0.01)
-    return file.stat().st_size >= pages * PAGE_BYTES
+def _wait_for_pages(file: Path, pages: int) -> None:
+    wait_until(f"{file.name} has {pages} pages", lambda: file.stat().st_size >= pages * PAGE_BYTES, 10)
 
 
 def test_the_log_is_copied_once_enough_is_stored(file: Path) -> None:
@@ -40,7 +38,7 @@ def test_the_log_is_copied_once_enough_is_stored(file: Path) -> None:
     time.sleep(0.1)
     assert file.stat().st_size < 2_000 * PAGE_BYTES
     checkpointer.stored(engine, 1)
-    assert _copied(file, 2_000)
+    _wait_for_pages(file, 2_000)
 
 
 def test_a_commit_copies_a_log_that_has_become_too_long(file: Path) -> None:
@@ -56,13 +54,8 @@ def test_a_log_that_cannot_be_copied_is_told_and_tried_again(file: Path, caplog:
     away = create_engine(f"sqlite:///{file}")
     file.mkdir()  # SQLite cannot open it
     checkpointer.stored(away, RECORDS_BETWEEN)
-    until_s = time.monotonic() + 10
-    while not caplog.records and time.monotonic() < until_s:
-        time.sleep(0.01)
-    assert "could not be copied into its file" in caplog.text
+    wait_until("it is told", lambda: "could not be copied into its file" in caplog.text, 10)
     file.rmdir()
     _store(away, 10)
-    while file.stat().st_size < 10 * PAGE_BYTES and time.monotonic() < until_s:
-        checkpointer.stored(away, RECORDS_BETWEEN)
-        time.sleep(0.01)
-    assert _copied(file, 10)
+    checkpointer.stored(away, RECORDS_BETWEEN)
+    _wait_for_pages(file, 10)

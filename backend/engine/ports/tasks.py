@@ -80,18 +80,18 @@ class PromptFuture(asyncio.Future[T]):
     def tell(self, function: Callable[[asyncio.Future[T]], None]) -> None:
         """At most one function, before there is a result. An exception or a cancellation is told in the next turn."""
         self._told = function
-        self.add_done_callback(self._tell_later)
+        self.add_done_callback(self._tell)
 
     def set_result(self, result: T) -> None:
+        self.remove_done_callback(self._tell)  # it is told here, not once more in the next turn
         super().set_result(result)
-        self._tell_later(self)
+        self._tell(self)
 
-    def _tell_later(self, _done: asyncio.Future[T]) -> None:
-        told, self._told = self._told, None
-        if told is None:
+    def _tell(self, _done: asyncio.Future[T]) -> None:
+        if self._told is None:
             return
         try:
-            told(self)
+            self._told(self)
         except Exception as error:  # as the loop does with what others raise: it is logged, and the setter goes on
             context = {"message": "Exception in the function of a prompt future", "exception": error, "future": self}
             self.get_loop().call_exception_handler(context)

@@ -42,8 +42,10 @@ def test_who_goes_on_waits_no_longer_than_the_time(tmp_path: Path) -> None:
 def test_what_cannot_be_opened_is_as_if_nobody_waited(tmp_path: Path) -> None:
     (tmp_path / "db-turn").mkdir()
     for database in (tmp_path / "db", tmp_path / "no folder" / "db"):
+        began_s = time.monotonic()
         with waiting(database):
             give_way(database, at_most_s=60)
+        assert time.monotonic() - began_s < 30
 
 
 def test_a_writer_gets_the_lock_between_two_transactions_of_one_that_never_stops(tmp_path: Path) -> None:
