@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 # An event makes about 1.5 KB of log, in pages of 4 KiB: 3,000 are the 1,000 pages after which SQLite would begin.
 RECORDS_BETWEEN: Final = 3_000
 # The log starts over when a transaction begins while all of it is copied, which hardly happens under load: a commit has
-# just added to it. So beyond 32 MiB nothing is stored until it is, which is noticed one copy later, after two or three transactions of 20
-# to 30 MB more. 600,000 events leave a file of 66 MB.
+# just added to it. So beyond 32 MiB nothing is stored until it is. That is noticed a copy later, after two or three
+# transactions of 10 to 30 MB more: 600,000 events leave a file of 66 MB.
 LOG_PAGES_MAX: Final = 8_192
 
 
