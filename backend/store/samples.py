@@ -149,7 +149,7 @@ class SampleWriter:
         for sample in samples:
             key, answered = _key(sample), sample.answered_ms is None
             before = self._known.get(key)
-            if before is None or before.sample != sample:
+            if before is None or (before.sample is not sample and before.sample != sample):
                 known[key] = _Known(sample, now_ms)
                 sampled_ms = now_ms if answered else sample.answered_ms
                 changed_rows.append(self._row(sample) | {"changed_ms": now_ms, "sampled_ms": sampled_ms})

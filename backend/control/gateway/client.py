@@ -11,9 +11,9 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from backend.control.gateway.connection import Address, Connection
+from backend.control.gateway.connection import Address, Connection, LastAnswer
 from backend.control.gateway.errors import BrokerUnavailable, ClusterUnavailable, GatewayError
 from backend.control.gateway.pool import Lane, Pool
 from backend.protocol import messages as m
@@ -82,10 +82,14 @@ class Gateway:
         at_least: int = 0,
         at_most: int | None = None,
         lane: Lane = Lane.SAMPLE,
+        last: LastAnswer[M, Any] | None = None,
     ) -> tuple[M, int]:
-        """The answer of this broker, and the version it was asked in. Raises GatewayError."""
+        """The answer of this broker, and the version it was asked in; `last` itself when it says the same again.
+
+        Raises GatewayError.
+        """
         connection = await self.connection(node_id, lane)
-        return await connection.ask(request, answer, timeout_s=timeout_s, at_least=at_least, at_most=at_most)
+        return await connection.ask(request, answer, timeout_s=timeout_s, at_least=at_least, at_most=at_most, last=last)
 
     async def ask_any(
         self,
@@ -95,13 +99,17 @@ class Gateway:
         timeout_s: float = REQUEST_TIMEOUT_S,
         at_least: int = 0,
         lane: Lane = Lane.SAMPLE,
+        last: LastAnswer[M, Any] | None = None,
     ) -> M:
-        """The answer of the first broker that gives one. Raises ClusterUnavailable with the causes when none does."""
+        """The answer of the first broker that gives one; `last` itself when it says the same again.
+
+        Raises ClusterUnavailable with the causes when none does.
+        """
         causes: list[str] = []
         for address in self._candidates():
             try:
                 connection = await self._pool.get(address, lane)
-                result, _ = await connection.ask(request, answer, timeout_s=timeout_s, at_least=at_least)
+                result, _ = await connection.ask(request, answer, timeout_s=timeout_s, at_least=at_least, last=last)
             except BrokerUnavailable as error:
                 causes.append(str(error))
                 continue

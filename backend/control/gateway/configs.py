@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 from backend.control.gateway.client import REQUEST_TIMEOUT_S, Gateway, until_settled
+from backend.control.gateway.connection import LastAnswer
 from backend.control.gateway.pool import Lane
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError, error_for
@@ -131,17 +132,36 @@ async def describe_cluster_default(gateway: Gateway, *, lane: Lane = Lane.SAMPLE
     return _one(answer, resource)
 
 
+class TopicSettings:
+    """A question for the settings of topics; while it is answered as before, `ask` gives the same entries."""
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        """`names`: of these settings only."""
+        self._names = names
+        self._last: dict[int, LastAnswer[m.DescribeConfigsResponse, dict[str, Entries]]] = {}
+
+    async def ask(self, gateway: Gateway, topics: Sequence[str], *, lane: Lane = Lane.SAMPLE) -> dict[str, Entries]:
+        """Settings by topic; a topic that is gone by now is left out. Raises GatewayError."""
+        found: dict[str, Entries] = {}
+        begins = range(0, len(topics), TOPICS_PER_REQUEST)
+        self._last = {begin: self._last.get(begin) or LastAnswer() for begin in begins}
+        for begin in begins:
+            resources = [Resource(TOPIC, topic) for topic in topics[begin : begin + TOPICS_PER_REQUEST]]
+            request, last = _describe_request(resources, self._names), self._last[begin]
+            answer = await gateway.ask_any(request, m.DescribeConfigsResponse, at_least=1, lane=lane, last=last)
+            found |= last.made(answer, _by_topic)
+        return found
+
+
 async def describe_topics(
     gateway: Gateway, topics: Sequence[str], *, names: Sequence[str] | None = None, lane: Lane = Lane.SAMPLE
 ) -> dict[str, Entries]:
     """Settings by topic; a topic that is gone by now is left out. Raises GatewayError."""
-    found: dict[str, Entries] = {}
-    for begin in range(0, len(topics), TOPICS_PER_REQUEST):
-        resources = [Resource(TOPIC, topic) for topic in topics[begin : begin + TOPICS_PER_REQUEST]]
-        request = _describe_request(resources, names)
-        answer = await gateway.ask_any(request, m.DescribeConfigsResponse, at_least=1, lane=lane)
-        found |= {r.resource_name: _entries(r) for r in answer.results if not r.error_code}
-    return found
+    return await TopicSettings(names).ask(gateway, topics, lane=lane)
+
+
+def _by_topic(answer: m.DescribeConfigsResponse) -> dict[str, Entries]:
+    return {result.resource_name: _entries(result) for result in answer.results if not result.error_code}
 
 
 def _describe_request(resources: Sequence[Resource], names: Sequence[str] | None) -> m.DescribeConfigsRequest:
@@ -238,6 +258,7 @@ __all__ = [
     "KafkaError",
     "Resource",
     "Synonym",
+    "TopicSettings",
     "alter_configs",
     "describe_broker",
     "describe_cluster_default",

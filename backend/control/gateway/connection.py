@@ -12,9 +12,9 @@ import logging
 import ssl
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from backend.control.gateway.errors import (
     AnswerOverdue,
@@ -42,6 +42,7 @@ SESSION_SHARE: Final = 0.85
 RETIRE_TIMEOUT_S: Final = 30.0
 
 M = TypeVar("M", bound=m.Message)
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -57,10 +58,43 @@ class Address:
 
 
 @dataclass(slots=True)
+class LastAnswer(Generic[M, T]):
+    """The newest answer to a question that is asked again and again, kept by who asks, with what was made of it.
+
+    An answer of the same bytes is that very message: it is not decoded again, and whoever concludes from it sees at
+    once that nothing is new.
+    """
+
+    version: int = -1
+    body: bytes = b""
+    message: M | None = None
+    _made_of: M | None = None
+    _made: T | None = None
+
+    def made(self, answer: M, make: Callable[[M], T]) -> T:
+        """``make(answer)``; of the same message the same object."""
+        if self._made is None or self._made_of is not answer:
+            self._made_of, self._made = answer, make(answer)
+        return self._made
+
+
+@dataclass(slots=True)
 class _Waiting:
     cls: type[m.Message]
     version: int
     answer: asyncio.Future[Any]
+    last: LastAnswer[Any, Any] | None = None
+
+    def read(self, frame: bytes) -> m.Message:
+        """The message of an answer. Raises DecodeError."""
+        last, body = self.last, frame[4:]  # without the correlation id
+        if last is not None and last.message is not None and (last.version, last.body) == (self.version, body):
+            known: m.Message = last.message
+            return known
+        _, message = frames.decode_response(self.cls, self.version, frame)
+        if last is not None:
+            last.version, last.body, last.message = self.version, body, message
+        return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +122,8 @@ class Connection:
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._closed: _Closed | None = None
         self._ends_s = float("inf")
-        self._pump = asyncio.get_running_loop().create_task(self._read_answers(), name=f"gateway-{address}")
+        self._loop = asyncio.get_running_loop()
+        self._pump = self._loop.create_task(self._read_answers(), name=f"gateway-{address}")
 
     @classmethod
     async def open(
@@ -195,33 +230,46 @@ class Connection:
         return version
 
     async def ask(
-        self, request: m.Message, answer: type[M], *, timeout_s: float, at_least: int = 0, at_most: int | None = None
+        self,
+        request: m.Message,
+        answer: type[M],
+        *,
+        timeout_s: float,
+        at_least: int = 0,
+        at_most: int | None = None,
+        last: LastAnswer[M, Any] | None = None,
     ) -> tuple[M, int]:
         """The answer and the version it was asked in. Raises GatewayError."""
         version = self.version_for(type(request), at_least)
-        return await self._exchange(request, answer, min(version, at_most or version), timeout_s), version
+        return await self._exchange(request, answer, min(version, at_most or version), timeout_s, last), version
 
-    async def _exchange(self, request: m.Message, answer: type[M], version: int, timeout_s: float) -> M:
+    async def _exchange(
+        self,
+        request: m.Message,
+        answer: type[M],
+        version: int,
+        timeout_s: float,
+        last: LastAnswer[M, Any] | None = None,
+    ) -> M:
         try:
             async with asyncio.timeout(timeout_s), self._slots:
-                return await self._send(request, answer, version)
+                result: M = await self._send(request, _Waiting(answer, version, self._loop.create_future(), last))
+                return result
         except TimeoutError as error:
             reason = f"The broker at {self.address} did not answer {request.NAME} in {timeout_s:g} s."
             self._fail(AnswerOverdue, reason)
             raise AnswerOverdue(reason) from error
 
-    async def _send(self, request: m.Message, answer: type[M], version: int) -> M:
+    async def _send(self, request: m.Message, waiting: _Waiting) -> Any:
         if self._closed is not None:
             raise self._closed.exception()
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        waiting = _Waiting(answer, version, asyncio.get_running_loop().create_future())
         self._waiting[correlation_id] = waiting
         try:
-            self._writer.writelines(frames.encode_request(request, version, correlation_id, CLIENT_ID))
+            self._writer.writelines(frames.encode_request(request, waiting.version, correlation_id, CLIENT_ID))
             await self._writer.drain()
-            result: M = await waiting.answer
-            return result
+            return await waiting.answer
         except OSError as error:
             reason = f"The broker at {self.address} closed the connection: {error.strerror or error}."
             self._fail(BrokerUnavailable, reason)
@@ -251,7 +299,7 @@ class Connection:
             if correlation_id >= self._next_correlation_id:
                 raise DecodeError(f"an answer to request {correlation_id}, which was never sent")
             return
-        _, message = frames.decode_response(waiting.cls, waiting.version, frame)
+        message = waiting.read(frame)
         if not waiting.answer.done():
             waiting.answer.set_result(message)
 

@@ -41,9 +41,18 @@ class BrokerDisk:
 
 
 async def describe_log_dirs(
-    gateway: Gateway, node_id: int, *, only: Iterable[TopicPartition] | None = None, lane: Lane = Lane.SAMPLE
+    gateway: Gateway,
+    node_id: int,
+    *,
+    only: Iterable[TopicPartition] | None = None,
+    known: BrokerDisk | None = None,
+    lane: Lane = Lane.SAMPLE,
 ) -> BrokerDisk:
-    """The disks of one broker, asked of it; `only` these replicas. Raises GatewayError or KafkaError."""
+    """The disks of one broker, asked of it; `only` these replicas. Sizes that are as `known` are the same objects.
+
+    Raises GatewayError or KafkaError.
+    """
+    before = known.replicas if known is not None else {}
     request = m.DescribeLogDirsRequest(topics=None if only is None else _topics(only))
     answer, _ = await gateway.ask_node(node_id, request, m.DescribeLogDirsResponse, lane=lane)
     if answer.error_code:
@@ -63,7 +72,9 @@ async def describe_log_dirs(
             for p in topic.partitions:
                 if not p.is_future_key:
                     tp = TopicPartition(topic.name, p.partition_index)
-                    replicas[tp] = ReplicaSize(result.log_dir, p.partition_size, p.offset_lag)
+                    told = ReplicaSize(result.log_dir, p.partition_size, p.offset_lag)
+                    last = before.get(tp)
+                    replicas[tp] = last if last is not None and last == told else told
     return BrokerDisk(tuple(dirs), replicas)
 
 

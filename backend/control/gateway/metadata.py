@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from backend.control.gateway.client import Gateway
-from backend.control.gateway.connection import Address
+from backend.control.gateway.connection import Address, LastAnswer
 from backend.control.gateway.pool import Lane
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError, error_code, error_for
@@ -60,18 +60,27 @@ class ClusterView:
     controller_id: int | None
     brokers: tuple[BrokerView, ...]
     topics: tuple[TopicView, ...]
+    partitions: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def partitions(self) -> tuple[PartitionView, ...]:
-        return tuple(partition for topic in self.topics for partition in topic.partitions)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "partitions", tuple(p for topic in self.topics for p in topic.partitions))
 
 
-async def fetch_cluster(gateway: Gateway, *, lane: Lane = Lane.SAMPLE) -> ClusterView:
-    """All brokers that are alive and all topics; the gateway learns the addresses. Raises ClusterUnavailable."""
+async def fetch_cluster(
+    gateway: Gateway,
+    *,
+    lane: Lane = Lane.SAMPLE,
+    last: LastAnswer[m.MetadataResponse, ClusterView] | None = None,
+) -> ClusterView:
+    """All brokers that are alive and all topics; the gateway learns the addresses. Raises ClusterUnavailable.
+
+    While nothing changes, the same `last` gives the same view.
+    """
+    last = last if last is not None else LastAnswer()
     # v10: topic ids, which tell a topic from a later one of the same name.
     request = m.MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    answer = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane)
-    view = _cluster_view(answer)
+    answer = await gateway.ask_any(request, m.MetadataResponse, at_least=10, lane=lane, last=last)
+    view = last.made(answer, _cluster_view)
     await gateway.learn_brokers({broker.broker_id: broker.address for broker in view.brokers})
     return view
 

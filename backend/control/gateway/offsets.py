@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
 from backend.control.gateway.client import Gateway
+from backend.control.gateway.connection import LastAnswer
 from backend.control.gateway.pool import Lane
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, error_code
@@ -56,6 +57,66 @@ class OffsetAnswer:
     error: ErrorCode = ErrorCode.NONE
 
 
+Answers = dict[TopicPartition, OffsetAnswer]
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """One request of a question, and its newest answer."""
+
+    partitions: Sequence[TopicPartition]
+    request: m.ListOffsetsRequest
+    answers: Answers = field(default_factory=dict)
+    last: LastAnswer[m.ListOffsetsResponse, Answers] = field(default_factory=LastAnswer)
+
+    def read(self, answer: m.ListOffsetsResponse) -> Answers:
+        """By partition; what says the same as before is the same object."""
+        self.answers = self.last.made(answer, lambda fresh: _answers(fresh, self.answers))
+        return self.answers
+
+
+class OffsetQuestion:
+    """One sentinel, asked of one broker again and again about nearly always the same partitions.
+
+    What `ask` gives is the same object until an answer changes.
+    """
+
+    def __init__(self, node_id: int, sentinel: Sentinel, replica_id: int = THIS_REPLICA) -> None:
+        self._node_id = node_id
+        self._sentinel = sentinel
+        self._replica_id = replica_id
+        self._chunks: list[_Chunk] = []
+        self._asked: Sequence[TopicPartition] = ()
+        self._found: Answers = {}
+        self._found_of: list[Answers] = []
+
+    async def ask(self, gateway: Gateway, partitions: Sequence[TopicPartition], *, lane: Lane = Lane.SAMPLE) -> Answers:
+        """The broker's answers, by partition. Raises GatewayError (UnsupportedByBroker for a broker too old)."""
+        if partitions != self._asked:
+            self._asked = partitions
+            self._chunks = [
+                _Chunk(part, _request(self._sentinel, part, self._replica_id))
+                for begin in range(0, len(partitions), PARTITIONS_PER_REQUEST)
+                if (part := partitions[begin : begin + PARTITIONS_PER_REQUEST])
+            ]
+        for chunk in self._chunks:
+            answer, _ = await gateway.ask_node(
+                self._node_id,
+                chunk.request,
+                m.ListOffsetsResponse,
+                timeout_s=TIMEOUT_S,
+                at_least=MIN_VERSION[self._sentinel],
+                lane=lane,
+                last=chunk.last,
+            )
+            chunk.read(answer)
+        parts = [chunk.answers for chunk in self._chunks]
+        if [id(part) for part in parts] != [id(part) for part in self._found_of]:
+            self._found_of = parts
+            self._found = {tp: answer for part in parts for tp, answer in part.items()}
+        return self._found
+
+
 async def list_offsets(
     gateway: Gateway,
     node_id: int,
@@ -64,24 +125,19 @@ async def list_offsets(
     *,
     replica_id: int = THIS_REPLICA,
     lane: Lane = Lane.SAMPLE,
-) -> dict[TopicPartition, OffsetAnswer]:
+) -> Answers:
     """Answers of broker `node_id`, by partition. Raises GatewayError (UnsupportedByBroker for a broker too old)."""
-    found: dict[TopicPartition, OffsetAnswer] = {}
-    for begin in range(0, len(partitions), PARTITIONS_PER_REQUEST):
-        request = _request(sentinel, partitions[begin : begin + PARTITIONS_PER_REQUEST], replica_id)
-        answer, _ = await gateway.ask_node(
-            node_id,
-            request,
-            m.ListOffsetsResponse,
-            timeout_s=TIMEOUT_S,
-            at_least=MIN_VERSION[sentinel],
-            lane=lane,
-        )
-        for topic in answer.topics:
-            for p in topic.partitions:
-                found[TopicPartition(topic.name, p.partition_index)] = OffsetAnswer(
-                    p.offset, p.leader_epoch, error_code(p.error_code)
-                )
+    return await OffsetQuestion(node_id, sentinel, replica_id).ask(gateway, partitions, lane=lane)
+
+
+def _answers(answer: m.ListOffsetsResponse, known: Answers) -> Answers:
+    found: Answers = {}
+    for topic in answer.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition_index)
+            told = OffsetAnswer(p.offset, p.leader_epoch, error_code(p.error_code))
+            before = known.get(tp)
+            found[tp] = before if before is not None and before == told else told
     return found
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.errors import GatewayError, UnsupportedByBroker
-from backend.control.gateway.log_dirs import BrokerDisk, describe_log_dirs
+from backend.control.gateway.log_dirs import BrokerDisk, ReplicaSize, describe_log_dirs
 from backend.control.gateway.metadata import PartitionView
-from backend.control.gateway.offsets import CONSUMER, OffsetAnswer, Sentinel, list_offsets
+from backend.control.gateway.offsets import CONSUMER, Answers, OffsetAnswer, OffsetQuestion, Sentinel
+from backend.control.memo import Memo
 from backend.control.observer.facts import EpochPoint, ReplicaFacts
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
-Answers = dict[TopicPartition, OffsetAnswer]
 UNKNOWN: Final = OffsetAnswer(-1, -1, ErrorCode.UNKNOWN_SERVER_ERROR)
 _log = logging.getLogger(__name__)
 
@@ -39,54 +39,95 @@ class BrokerSample:
     error: str | None = None
 
 
-async def sample_broker(
-    gateway: Gateway, broker_id: int, partitions: Sequence[PartitionView], tiered: frozenset[bytes]
-) -> BrokerSample:
-    """Asks one broker about its replicas of `partitions`; `tiered` holds the ids of tiered topics. Never raises."""
-    own = [p for p in partitions if broker_id in p.replicas]
-    everything = [p.topic_partition for p in own]
-    of_tiered = [p.topic_partition for p in own if p.topic_id in tiered]
-    led = [p.topic_partition for p in own if p.leader == broker_id]
-    led_tiered = [p.topic_partition for p in own if p.leader == broker_id and p.topic_id in tiered]
-    try:
-        asked: list[Coroutine[Any, Any, Answers]] = [
-            _offsets(gateway, broker_id, Sentinel.EARLIEST, everything),
-            _offsets(gateway, broker_id, Sentinel.EARLIEST_LOCAL, of_tiered),
-            _offsets(gateway, broker_id, Sentinel.LATEST_TIERED, of_tiered),
-            _offsets(gateway, broker_id, Sentinel.EARLIEST_PENDING_UPLOAD, led_tiered),
-            _offsets(gateway, broker_id, Sentinel.LATEST, led, CONSUMER),
-            _offsets(gateway, broker_id, Sentinel.LATEST, everything),
-        ]
-        disk, answers = await asyncio.gather(_disk(gateway, broker_id), asyncio.gather(*asked))
-    except GatewayError as error:
-        return BrokerSample(broker_id, error=str(error))
-    earliest, local, remote, pending, high_watermarks, latest = answers
-    sample = BrokerSample(broker_id, pending=pending, high_watermarks=high_watermarks, disk=disk)
-    for tp in everything:
-        at_tier = (local.get(tp), remote.get(tp)) if tp in local or tp in remote else None
-        sample.replicas[tp] = _replica(
-            broker_id, tp, earliest.get(tp, UNKNOWN), latest.get(tp, UNKNOWN), at_tier, sample
+@dataclass(slots=True)
+class _Asked:
+    """What of a cluster's partitions a broker is asked about."""
+
+    replicas: list[TopicPartition]
+    tiered: list[TopicPartition]
+    led: list[TopicPartition]
+    led_tiered: list[TopicPartition]
+
+    @staticmethod
+    def of(broker_id: int, partitions: Sequence[PartitionView], tiered: frozenset[bytes]) -> _Asked:
+        """`tiered` holds the ids of tiered topics."""
+        own = [p for p in partitions if broker_id in p.replicas]
+        led = [p for p in own if p.leader == broker_id]
+        return _Asked(
+            [p.topic_partition for p in own],
+            [p.topic_partition for p in own if p.topic_id in tiered],
+            [p.topic_partition for p in led],
+            [p.topic_partition for p in led if p.topic_id in tiered],
         )
-    return sample
 
 
-async def _offsets(
-    gateway: Gateway, broker_id: int, sentinel: Sentinel, partitions: Sequence[TopicPartition], replica_id: int = -2
-) -> Answers:
-    if not partitions:
-        return {}
-    try:
-        return await list_offsets(gateway, broker_id, sentinel, partitions, replica_id=replica_id)
-    except UnsupportedByBroker:
-        return {}  # an older broker: the page shows "?"
+class BrokerSampler:
+    """Asks one broker each round. What it says again is the object of the round before."""
 
+    def __init__(self, gateway: Gateway, broker_id: int) -> None:
+        self._gateway = gateway
+        self._broker_id = broker_id
+        self._earliest = OffsetQuestion(broker_id, Sentinel.EARLIEST)
+        self._earliest_local = OffsetQuestion(broker_id, Sentinel.EARLIEST_LOCAL)
+        self._latest_tiered = OffsetQuestion(broker_id, Sentinel.LATEST_TIERED)
+        self._pending = OffsetQuestion(broker_id, Sentinel.EARLIEST_PENDING_UPLOAD)
+        self._high_watermark = OffsetQuestion(broker_id, Sentinel.LATEST, CONSUMER)
+        self._latest = OffsetQuestion(broker_id, Sentinel.LATEST)
+        self._disk: BrokerDisk | None = None
+        self._view: tuple[Sequence[PartitionView], frozenset[bytes]] | None = None
+        self._asked = _Asked([], [], [], [])
+        self._replicas: Memo[TopicPartition, ReplicaFacts] = Memo()
 
-async def _disk(gateway: Gateway, broker_id: int) -> BrokerDisk | None:
-    try:
-        return await describe_log_dirs(gateway, broker_id)
-    except (UnsupportedByBroker, KafkaError) as error:
-        _log.debug("broker %d tells no log sizes: %s", broker_id, sentence(error))
-        return None
+    async def sample(self, partitions: Sequence[PartitionView], tiered: frozenset[bytes]) -> BrokerSample:
+        """Asks about its replicas of `partitions`; `tiered` holds the ids of tiered topics. Never raises."""
+        if self._view is None or self._view[0] is not partitions or self._view[1] != tiered:
+            self._view = partitions, tiered
+            self._asked = _Asked.of(self._broker_id, partitions, tiered)
+        asked = self._asked
+        try:
+            self._disk, answers = await asyncio.gather(
+                self._described_disk(),
+                asyncio.gather(
+                    self._offsets(self._earliest, asked.replicas),
+                    self._offsets(self._earliest_local, asked.tiered),
+                    self._offsets(self._latest_tiered, asked.tiered),
+                    self._offsets(self._pending, asked.led_tiered),
+                    self._offsets(self._high_watermark, asked.led),
+                    self._offsets(self._latest, asked.replicas),
+                ),
+            )
+        except GatewayError as error:
+            return BrokerSample(self._broker_id, error=str(error))
+        earliest, local, remote, pending, high_watermarks, latest = answers
+        sizes = self._disk.replicas if self._disk is not None else {}
+        facts = {
+            tp: self._replicas.value(
+                tp,
+                _replica,
+                self._broker_id,
+                tp,
+                earliest.get(tp, UNKNOWN),
+                latest.get(tp, UNKNOWN),
+                (local.get(tp), remote.get(tp)) if tp in local or tp in remote else None,
+                sizes.get(tp),
+            )
+            for tp in asked.replicas
+        }
+        self._replicas.turn()
+        return BrokerSample(self._broker_id, facts, pending, high_watermarks, self._disk)
+
+    async def _offsets(self, question: OffsetQuestion, partitions: Sequence[TopicPartition]) -> Answers:
+        try:
+            return await question.ask(self._gateway, partitions)
+        except UnsupportedByBroker:
+            return {}  # an older broker: the page shows "?"
+
+    async def _described_disk(self) -> BrokerDisk | None:
+        try:
+            return await describe_log_dirs(self._gateway, self._broker_id, known=self._disk)
+        except (UnsupportedByBroker, KafkaError) as error:
+            _log.debug("broker %d tells no log sizes: %s", self._broker_id, sentence(error))
+            return None
 
 
 def _replica(
@@ -95,9 +136,8 @@ def _replica(
     earliest: OffsetAnswer,
     latest: OffsetAnswer,
     at_tier: tuple[OffsetAnswer | None, OffsetAnswer | None] | None,
-    sample: BrokerSample,
+    size: ReplicaSize | None,
 ) -> ReplicaFacts:
-    size = sample.disk.replicas.get(tp) if sample.disk is not None else None
     problem = next((a.error for a in (earliest, latest) if a.error is not ErrorCode.NONE), None)
     if problem is not None:
         return ReplicaFacts(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from backend.control.gateway.configs import CLUSTER_DEFAULT
 from backend.control.observer.facts import BrokerFacts, ClusterFacts
 from backend.control.observer.recorder import Settings
-from backend.control.observer.settings_sample import SettingsSample, config_rows
+from backend.control.observer.settings_sample import SettingsSample, by_resource
 from backend.store.writes_observer import Resource
 
 Row = dict[str, Any]
@@ -73,15 +72,12 @@ def _log_dirs(broker: BrokerFacts) -> list[Row] | None:
     ]
 
 
-def settings_of(cluster_id: str, sample: SettingsSample, facts: ClusterFacts, at_ms: int) -> Settings:
-    """Rows by resource. A resource that exists and did not answer keeps what is stored of it."""
-    rows: dict[Resource, list[Row]] = {}
-    for row in config_rows(cluster_id, sample, at_ms):
-        rows.setdefault((row["resource_type"], row["resource"]), []).append(row)
+def settings_of(sample: SettingsSample, facts: ClusterFacts, at_ms: int) -> Settings:
+    """What is stored of a look at all settings. Of a resource that exists and did not answer all stays as it is."""
     known: set[Resource] = {("broker", str(broker_id)) for broker_id in facts.brokers}
     known |= {("topic", topic.topic) for topic in facts.topics}
     known.add(("broker", CLUSTER_DEFAULT))
-    kept: Mapping[Resource, list[Row]] = {resource: found for resource, found in rows.items() if resource in known}
+    told = {resource: entries for resource, entries in by_resource(sample).items() if entries and resource in known}
     if sample.cluster_default is not None and not sample.cluster_default:
         known.discard(("broker", CLUSTER_DEFAULT))  # nothing is set for all brokers: no rows
-    return Settings(at_ms, kept, frozenset(known))
+    return Settings(at_ms, told, frozenset(known))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -61,10 +61,11 @@ class EventFollower:
             self._partitions = found
             self._changed.set()
 
-    def forget_others(self, keys: Collection[PhaseKey]) -> None:
-        """Drops phases of replicas that are no longer assigned: the memory follows the cluster's size."""
-        known = set(keys)
-        self.phases = {key: phase for key, phase in self.phases.items() if key in known}
+    def forget_others(self, partitions: Iterable[PartitionView]) -> None:
+        """Drops phases of replicas that are not assigned there: the memory follows the cluster's size."""
+        if self.phases:
+            known = {(uuid_text(p.topic_id), p.partition, broker_id) for p in partitions for broker_id in p.replicas}
+            self.phases = {key: phase for key, phase in self.phases.items() if key in known}
 
     async def run(self) -> None:
         """Follows until it is cancelled."""

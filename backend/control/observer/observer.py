@@ -29,7 +29,7 @@ from backend.control.observer.phases import STALL_MS_MIN
 from backend.control.observer.reader_watch import ReaderWatch
 from backend.control.observer.recall import read_ledger, recall
 from backend.control.observer.recorder import Entry, Heartbeat, Recorder, Settings
-from backend.control.observer.rounds import FLAG, Context, Round, assemble
+from backend.control.observer.rounds import FLAG, Context, Round, Unchanged, assemble
 from backend.control.observer.sampler import Sampler
 from backend.control.observer.settings_sample import topic_rows
 from backend.control.tasks import keep_running
@@ -94,6 +94,7 @@ class Observer:
         self.readers = readers
         self._seen_ms: dict[int, int] = {}
         self._context = Context(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
+        self._unchanged = Unchanged()
         self._ledger = Ledger()
         self._stored_settings_ms: int | None = None
         self._poke = asyncio.Event()
@@ -171,16 +172,10 @@ class Observer:
         flags = self._sampler.settings.flags(FLAG)
         self._keep_pace(len(facts.partitions), sum(len(p.view.replicas) for p in facts.partitions))
         self._context = replace(self._context, ledger=self._ledger, flags=flags, exact=self.events.phases)
-        round_ = assemble(facts, self._context)
+        round_ = assemble(facts, self._context, self._unchanged)
         self._context = round_.next_context(self._context)
         self.events.follow(p.view for p in facts.partitions if p.view.topic == engine_events.TOPIC)
-        self.events.forget_others(
-            {
-                (uuid_text(p.view.topic_id), p.view.partition, broker_id)
-                for p in facts.partitions
-                for broker_id in p.view.replicas
-            }
-        )
+        self.events.forget_others(p.view for p in facts.partitions)
         self.facts, self.round = facts, round_
         entry = self._entry(facts, round_)
         self.recorder.submit(entry)
@@ -231,7 +226,7 @@ class Observer:
         if asked_ms is None or asked_ms == self._stored_settings_ms:
             return None
         self._stored_settings_ms = asked_ms
-        return settings_of(self._watched.cluster_id, self._sampler.settings, facts, asked_ms)
+        return settings_of(self._sampler.settings, facts, asked_ms)
 
     def _away(self, at_ms: int, reason: str) -> None:
         since_ms = self.state.away_since_ms or at_ms

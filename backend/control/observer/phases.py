@@ -88,6 +88,21 @@ def conclude(memory: Memory | None, sight: FollowerSight, *, stall_ms: int = STA
     return now, Conclusion(phase, now.since_ms, source, evidence)
 
 
+def stays_in_sync(memory: Memory, *, in_isr: bool, reachable: bool, log_end: int | None) -> bool:
+    """Whether nothing is new of a follower in the ISR, so that `conclude` would give `memory` and `in_sync`."""
+    in_sync_before = memory.phase is FollowerPhase.IN_SYNC
+    return in_isr and reachable and in_sync_before and log_end in (None, memory.log_end)
+
+
+def in_sync(memory: Memory) -> Conclusion:
+    """What is concluded of a follower in the ISR."""
+    return Conclusion(FollowerPhase.IN_SYNC, memory.since_ms, EXACT, _in_isr())
+
+
+def _in_isr() -> dict[str, Any]:
+    return _evidence("in-isr", "It is in the ISR.", "exact")
+
+
 Explanation = tuple[FollowerPhase | None, str, dict[str, Any]]
 
 
@@ -95,7 +110,7 @@ def _explain(before: Memory, sight: FollowerSight, still_ms: int, stall_ms: int)
     if not sight.reachable:
         return None, INFERRED, _evidence("unreachable", sight.error or "Its broker does not answer.", "high")
     if sight.in_isr:
-        return FollowerPhase.IN_SYNC, EXACT, _evidence("in-isr", "It is in the ISR.", "exact")
+        return FollowerPhase.IN_SYNC, EXACT, _in_isr()
     if sight.log_end is None:
         return None, INFERRED, _evidence("no-answer", sight.error or "Its broker does not know the replica.", "high")
     if before.log_end is not None and sight.log_end < before.log_end:

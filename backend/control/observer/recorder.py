@@ -17,7 +17,9 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from backend.control.database import Database, DatabaseAway
+from backend.control.gateway.configs import Entries
 from backend.control.observer.rounds import Round
+from backend.control.observer.settings_sample import config_rows
 from backend.store import writes
 from backend.store.engine import writing
 from backend.store.retention import KEEP_DAYS, Retention
@@ -45,10 +47,10 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A look at all settings: rows by resource."""
+    """A look at all settings."""
 
     at_ms: int
-    rows: Mapping[Resource, Sequence[Row]]
+    entries: Mapping[Resource, Entries]
     known: frozenset[Resource]
 
 
@@ -73,7 +75,7 @@ class _Stored:
     """What the database holds, after the last commit."""
 
     replicas: set[tuple[str, int, int]] = field(default_factory=set)
-    settings: dict[Resource, Sequence[Row]] = field(default_factory=dict)
+    settings: dict[Resource, Entries] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
 
 
@@ -208,17 +210,13 @@ class Recorder:
         self._writer.write(round_.partitions, round_.replicas, round_.at_ms)
 
     def _write_settings(self, settings: Settings) -> None:
-        changed = [key for key, rows in settings.rows.items() if _values(rows) != self._stored.settings.get(key)]
-        unchanged = settings.rows.keys() - set(changed)
-        rows = [row for key in changed for row in settings.rows[key]]
+        told, stored, at_ms = settings.entries, self._stored.settings, settings.at_ms
+        changed = {resource: entries for resource, entries in told.items() if entries != stored.get(resource)}
+        rows = [row for key, entries in changed.items() for row in config_rows(self._cluster_id, key, entries, at_ms)]
         with writing(self._database.engine) as connection:
-            save_settings(connection, self._cluster_id, rows, unchanged, settings.known, settings.at_ms)
+            save_settings(connection, self._cluster_id, rows, told.keys() - changed.keys(), settings.known, at_ms)
             if changed:
                 writes.data_changed(connection, self._cluster_id, "observer")
-        self._stored.settings |= {key: _values(settings.rows[key]) for key in changed}
-        for key in self._stored.settings.keys() - settings.known:
-            del self._stored.settings[key]
-
-
-def _values(rows: Sequence[Row]) -> list[Row]:
-    return [{name: value for name, value in row.items() if name != "sampled_ms"} for row in rows]
+        stored |= changed
+        for resource in stored.keys() - settings.known:
+            del stored[resource]

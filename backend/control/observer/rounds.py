@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from backend.control.memo import Memo
 from backend.control.observer.facts import ClusterFacts, Ledger, PartitionFacts, RemoteFacts, ReplicaFacts
 from backend.control.observer.lineage import follower_chain
 from backend.control.observer.phases import (
@@ -16,6 +17,8 @@ from backend.control.observer.phases import (
     FollowerSight,
     Memory,
     conclude,
+    in_sync,
+    stays_in_sync,
 )
 from backend.control.observer.totals import produced, totals
 from backend.store.samples import PartitionSample, ReplicaSample
@@ -39,7 +42,9 @@ class Context:
     )  # by (topic id text, partition, broker)
     flags: Mapping[int, bool] = field(default_factory=dict)  # FLAG in effect, by broker
     stall_ms: int = STALL_MS_MIN
-    # The samples of the round before, for what does not answer in this one; `answered_ms` set.
+    # The samples of the round before, for what does not answer in this one; those without `answered_ms` are of
+    # `last_ms`.
+    last_ms: int = 0
     last_partitions: Mapping[tuple[str, int], PartitionSample] = field(default_factory=dict)
     last_replicas: Mapping[ReplicaKey, ReplicaSample] = field(default_factory=dict)
     produced_bytes: int = 0  # the counter so far
@@ -61,33 +66,58 @@ class Round:
             context,
             memories=self.memories,
             produced_bytes=self.totals["produced_bytes"] or context.produced_bytes,
-            last_partitions={(p.topic, p.partition): _dated(p, self.at_ms) for p in self.partitions},
-            last_replicas={(r.topic, r.partition, r.broker_id): _dated(r, self.at_ms) for r in self.replicas},
+            last_ms=self.at_ms,
+            last_partitions={(p.topic, p.partition): p for p in self.partitions},
+            last_replicas={(r.topic, r.partition, r.broker_id): r for r in self.replicas},
         )
 
 
-def assemble(facts: ClusterFacts, context: Context) -> Round:
-    """Draws the conclusions of one round."""
+class Unchanged:
+    """What was concluded of partitions and replicas in the round before, and holds while they are as they were."""
+
+    def __init__(self) -> None:
+        self.partitions: Memo[tuple[str, int], tuple[PartitionSample, Pending]] = Memo()
+        self.leaders: Memo[ReplicaKey, ReplicaSample] = Memo()
+        self.in_sync: Memo[ReplicaKey, ReplicaSample] = Memo()
+
+    def turn(self) -> None:
+        for memo in (self.partitions, self.leaders, self.in_sync):
+            memo.turn()
+
+
+def assemble(facts: ClusterFacts, context: Context, unchanged: Unchanged | None = None) -> Round:
+    """Draws the conclusions of one round. With the same `unchanged` each time the same, in less time."""
+    unchanged = unchanged or Unchanged()
     partitions: list[PartitionSample] = []
     replicas: list[ReplicaSample] = []
     memories: dict[ReplicaKey, Memory] = {}
     for partition in facts.partitions:
+        view = partition.view
         remote = _remote(context, partition)
-        pending = pending_of(partition, remote)
-        sample = _partition_sample(partition, remote, pending)
+        sample, pending = unchanged.partitions.value(
+            (view.topic, view.partition), _partition_and_pending, partition, remote
+        )
         before = context.last_partitions.get((sample.topic, sample.partition))
         recreated = before is not None and before.topic_id != sample.topic_id
-        partitions.append(_with_last_offsets(sample, None if recreated else before))
-        for broker_id in partition.view.replicas:
-            replica = partition.replicas.get(broker_id, ReplicaFacts(broker_id, error="It was not asked."))
-            key = (partition.view.topic, partition.view.partition, broker_id)
+        partitions.append(_with_last_offsets(sample, None if recreated else before, context.last_ms))
+        for broker_id in view.replicas:
+            replica = partition.replicas.get(broker_id) or ReplicaFacts(broker_id, error="It was not asked.")
+            key = (view.topic, view.partition, broker_id)
             last = None if recreated else context.last_replicas.get(key)
-            if broker_id == partition.view.leader:
-                replicas.append(_with_last_offsets(_leader_sample(partition, replica), last))
-                continue
-            sight = _sight(facts, context, partition, replica, pending)
-            memories[key], conclusion = conclude(context.memories.get(key), sight, stall_ms=context.stall_ms)
-            replicas.append(_with_last_offsets(_follower_sample(partition, replica, conclusion), last))
+            if broker_id == view.leader:
+                told = unchanged.leaders.value(key, _leader_sample, partition, replica)
+            else:
+                memory = context.memories.get(key)
+                if memory is not None and _stays_in_sync(facts, partition, replica, memory):
+                    # Nothing of this hangs on the time: most followers, nearly always.
+                    memories[key] = memory
+                    told = unchanged.in_sync.value(key, _in_sync_sample, partition, replica, memory)
+                else:
+                    sight = _sight(facts, context, partition, replica, pending)
+                    memories[key], conclusion = conclude(memory, sight, stall_ms=context.stall_ms)
+                    told = _follower_sample(partition, replica, conclusion)
+            replicas.append(_with_last_offsets(told, last, context.last_ms))
+    unchanged.turn()
     rows = tuple(partitions), tuple(replicas)
     came = produced(partitions, context.last_partitions)
     counter = None if came is None else context.produced_bytes + came
@@ -106,17 +136,22 @@ _KEPT_OF_PARTITION: Final = (*_KEPT, "earliest_pending_upload_offset", "pending_
 _KEPT_OF_REPLICA: Final = (*_KEPT, "leader_epochs", "log_dir")
 
 
-def _dated(sample: SampleT, at_ms: int) -> SampleT:
-    return sample if sample.answered_ms is not None else replace(sample, answered_ms=at_ms)
-
-
-def _with_last_offsets(sample: SampleT, last: SampleT | None) -> SampleT:
+def _with_last_offsets(sample: SampleT, last: SampleT | None, last_ms: int) -> SampleT:
     """What did not answer keeps the offsets it was last seen with, and their age."""
-    if sample.log_end_offset is not None or last is None or last.answered_ms is None:
+    if sample.log_end_offset is not None or last is None:
         return sample
     names = _KEPT_OF_PARTITION if isinstance(sample, PartitionSample) else _KEPT_OF_REPLICA
     kept: dict[str, Any] = {name: getattr(last, name) for name in names}
-    return replace(sample, answered_ms=last.answered_ms, **kept)
+    return replace(sample, answered_ms=last.answered_ms if last.answered_ms is not None else last_ms, **kept)
+
+
+def _partition_and_pending(partition: PartitionFacts, remote: RemoteFacts | None) -> tuple[PartitionSample, Pending]:
+    pending = pending_of(partition, remote)
+    return _partition_sample(partition, remote, pending), pending
+
+
+def _in_sync_sample(partition: PartitionFacts, replica: ReplicaFacts, memory: Memory) -> ReplicaSample:
+    return _follower_sample(partition, replica, in_sync(memory))
 
 
 def _remote(context: Context, partition: PartitionFacts) -> RemoteFacts | None:
@@ -224,6 +259,16 @@ def _replica_sample(
         phase_source=conclusion.source,
         evidence=dict(conclusion.evidence) | extra,
         error=replica.error,
+    )
+
+
+def _stays_in_sync(facts: ClusterFacts, partition: PartitionFacts, replica: ReplicaFacts, memory: Memory) -> bool:
+    broker = facts.brokers.get(replica.broker_id)
+    return stays_in_sync(
+        memory,
+        in_isr=replica.broker_id in partition.view.isr,
+        reachable=broker is not None and broker.reachable,
+        log_end=replica.log_end,
     )
 
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend.control.gateway.client import Gateway, sentence
+from backend.control.gateway.configs import TopicSettings
+from backend.control.gateway.connection import LastAnswer
 from backend.control.gateway.epochs import EpochChain, EpochQuestion, fetch_chains, from_log_start
 from backend.control.gateway.errors import GatewayError
 from backend.control.gateway.metadata import (
@@ -28,15 +30,18 @@ from backend.control.gateway.metadata import (
 from backend.control.gateway.offsets import OffsetAnswer
 from backend.control.gateway.quorum import fetch_controller_id
 from backend.control.gateway.reassignments import Move, list_reassignments
-from backend.control.observer.broker_sample import BrokerSample, sample_broker
+from backend.control.memo import Memo
+from backend.control.observer.broker_sample import BrokerSample, BrokerSampler
 from backend.control.observer.facts import BrokerFacts, ClusterFacts, PartitionFacts, ReplicaFacts, TopicFacts
 from backend.control.observer.pace import settings_interval_ms
 from backend.control.observer.settings_sample import (
+    TOPIC_SETTINGS,
     SettingsSample,
     sample_settings,
     sample_topic_settings,
     topic_config,
 )
+from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
@@ -62,6 +67,11 @@ class Sampler:
         self._features: Mapping[str, int] = {}
         self._controller_id: int | None = None
         self._chains: dict[TopicPartition, _Chain] = {}
+        self._chains_of_view: ClusterView | None = None
+        self._cluster: LastAnswer[m.MetadataResponse, ClusterView] = LastAnswer()
+        self._topic_settings = TopicSettings(TOPIC_SETTINGS)
+        self._samplers: dict[int, BrokerSampler] = {}
+        self._partitions: Memo[TopicPartition, PartitionFacts] = Memo()
 
     @property
     def settings(self) -> SettingsSample:
@@ -79,7 +89,7 @@ class Sampler:
 
     async def round(self, now_ms: int) -> ClusterFacts:
         """Everything about the cluster now. Raises GatewayError when no broker answers."""
-        view = await fetch_cluster(self._gateway)
+        view = await fetch_cluster(self._gateway, last=self._cluster)
         if self._settings_ms is None or now_ms - self._settings_ms >= settings_interval_ms(len(view.topics)):
             await self._refresh(view, now_ms)
         else:
@@ -89,6 +99,11 @@ class Sampler:
         moves, samples = await asyncio.gather(self._moves(), self._sample_brokers(view, tiered))
         chains = await self._ask_chains(view, samples)
         by_name = {topic.topic: topic for topic in topics}
+        partitions = tuple(
+            _partition(self._partitions, p, by_name[p.topic], samples, chains.get(p.topic_partition), moves)
+            for p in view.partitions
+        )
+        self._partitions.turn()
         return ClusterFacts(
             at_ms=now_ms,
             cluster_id=view.cluster_id,
@@ -96,15 +111,14 @@ class Sampler:
             features=self._features,
             brokers=self._brokers(view, samples),
             topics=topics,
-            partitions=tuple(
-                _partition(p, by_name[p.topic], samples, chains.get(p.topic_partition), moves.get(p.topic_partition))
-                for p in view.partitions
-            ),
+            partitions=partitions,
         )
 
     async def _refresh(self, view: ClusterView, now_ms: int) -> None:
         names = [topic.topic for topic in view.topics]
-        self._settings = await sample_settings(self._gateway, [b.broker_id for b in view.brokers], names)
+        self._settings = await sample_settings(
+            self._gateway, [b.broker_id for b in view.brokers], names, self._topic_settings
+        )
         self._settings_ms = now_ms
         try:
             self._registered = {b.broker_id: b for b in await fetch_brokers(self._gateway)}
@@ -117,7 +131,7 @@ class Sampler:
     async def _describe_new_topics(self, view: ClusterView) -> None:
         new = [topic.topic for topic in view.topics if topic.topic not in self._settings.topics]
         if new:
-            self._settings.topics |= await sample_topic_settings(self._gateway, new)
+            self._settings.topics |= await sample_topic_settings(self._gateway, new, TopicSettings(TOPIC_SETTINGS))
 
     def _topic(self, topic: TopicView) -> TopicFacts:
         return TopicFacts(
@@ -137,7 +151,9 @@ class Sampler:
             return {}
 
     async def _sample_brokers(self, view: ClusterView, tiered: frozenset[bytes]) -> dict[int, BrokerSample]:
-        asked = [sample_broker(self._gateway, b.broker_id, view.partitions, tiered) for b in view.brokers]
+        alive = [b.broker_id for b in view.brokers]
+        self._samplers = {b: self._samplers.get(b) or BrokerSampler(self._gateway, b) for b in alive}
+        asked = [sampler.sample(view.partitions, tiered) for sampler in self._samplers.values()]
         return {sample.broker_id: sample for sample in await asyncio.gather(*asked)}
 
     def _brokers(self, view: ClusterView, samples: Mapping[int, BrokerSample]) -> dict[int, BrokerFacts]:
@@ -169,20 +185,21 @@ class Sampler:
             known = self._chains.get(p.topic_partition)
             same_topic = known is not None and known.topic_id == p.topic_id
             if known is not None and same_topic and _is_current(known, p):
-                entries = from_log_start(known.chain.entries, replica.log_start)
-                chains[p.topic_partition] = EpochChain(entries, known.chain.complete)
+                chains[p.topic_partition] = _from_log_start(known.chain, replica.log_start)
                 continue
             before = known.chain.entries if known is not None and same_topic else ()
             question = EpochQuestion(p.leader_epoch, replica.log_start, replica.log_end, before)
             questions[p.leader][p.topic_partition] = question
         asked = await asyncio.gather(*(self._chains_of(leader, question) for leader, question in questions.items()))
-        views = {p.topic_partition: p for p in view.partitions}
-        for answer in asked:
-            for tp, chain in answer.items():
-                p = views[tp]
-                self._chains[tp] = _Chain(p.topic_id, p.leader, p.leader_epoch, chain)
-                chains[tp] = chain
-        self._chains = {tp: chain for tp, chain in self._chains.items() if tp in views}
+        if view is not self._chains_of_view or questions:
+            views = {p.topic_partition: p for p in view.partitions}
+            for answer in asked:
+                for tp, chain in answer.items():
+                    p = views[tp]
+                    self._chains[tp] = _Chain(p.topic_id, p.leader, p.leader_epoch, chain)
+                    chains[tp] = chain
+            self._chains = {tp: chain for tp, chain in self._chains.items() if tp in views}
+        self._chains_of_view = view
         return chains
 
     async def _chains_of(
@@ -202,23 +219,52 @@ def _is_current(known: _Chain, p: PartitionView) -> bool:
     return (known.leader, known.leader_epoch) == (p.leader, p.leader_epoch) and newest == p.leader_epoch
 
 
+def _from_log_start(chain: EpochChain, log_start: int) -> EpochChain:
+    entries = from_log_start(chain.entries, log_start)
+    return chain if entries == chain.entries else EpochChain(entries, chain.complete)
+
+
 def _partition(
+    memo: Memo[TopicPartition, PartitionFacts],
     view: PartitionView,
     topic: TopicFacts,
     samples: Mapping[int, BrokerSample],
     chain: EpochChain | None,
-    move: Move | None,
+    moves: Mapping[TopicPartition, Move],
 ) -> PartitionFacts:
     tp = view.topic_partition
     leader = samples.get(view.leader)
-    replicas = {broker_id: _replica(view, broker_id, samples.get(broker_id)) for broker_id in view.replicas}
+    return memo.value(
+        tp,
+        _facts,
+        view,
+        topic.tiered,
+        topic.compacted,
+        tuple(_replica(view, broker_id, samples.get(broker_id)) for broker_id in view.replicas),
+        leader.pending.get(tp) if leader else None,
+        leader.high_watermarks.get(tp) if leader else None,
+        chain,
+        moves.get(tp),
+    )
+
+
+def _facts(
+    view: PartitionView,
+    tiered: bool,
+    compacted: bool,
+    replicas: tuple[ReplicaFacts, ...],
+    pending: OffsetAnswer | None,
+    high_watermark: OffsetAnswer | None,
+    chain: EpochChain | None,
+    move: Move | None,
+) -> PartitionFacts:
     return PartitionFacts(
         view=view,
-        tiered=topic.tiered,
-        compacted=topic.compacted,
-        replicas=replicas,
-        pending=-1 if not topic.tiered else _offset(leader.pending.get(tp) if leader else None),
-        high_watermark=_offset(leader.high_watermarks.get(tp) if leader else None),
+        tiered=tiered,
+        compacted=compacted,
+        replicas={replica.broker_id: replica for replica in replicas},
+        pending=-1 if not tiered else _offset(pending),
+        high_watermark=_offset(high_watermark),
         epochs=None if chain is None else chain.entries,
         epochs_complete=chain is None or chain.complete,
         move=move,
@@ -231,8 +277,10 @@ def _replica(view: PartitionView, broker_id: int, sample: BrokerSample | None) -
         return ReplicaFacts(broker_id, error=f"Broker {broker_id} is not alive.")
     if sample.error is not None:
         return ReplicaFacts(broker_id, error=sample.error)
-    absent = ReplicaFacts(broker_id, error=f"Broker {broker_id} said nothing about {view.topic_partition}.")
-    return sample.replicas.get(view.topic_partition, absent)
+    told = sample.replicas.get(view.topic_partition)
+    if told is None:
+        return ReplicaFacts(broker_id, error=f"Broker {broker_id} said nothing about {view.topic_partition}.")
+    return told
 
 
 def _offset(answer: OffsetAnswer | None) -> int | None:

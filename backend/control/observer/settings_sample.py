@@ -12,13 +12,14 @@ from backend.control.gateway.configs import (
     CLUSTER_DEFAULT,
     ConfigEntry,
     Entries,
+    TopicSettings,
     describe_broker,
     describe_cluster_default,
-    describe_topics,
 )
 from backend.control.gateway.errors import GatewayError
 from backend.control.observer.facts import TopicFacts
 from backend.protocol.errors import KafkaError
+from backend.store.writes_observer import Resource
 
 # What the pages show and the operations change; all other topic settings would be rows that nobody reads.
 TOPIC_SETTINGS: Final = (
@@ -60,8 +61,13 @@ class SettingsSample:
         }
 
 
-async def sample_settings(gateway: Gateway, broker_ids: Iterable[int], topics: Iterable[str]) -> SettingsSample:
-    """Asks every broker for its settings, and any for the cluster default and the topics. Never raises."""
+async def sample_settings(
+    gateway: Gateway, broker_ids: Iterable[int], topics: Iterable[str], question: TopicSettings
+) -> SettingsSample:
+    """Asks every broker for its settings, and any for the cluster default and, with `question`, for the topics.
+
+    Never raises.
+    """
     sample = SettingsSample()
     for broker_id in broker_ids:
         try:
@@ -72,35 +78,32 @@ async def sample_settings(gateway: Gateway, broker_ids: Iterable[int], topics: I
         sample.cluster_default = await describe_cluster_default(gateway)
     except (GatewayError, KafkaError) as error:
         _log.debug("the brokers' cluster default cannot be described: %s", sentence(error))
-    sample.topics = await sample_topic_settings(gateway, topics)
+    sample.topics = await sample_topic_settings(gateway, topics, question)
     return sample
 
 
-async def sample_topic_settings(gateway: Gateway, topics: Iterable[str]) -> dict[str, Entries]:
+async def sample_topic_settings(gateway: Gateway, topics: Iterable[str], question: TopicSettings) -> dict[str, Entries]:
     """Settings of these topics; those that did not answer are missing. Never raises."""
     try:
-        return await describe_topics(gateway, sorted(topics), names=TOPIC_SETTINGS)
+        return await question.ask(gateway, sorted(topics))
     except (GatewayError, KafkaError) as error:
         _log.debug("topic settings cannot be described: %s", sentence(error))
         return {}
 
 
-def config_rows(cluster_id: str, sample: SettingsSample, at_ms: int) -> list[Row]:
-    """Rows of `config_value` for everything that answered. A sensitive value is not in Kafka's answer, nor here."""
-    rows = [
-        _row(cluster_id, "broker", str(broker_id), entry, at_ms)
-        for broker_id, entries in sample.brokers.items()
-        for entry in entries.values()
-    ]
-    rows += [
-        _row(cluster_id, "broker", CLUSTER_DEFAULT, entry, at_ms) for entry in (sample.cluster_default or {}).values()
-    ]
-    rows += [
-        _row(cluster_id, "topic", topic, entry, at_ms)
-        for topic, entries in sample.topics.items()
-        for entry in entries.values()
-    ]
-    return rows
+def by_resource(sample: SettingsSample) -> dict[Resource, Entries]:
+    """Everything that answered."""
+    found: dict[Resource, Entries] = {
+        ("broker", str(broker_id)): entries for broker_id, entries in sample.brokers.items()
+    }
+    if sample.cluster_default:
+        found["broker", CLUSTER_DEFAULT] = sample.cluster_default
+    return found | {("topic", topic): entries for topic, entries in sample.topics.items()}
+
+
+def config_rows(cluster_id: str, resource: Resource, entries: Entries, at_ms: int) -> list[Row]:
+    """A resource's rows of `config_value`. A sensitive value is not in Kafka's answer, nor here."""
+    return [_row(cluster_id, *resource, entry, at_ms) for entry in entries.values()]
 
 
 def _row(cluster_id: str, kind: str, resource: str, entry: ConfigEntry, at_ms: int) -> Row:

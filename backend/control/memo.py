@@ -1,0 +1,34 @@
+"""Results of the round before, for a cluster in which little has changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar, TypeVarTuple
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+ValueT = TypeVar("ValueT")
+Ts = TypeVarTuple("Ts")
+
+
+class Memo(Generic[KeyT, ValueT]):
+    """A pure function's results by key. What was made of the same things in the last turn is that very object.
+
+    So the next function's arguments are the same objects too, and comparing them costs next to nothing. It holds what
+    two turns asked for, and no more.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[KeyT, tuple[tuple[Any, ...], ValueT]] = {}
+        self._now: dict[KeyT, tuple[tuple[Any, ...], ValueT]] = {}
+
+    def value(self, key: KeyT, make: Callable[[*Ts], ValueT], *arguments: *Ts) -> ValueT:
+        """``make(*arguments)``, which must depend on nothing else; one function for a key."""
+        known = self._last.get(key)
+        if known is None or known[0] != arguments:
+            known = (arguments, make(*arguments))
+        self._now[key] = known
+        return known[1]
+
+    def turn(self) -> None:
+        """Ends a turn: what it did not ask for is forgotten."""
+        self._last, self._now = self._now, {}
