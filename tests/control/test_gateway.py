@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from backend.control.gateway.client import Gateway, parse_bootstrap, until_settled
-from backend.control.gateway.connection import Address, Connection
+from backend.control.gateway.connection import Address, Connection, LastAnswer
 from backend.control.gateway.errors import (
     AnswerOverdue,
     BrokerUnavailable,
@@ -19,11 +19,13 @@ from backend.control.gateway.errors import (
     ProtocolViolation,
     UnsupportedByBroker,
 )
-from backend.control.gateway.metadata import fetch_cluster
+from backend.control.gateway.metadata import ClusterView, fetch_cluster
+from backend.control.gateway.offsets import OffsetQuestion, Sentinel
 from backend.control.gateway.pool import Lane, Pool
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.ids import TopicPartition
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -218,6 +220,73 @@ def test_any_broker_that_answers_is_found_behind_those_that_do_not() -> None:
         async with serving(goodbye) as dead, serving(broker(METADATA, then=then)) as living:
             gateway = Gateway(parse_bootstrap(f"127.0.0.1:1,{dead},{living}"))
             assert (await fetch_cluster(gateway)).cluster_id == "here"
+            await gateway.close()
+
+    run(test())
+
+
+def test_an_answer_of_the_same_bytes_is_the_very_object_until_one_differs() -> None:
+    names = iter(("here", "here", "elsewhere", "here"))
+
+    async def then(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            header, _ = await request_of(reader)
+            writer.write(answer(header, m.MetadataResponse(cluster_id=next(names))))
+
+    async def test() -> None:
+        async with serving(broker(METADATA, then=then)) as living:
+            gateway = Gateway([living])
+            last: LastAnswer[m.MetadataResponse, ClusterView] = LastAnswer()
+            views = [await fetch_cluster(gateway, last=last) for _ in range(4)]
+            assert [view.cluster_id for view in views] == ["here", "here", "elsewhere", "here"]
+            assert views[0] is views[1]
+            await gateway.close()
+
+    run(test())
+
+
+def offsets_of(asked: m.ListOffsetsRequest, offset: int) -> m.ListOffsetsResponse:
+    topic_type = m.ListOffsetsResponse.Topics
+    return m.ListOffsetsResponse(
+        topics=[
+            topic_type(
+                name=topic.name,
+                partitions=[
+                    topic_type.Partitions(partition_index=p.partition_index, offset=offset) for p in topic.partitions
+                ],
+            )
+            for topic in asked.topics
+        ]
+    )
+
+
+def test_a_question_for_offsets_that_was_broken_off_in_the_middle_goes_on_with_all_that_was_told() -> None:
+    """3,000 partitions are two requests; the second of the second round finds the connection closed."""
+    told = iter((1, 1, 2, None, 2, 1))
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        header, _ = await request_of(reader)
+        writer.write(answer(header, versions(METADATA, (2, 1, 11))))
+        while True:
+            header, asked = await request_of(reader)
+            if isinstance(asked, m.ListOffsetsRequest):
+                if (offset := next(told)) is None:
+                    return
+                writer.write(answer(header, offsets_of(asked, offset)))
+
+    async def test() -> None:
+        async with serving(peer) as living:
+            gateway = Gateway([living])
+            await gateway.learn_brokers({1: living})
+            partitions = [TopicPartition("many", number) for number in range(3_000)]
+            question = OffsetQuestion(1, Sentinel.LATEST)
+            first = await question.ask(gateway, partitions)
+            assert {found.offset for found in first.values()} == {1}
+            with pytest.raises(BrokerUnavailable):
+                await question.ask(gateway, partitions)
+            second = await question.ask(gateway, partitions)
+            assert [second[tp].offset for tp in partitions] == [2] * 2_000 + [1] * 1_000
+            assert second[partitions[-1]] is first[partitions[-1]]
             await gateway.close()
 
     run(test())

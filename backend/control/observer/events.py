@@ -31,6 +31,9 @@ from backend.tiering.phases import FollowerPhase
 
 TOPIC: Final = "__ebbline_events"
 RETRY_S: Final = 1.0
+# An event is answered at once; without any, a broker and we wake up this often. A partition that moves to a leader that
+# is being asked about others is read this much later at most.
+FETCH_WAIT_MS: Final = 2_000
 # A phase told longer ago than the topic keeps its records (24 h) is no longer proof of anything.
 PHASE_AGE_MS_MAX: Final = 24 * 3_600_000
 Row = dict[str, Any]
@@ -68,20 +71,25 @@ class EventFollower:
             self.phases = {key: phase for key, phase in self.phases.items() if key in known}
 
     async def run(self) -> None:
-        """Follows until it is cancelled."""
+        """Follows until it is cancelled: each leader by itself, so that none waits for the events of another."""
         await self._load()
-        while True:
-            if not self._partitions:
+        async with asyncio.TaskGroup() as group:
+            following: dict[int, asyncio.Task[None]] = {}
+            while True:
+                self._changed.clear()
+                for leader in {p.leader for p in self._partitions}:
+                    if leader not in following or following[leader].done():
+                        following[leader] = group.create_task(self._follow_leader(leader))
                 await self._changed.wait()
-            self._changed.clear()
+
+    async def _follow_leader(self, leader: int) -> None:
+        """As long as it leads any partition."""
+        while own := [p for p in self._partitions if p.leader == leader]:
             try:
-                await asyncio.gather(
-                    *(self._follow(leader, own) for leader, own in _by_leader(self._partitions).items())
-                )
+                await self._follow(leader, own)
             except (GatewayError, KafkaError, DatabaseAway) as error:
-                _log.info(
-                    "Events of %s wait: %s", TOPIC, sentence(error) if not isinstance(error, DatabaseAway) else error
-                )
+                reason = str(error) if isinstance(error, DatabaseAway) else sentence(error)
+                _log.info("Events of %s on broker %d wait: %s", TOPIC, leader, reason)
                 await asyncio.sleep(RETRY_S)
 
     async def _load(self) -> None:
@@ -109,7 +117,7 @@ class EventFollower:
         if not offsets:
             await asyncio.sleep(RETRY_S)
             return
-        found = await fetch_records(self._gateway, leader, partitions[0].topic_id, offsets)
+        found = await fetch_records(self._gateway, leader, partitions[0].topic_id, offsets, max_wait_ms=FETCH_WAIT_MS)
         for tp, fetched in found.items():
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 del self._next[tp.partition]
@@ -184,10 +192,3 @@ def exact_phase(body: dict[str, Any]) -> ExactPhase | None:
         return None
     known = {name: body[name] for name in ("target_offset", "attempts") if body.get(name)}
     return ExactPhase(phase, int(body.get("since_ms") or 0), known | dict(body.get("evidence") or {}))
-
-
-def _by_leader(partitions: Iterable[PartitionView]) -> dict[int, list[PartitionView]]:
-    found: dict[int, list[PartitionView]] = {}
-    for partition in partitions:
-        found.setdefault(partition.leader, []).append(partition)
-    return found

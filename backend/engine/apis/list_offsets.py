@@ -43,6 +43,7 @@ def list_offsets(
         )
     response = m.ListOffsetsResponse()
     searches: list[_Search] = []
+    query_of = _Queries(services, request)
     for topic in request.topics:
         answers = m.ListOffsetsResponse.Topics(name=topic.name)
         response.topics.append(answers)
@@ -55,7 +56,7 @@ def list_offsets(
             if index in twice:
                 row.error_code = ErrorCode.INVALID_REQUEST
             else:
-                search = _answer(services, context, request, topic.name, part, row)
+                search = _answer(services, context, query_of(part), topic.name, row)
                 if search is not None:
                     searches.append(search)
     if not searches:
@@ -82,29 +83,37 @@ def _named_twice(partitions: list[_Asked]) -> frozenset[int]:
     return frozenset(index for index, count in counts.items() if count > 1)
 
 
-def _answer(
-    services: Services,
-    context: RequestContext,
-    request: m.ListOffsetsRequest,
-    topic: str,
-    part: _Asked,
-    row: _Row,
-) -> _Search | None:
+class _Queries:
+    """What is asked of each partition. Of thousands it is nearly always the same: made once."""
+
+    def __init__(self, services: Services, request: m.ListOffsetsRequest) -> None:
+        self._request = request
+        self._kafka_compat = services.replica_manager.config.follower_fetch_tiered_compat == "kafka"
+        self._last: Query | None = None
+
+    def __call__(self, part: _Asked) -> Query:
+        last = self._last
+        if last is None or last.timestamp != part.timestamp or last.current_leader_epoch != part.current_leader_epoch:
+            request = self._request
+            self._last = last = Query(
+                part.timestamp,
+                request.replica_id,
+                request.isolation_level,
+                part.current_leader_epoch,
+                kafka_compat=self._kafka_compat,
+            )
+        return last
+
+
+def _answer(services: Services, context: RequestContext, query: Query, topic: str, row: _Row) -> _Search | None:
     """Fills the row, or says what has to be searched for it."""
     version = context.api_version
     replicas = services.replica_manager
-    if not offset_lookup.is_known(part.timestamp, version):
+    if not offset_lookup.is_known(query.timestamp, version):
         row.error_code = ErrorCode.UNSUPPORTED_VERSION
         return None
-    query = Query(
-        part.timestamp,
-        request.replica_id,
-        request.isolation_level,
-        part.current_leader_epoch,
-        kafka_compat=replicas.config.follower_fetch_tiered_compat == "kafka",
-    )
     try:
-        partition = replicas.partition(topic, part.partition_index)
+        partition = replicas.partition(topic, row.partition_index)
         if replicas.remote_logs is not None and offset_lookup.needs_remote(partition, query):
             offset_lookup.check(partition, query)
             return row, partition, query

@@ -9,7 +9,7 @@ reported once, left alone until the next start, and counted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -100,7 +100,8 @@ class LogCleaner:
 
     async def clean_dirtiest(self, number: int = 0) -> bool:
         """Cleans the log that needs it most, then deletes old segments of compacted logs; False when none was due."""
-        chosen = self._choose()
+        compacted = [log for log in self._logs() if log.config.is_compacted]
+        chosen = self._choose(compacted)
         if chosen is not None:
             log, part = chosen
             log.cleaning = True
@@ -108,12 +109,12 @@ class LogCleaner:
                 await self._clean(number, log, part)
             finally:
                 log.cleaning = False
-        await self._delete_old_segments()
+        await self._delete_old_segments(compacted)
         return chosen is not None
 
-    def _choose(self) -> tuple[UnifiedLog, Cleanable] | None:
+    def _choose(self, logs: Iterable[UnifiedLog]) -> tuple[UnifiedLog, Cleanable] | None:
         now_ms = self.last_run_ms = self._ports.clock.time_ms()
-        compacted = {log.topic_partition: log for log in self._logs() if log.config.is_compacted}
+        compacted = {log.topic_partition: log for log in logs}
         for partition in self.uncleanable.keys() - compacted.keys():
             del self.uncleanable[partition]
             self.uncleanable_bytes.pop(partition, None)
@@ -162,12 +163,13 @@ class LogCleaner:
             now_ms=now_ms,
         )
 
-    async def _delete_old_segments(self) -> None:
+    async def _delete_old_segments(self, compacted: Sequence[UnifiedLog]) -> None:
         now_ms = self._ports.clock.time_ms()
-        for count, log in enumerate([log for log in self._logs() if log.config.is_compacted], 1):
+        for count, log in enumerate(compacted, 1):
             if count % LOGS_PER_TURN == 0:
                 await tasks.sleep_ms(0)
-            if not log.cleaning and not log.cleaning_paused:
+            # One may have gone offline or been deleted while another was cleaned.
+            if not log.cleaning and not log.cleaning_paused and log.offline_reason is None:
                 try:
                     log.delete_old_segments(now_ms)
                 except KafkaError as error:
