@@ -12,6 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from backend.control.observer.observer import JITTER
 from backend.control.observer.pace import round_interval_ms
 from tests.benchmarks.peers import EBBLINE_BOOTSTRAP, cpu_s_of, up, wait_until_ready
 
@@ -56,7 +57,7 @@ def _measure(data: Path, count: int, replicas: int, options: tuple[str, ...], id
         _wait_for_leaders(count)
         figures["create, s"] = time.monotonic() - started_s
         time.sleep(idle_s / 2)
-        round_s = round_interval_ms(0, count * PARTITIONS, count * PARTITIONS * replicas) / 1000
+        round_s = (1 + JITTER) * round_interval_ms(0, count * PARTITIONS, count * PARTITIONS * replicas) / 1000
         before_s, before = time.monotonic(), _cpu_s(run)
         # The observer looks at so many partitions only now and then: one look is part of any such time.
         time.sleep(max(idle_s, round_s))

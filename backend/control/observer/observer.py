@@ -24,7 +24,7 @@ from backend.control.observer.cluster_rows import Watched, broker_row, cluster_r
 from backend.control.observer.events import EventFollower
 from backend.control.observer.facts import ClusterFacts, Ledger
 from backend.control.observer.finding_watch import FindingWatch, Seen
-from backend.control.observer.pace import round_interval_ms
+from backend.control.observer.pace import Pace, round_interval_ms
 from backend.control.observer.phases import STALL_MS_MIN
 from backend.control.observer.reader_watch import ReaderWatch
 from backend.control.observer.recall import read_ledger, recall
@@ -76,6 +76,7 @@ class Observer:
     ) -> None:
         # Its interval is the one in force: longer than what is set on a large cluster.
         self._watched, self._wanted_ms = watched, watched.interval_ms
+        self._pace = Pace(watched.interval_ms)
         self._database = database
         self._sampler = Sampler(gateway)
         self.recorder = Recorder(
@@ -134,7 +135,7 @@ class Observer:
         await self.recorder.drain(timeout_s)
 
     async def _pause(self, began_s: float) -> None:
-        interval_s = self._watched.interval_ms / 1000 * random.uniform(1 - JITTER, 1 + JITTER)
+        interval_s = self._pace.pause_ms(self._watched.interval_ms) / 1000 * random.uniform(1 - JITTER, 1 + JITTER)
         pause_s = max(PAUSE_S_MIN, interval_s - (time.monotonic() - began_s))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._poke.wait(), pause_s)
@@ -171,6 +172,7 @@ class Observer:
     def _conclude(self, facts: ClusterFacts) -> None:
         flags = self._sampler.settings.flags(FLAG)
         self._keep_pace(len(facts.partitions), sum(len(p.view.replicas) for p in facts.partitions))
+        self._pace.saw(frozenset(topic.topic_id for topic in facts.topics))
         self._context = replace(self._context, ledger=self._ledger, flags=flags, exact=self.events.phases)
         round_ = assemble(facts, self._context, self._unchanged)
         self._context = round_.next_context(self._context)
