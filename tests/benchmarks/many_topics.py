@@ -12,9 +12,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from backend.control.observer.observer import JITTER
 from backend.control.observer.pace import round_interval_ms
-from tests.benchmarks.peers import EBBLINE_BOOTSTRAP, cpu_s_of, up, wait_until_ready
+from tests.benchmarks.peers import EBBLINE_BOOTSTRAP, cpu_s_of, metrics, up, wait_until_ready
 
 TOPICS, TOPICS_QUICK = 1_000, 100
 PARTITIONS = 6
@@ -56,12 +55,15 @@ def _measure(data: Path, count: int, replicas: int, options: tuple[str, ...], id
                 future.result(TIMEOUT_S)
         _wait_for_leaders(count)
         figures["create, s"] = time.monotonic() - started_s
-        time.sleep(idle_s / 2)
-        round_s = (1 + JITTER) * round_interval_ms(0, count * PARTITIONS, count * PARTITIONS * replicas) / 1000
+        _wait_until_observed(count * PARTITIONS)
+        time.sleep(idle_s / 4)
+        round_s = round_interval_ms(0, count * PARTITIONS, count * PARTITIONS * replicas) / 1000
+        rounds = metrics()["ebbline_observer_rounds"]
         before_s, before = time.monotonic(), _cpu_s(run)
         # The observer looks at so many partitions only now and then: one look is part of any such time.
         time.sleep(max(idle_s, round_s))
         figures["idle, % of a core (target: 5)"] = 100 * (_cpu_s(run) - before) / (time.monotonic() - before_s)
+        figures["rounds of the observer meanwhile"] = metrics()["ebbline_observer_rounds"] - rounds
         figures["open descriptors of logs a replica (target: 1)"] = _open_logs(run, data) / _replicas(data)
     started_s = time.monotonic()
     with up(data, *options):
@@ -90,6 +92,17 @@ def _wait_for_leaders(count: int) -> None:
             return
         time.sleep(0.1)
     raise RuntimeError(f"not every partition of {count} topics had a leader within {TIMEOUT_S:.0f} s")
+
+
+def _wait_until_observed(partitions: int) -> None:
+    """Until the observer has seen and stored all of them: nothing is new after that, which is what idle means."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        own = metrics()
+        if own.get("ebbline_cluster_partitions", 0) >= partitions and not own["ebbline_observer_rounds_waiting"]:
+            return
+        time.sleep(1.0)
+    raise RuntimeError(f"the observer had not seen {partitions} partitions within {TIMEOUT_S:.0f} s")
 
 
 def _cpu_s(run: Path) -> float:

@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 
 ORACLE = Path(__file__).parents[1] / "oracle" / "apache_kafka.py"
 EBBLINE_PORT_BASE, KAFKA_PORT_BASE = 21092, 22092
@@ -172,6 +173,13 @@ def wait_until_ready() -> None:
                 return
         time.sleep(0.1)
     raise RuntimeError(f"ebbline was not ready within {START_TIMEOUT_S:.0f} s")
+
+
+def metrics() -> dict[str, float]:
+    """The numbers of the control plane of `up` that have no labels, those that are known."""
+    told = httpx.get(f"http://127.0.0.1:{EBBLINE_PORT_BASE + 300}/metrics", timeout=20).text
+    families = text_string_to_metric_families(told)
+    return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
 
 
 @contextmanager

@@ -97,7 +97,6 @@ class Observer:
         self._context = Context(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
         self._unchanged = Unchanged()
         self._ledger = Ledger()
-        self._stored_settings_ms: int | None = None
         self._poke = asyncio.Event()
         self.state = ObserverState()
         self.facts: ClusterFacts | None = None
@@ -223,12 +222,9 @@ class Observer:
         return rows
 
     def _new_settings(self, facts: ClusterFacts) -> Settings | None:
-        """A look at all settings that was not handed over yet."""
-        asked_ms = self._sampler.settings_ms
-        if asked_ms is None or asked_ms == self._stored_settings_ms:
-            return None
-        self._stored_settings_ms = asked_ms
-        return settings_of(self._sampler.settings, facts, asked_ms)
+        """What was asked of the settings in this round."""
+        asked = self._sampler.take_asked()
+        return None if asked is None else settings_of(asked, facts, facts.at_ms)
 
     def _away(self, at_ms: int, reason: str) -> None:
         since_ms = self.state.away_since_ms or at_ms

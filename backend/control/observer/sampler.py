@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.configs import TopicSettings
@@ -63,6 +63,7 @@ class Sampler:
         self._gateway = gateway
         self._settings = SettingsSample()
         self._settings_ms: int | None = None
+        self._asked: SettingsSample | None = None
         self._registered: dict[int, BrokerView] = {}
         self._features: Mapping[str, int] = {}
         self._controller_id: int | None = None
@@ -78,10 +79,10 @@ class Sampler:
         """The newest settings of brokers and topics."""
         return self._settings
 
-    @property
-    def settings_ms(self) -> int | None:
-        """When they were asked; None before the first time."""
-        return self._settings_ms
+    def take_asked(self) -> SettingsSample | None:
+        """The settings that were asked since the last call: all of them, those of new topics, or None."""
+        asked, self._asked = self._asked, None
+        return asked
 
     def ask_settings_again(self) -> None:
         """The next round asks for the settings whatever their age: somebody has just changed one."""
@@ -120,6 +121,7 @@ class Sampler:
             self._gateway, [b.broker_id for b in view.brokers], names, self._topic_settings
         )
         self._settings_ms = now_ms
+        self._asked = replace(self._settings, topics=dict(self._settings.topics))
         try:
             self._registered = {b.broker_id: b for b in await fetch_brokers(self._gateway)}
             self._controller_id = await fetch_controller_id(self._gateway)
@@ -131,7 +133,10 @@ class Sampler:
     async def _describe_new_topics(self, view: ClusterView) -> None:
         new = [topic.topic for topic in view.topics if topic.topic not in self._settings.topics]
         if new:
-            self._settings.topics |= await sample_topic_settings(self._gateway, new, TopicSettings(TOPIC_SETTINGS))
+            told = await sample_topic_settings(self._gateway, new, TopicSettings(TOPIC_SETTINGS))
+            self._settings.topics |= told
+            self._asked = self._asked or SettingsSample()
+            self._asked.topics |= told
 
     def _topic(self, topic: TopicView) -> TopicFacts:
         return TopicFacts(
