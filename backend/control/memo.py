@@ -24,11 +24,11 @@ class Memo(Generic[KeyT, ValueT]):
     def value(self, key: KeyT, make: Callable[[*Ts], ValueT], *arguments: *Ts) -> ValueT:
         """``make(*arguments)``, which must depend on nothing else; one function for a key."""
         known = self._last.get(key)
-        if known is None or known[0] != arguments:
-            known = (arguments, make(*arguments))
-        self._now[key] = known
-        return known[1]
+        value = known[1] if known is not None and known[0] == arguments else make(*arguments)
+        # The arguments of now: next time they may be the same objects.
+        self._now[key] = arguments, value
+        return value
 
     def turn(self) -> None:
-        """Ends a turn: what it did not ask for is forgotten."""
+        """Begins a turn: what the one before it did not ask for is forgotten."""
         self._last, self._now = self._now, {}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, tuple_, update
 
 from backend.store import tables as t
 from backend.store.writes import save_config_values
 
 Resource = tuple[str, str]
 """(resource type, resource) of `config_value`."""
+# More than the brokers that may be away; each is two parameters of a statement.
+SILENT_MAX: Final = 100
 
 
 def save_settings(
@@ -22,7 +24,7 @@ def save_settings(
     known: Collection[Resource],
     at_ms: int,
 ) -> None:
-    """Settings after a look at all of them: `changed` rows are replaced by resource, `unchanged` ones are as fresh.
+    """Settings after a look at some of them: `changed` rows are replaced by resource, `unchanged` ones are as fresh.
 
     Resources that the cluster no longer has, those not in `known`, are removed; others keep their values and age.
     """
@@ -35,11 +37,14 @@ def save_settings(
     gone = stored - set(known)
     if gone:
         connection.execute(delete(table).where(here, *same), _keys(gone))
-    renew = update(table).where(here)
-    if stored - gone <= {(row["resource_type"], row["resource"]) for row in changed}.union(unchanged):
-        connection.execute(renew.values(sampled_ms=at_ms))  # nearly always: one statement for thousands
+    told = {(row["resource_type"], row["resource"]) for row in changed}.union(unchanged)
+    silent = stored - gone - told
+    renew = update(table).where(here).values(sampled_ms=at_ms)
+    if unchanged and len(silent) <= SILENT_MAX:  # nearly always: one statement for thousands
+        others = tuple_(table.c.resource_type, table.c.resource).not_in(sorted(silent))
+        connection.execute(renew.where(others) if silent else renew)
     elif unchanged:
-        connection.execute(renew.where(*same).values(sampled_ms=at_ms), _keys(unchanged))
+        connection.execute(renew.where(*same), _keys(unchanged))
 
 
 def _keys(resources: Iterable[Resource]) -> list[dict[str, str]]:

@@ -84,7 +84,7 @@ class Gateway:
         lane: Lane = Lane.SAMPLE,
         last: LastAnswer[M, Any] | None = None,
     ) -> tuple[M, int]:
-        """The answer of this broker, and the version it was asked in; `last` itself when it says the same again.
+        """The answer of this broker, and the version it was asked in. Said again, it is the message of `last`.
 
         Raises GatewayError.
         """
@@ -101,7 +101,7 @@ class Gateway:
         lane: Lane = Lane.SAMPLE,
         last: LastAnswer[M, Any] | None = None,
     ) -> M:
-        """The answer of the first broker that gives one; `last` itself when it says the same again.
+        """The answer of the first broker that gives one. Said again, it is the message of `last`.
 
         Raises ClusterUnavailable with the causes when none does.
         """

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
 from backend.control.gateway.client import Gateway
@@ -64,15 +65,13 @@ Answers = dict[TopicPartition, OffsetAnswer]
 class _Chunk:
     """One request of a question, and its newest answer."""
 
-    partitions: Sequence[TopicPartition]
     request: m.ListOffsetsRequest
-    answers: Answers = field(default_factory=dict)
+    answers: Answers
     last: LastAnswer[m.ListOffsetsResponse, Answers] = field(default_factory=LastAnswer)
 
-    def read(self, answer: m.ListOffsetsResponse) -> Answers:
-        """By partition; what says the same as before is the same object."""
-        self.answers = self.last.made(answer, lambda fresh: _answers(fresh, self.answers))
-        return self.answers
+    def read(self, answer: m.ListOffsetsResponse) -> None:
+        """Takes the answers over; what says the same as before is the same object."""
+        self.answers = self.last.made(answer, partial(_answers, known=self.answers))
 
 
 class OffsetQuestion:
@@ -93,12 +92,12 @@ class OffsetQuestion:
     async def ask(self, gateway: Gateway, partitions: Sequence[TopicPartition], *, lane: Lane = Lane.SAMPLE) -> Answers:
         """The broker's answers, by partition. Raises GatewayError (UnsupportedByBroker for a broker too old)."""
         if partitions != self._asked:
-            self._asked = partitions
+            begins = range(0, len(partitions), PARTITIONS_PER_REQUEST)
+            parts = [partitions[begin : begin + PARTITIONS_PER_REQUEST] for begin in begins]
             self._chunks = [
-                _Chunk(part, _request(self._sentinel, part, self._replica_id))
-                for begin in range(0, len(partitions), PARTITIONS_PER_REQUEST)
-                if (part := partitions[begin : begin + PARTITIONS_PER_REQUEST])
+                _Chunk(_request(self._sentinel, part, self._replica_id), answers=self._found) for part in parts
             ]
+        self._asked = partitions
         for chunk in self._chunks:
             answer, _ = await gateway.ask_node(
                 self._node_id,
@@ -110,10 +109,10 @@ class OffsetQuestion:
                 last=chunk.last,
             )
             chunk.read(answer)
-        parts = [chunk.answers for chunk in self._chunks]
-        if [id(part) for part in parts] != [id(part) for part in self._found_of]:
-            self._found_of = parts
-            self._found = {tp: answer for part in parts for tp, answer in part.items()}
+        told = [chunk.answers for chunk in self._chunks]
+        if [id(answers) for answers in told] != [id(answers) for answers in self._found_of]:
+            self._found_of = told
+            self._found = {tp: answer for answers in told for tp, answer in answers.items()}
         return self._found
 
 

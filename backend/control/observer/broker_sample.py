@@ -100,6 +100,7 @@ class BrokerSampler:
             return BrokerSample(self._broker_id, error=str(error))
         earliest, local, remote, pending, high_watermarks, latest = answers
         sizes = self._disk.replicas if self._disk is not None else {}
+        self._replicas.turn()
         facts = {
             tp: self._replicas.value(
                 tp,
@@ -113,7 +114,6 @@ class BrokerSampler:
             )
             for tp in asked.replicas
         }
-        self._replicas.turn()
         return BrokerSample(self._broker_id, facts, pending, high_watermarks, self._disk)
 
     async def _offsets(self, question: OffsetQuestion, partitions: Sequence[TopicPartition]) -> Answers:

@@ -1,4 +1,4 @@
-"""Rows of `cluster` and `broker`, and what a look at all settings stores. Pure."""
+"""Rows of `cluster` and `broker`, and what a look at settings stores. Pure."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def _log_dirs(broker: BrokerFacts) -> list[Row] | None:
     ]
 
 
-def settings_of(sample: SettingsSample, facts: ClusterFacts, at_ms: int) -> Settings:
-    """What is stored of a look at all settings. Of a resource that exists and did not answer all stays as it is."""
+def settings_of(sample: SettingsSample, facts: ClusterFacts) -> Settings:
+    """What is stored of a look at settings. Of a resource that exists and is not in it all stays as it is."""
     known: set[Resource] = {("broker", str(broker_id)) for broker_id in facts.brokers}
     known |= {("topic", topic.topic) for topic in facts.topics}
     known.add(("broker", CLUSTER_DEFAULT))
     told = {resource: entries for resource, entries in by_resource(sample).items() if entries and resource in known}
     if sample.cluster_default is not None and not sample.cluster_default:
         known.discard(("broker", CLUSTER_DEFAULT))  # nothing is set for all brokers: no rows
-    return Settings(at_ms, told, frozenset(known))
+    return Settings(sample.at_ms, told, frozenset(known))

@@ -31,8 +31,8 @@ from backend.tiering.phases import FollowerPhase
 
 TOPIC: Final = "__ebbline_events"
 RETRY_S: Final = 1.0
-# An event is answered at once; without any, a broker and we wake up this often. A partition that moves to a leader that
-# is being asked about others is read this much later at most.
+# An event is answered at once; without any, a broker and we wake up this often. A partition that moves to another
+# leader is read this much later at most.
 FETCH_WAIT_MS: Final = 2_000
 # A phase told longer ago than the topic keeps its records (24 h) is no longer proof of anything.
 PHASE_AGE_MS_MAX: Final = 24 * 3_600_000
@@ -53,6 +53,7 @@ class EventFollower:
         self._partitions: tuple[PartitionView, ...] = ()
         self._changed = asyncio.Event()
         self._next: dict[int, int] = {}
+        self._asked: set[int] = set()  # partitions that a leader is being asked about
         self.phases: dict[PhaseKey, ExactPhase] = {}
         self.events_read = 0
         self.unreadable = 0
@@ -83,14 +84,19 @@ class EventFollower:
                 await self._changed.wait()
 
     async def _follow_leader(self, leader: int) -> None:
-        """As long as it leads any partition."""
-        while own := [p for p in self._partitions if p.leader == leader]:
+        """As long as it leads any partition. One that its leader before is still asked about waits for that answer."""
+        while led := [p for p in self._partitions if p.leader == leader]:
+            free = [p for p in led if p.partition not in self._asked]
+            asked = {p.partition for p in free}
+            self._asked |= asked
             try:
-                await self._follow(leader, own)
+                await self._follow(leader, free)
             except (GatewayError, KafkaError, DatabaseAway) as error:
                 reason = str(error) if isinstance(error, DatabaseAway) else sentence(error)
                 _log.info("Events of %s on broker %d wait: %s", TOPIC, leader, reason)
                 await asyncio.sleep(RETRY_S)
+            finally:
+                self._asked -= asked
 
     async def _load(self) -> None:
         since_ms = self._now_ms() - PHASE_AGE_MS_MAX
@@ -106,8 +112,8 @@ class EventFollower:
             self._take_phase((event.topic_id, event.partition, event.broker_id), event.body)
 
     async def _follow(self, leader: int, partitions: list[PartitionView]) -> None:
-        """One fetch from one leader; -1 (no leader) waits a moment for the next round's metadata."""
-        if leader < 0:
+        """One fetch from one leader; nobody to ask (-1) or nothing to ask about waits a moment."""
+        if leader < 0 or not partitions:
             await asyncio.sleep(RETRY_S)
             return
         new = [p.topic_partition for p in partitions if p.partition not in self._next]

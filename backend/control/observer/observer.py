@@ -134,7 +134,7 @@ class Observer:
         await self.recorder.drain(timeout_s)
 
     async def _pause(self, began_s: float) -> None:
-        interval_s = self._pace.pause_ms(self._watched.interval_ms) / 1000 * random.uniform(1 - JITTER, 1 + JITTER)
+        interval_s = self._pace.next_ms(self._watched.interval_ms) / 1000 * random.uniform(1 - JITTER, 1 + JITTER)
         pause_s = max(PAUSE_S_MIN, interval_s - (time.monotonic() - began_s))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._poke.wait(), pause_s)
@@ -222,9 +222,9 @@ class Observer:
         return rows
 
     def _new_settings(self, facts: ClusterFacts) -> Settings | None:
-        """What was asked of the settings in this round."""
-        asked = self._sampler.take_asked()
-        return None if asked is None else settings_of(asked, facts, facts.at_ms)
+        """What was told of the settings since the round before."""
+        told = self._sampler.take_asked()
+        return None if told is None else settings_of(told, facts)
 
     def _away(self, at_ms: int, reason: str) -> None:
         since_ms = self.state.away_since_ms or at_ms
@@ -237,6 +237,7 @@ class Observer:
 
     def _foreign(self, at_ms: int, cluster_id: str) -> None:
         """Brokers of another cluster: nothing of them is stored under our name."""
+        self._sampler.forget_settings()
         reason = (
             f"The brokers at {self._watched.bootstrap_servers} belong to cluster {cluster_id}, "
             f"not to {self._watched.cluster_id}: check the bootstrap servers."

@@ -23,7 +23,7 @@ def round_interval_ms(wanted_ms: int, partitions: int, replicas: int) -> int:
 
 
 class Pace:
-    """How long to wait after a round: the interval, or a part of it after topics have come or gone."""
+    """How long to wait for the next round: the interval, or a part of it when topics have just come or gone."""
 
     def __init__(self, wanted_ms: int) -> None:
         self._wanted_ms = wanted_ms
@@ -35,9 +35,10 @@ class Pace:
         self._sooner = self._topics is not None and topics != self._topics
         self._topics = topics
 
-    def pause_ms(self, interval_ms: int) -> int:
-        """Between the round before and the next."""
-        return min(interval_ms, max(self._wanted_ms, interval_ms // SOONER)) if self._sooner else interval_ms
+    def next_ms(self, interval_ms: int) -> int:
+        """The pause now. The one after it is the interval again, unless another round sees topics come or go."""
+        sooner, self._sooner = self._sooner, False
+        return min(interval_ms, max(self._wanted_ms, interval_ms // SOONER)) if sooner else interval_ms
 
 
 def settings_interval_ms(topics: int) -> int:

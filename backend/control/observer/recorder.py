@@ -47,7 +47,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A look at all settings."""
+    """A look at settings: what was told of some resources, and which ones there are."""
 
     at_ms: int
     entries: Mapping[Resource, Entries]

@@ -81,6 +81,7 @@ class Unchanged:
         self.in_sync: Memo[ReplicaKey, ReplicaSample] = Memo()
 
     def turn(self) -> None:
+        """Begins a round."""
         for memo in (self.partitions, self.leaders, self.in_sync):
             memo.turn()
 
@@ -88,6 +89,7 @@ class Unchanged:
 def assemble(facts: ClusterFacts, context: Context, unchanged: Unchanged | None = None) -> Round:
     """Draws the conclusions of one round. With the same `unchanged` each time the same, in less time."""
     unchanged = unchanged or Unchanged()
+    unchanged.turn()
     partitions: list[PartitionSample] = []
     replicas: list[ReplicaSample] = []
     memories: dict[ReplicaKey, Memory] = {}
@@ -107,7 +109,7 @@ def assemble(facts: ClusterFacts, context: Context, unchanged: Unchanged | None 
             if broker_id == view.leader:
                 told = unchanged.leaders.value(key, _leader_sample, partition, replica)
             else:
-                memory = context.memories.get(key)
+                memory = None if recreated else context.memories.get(key)
                 if memory is not None and _stays_in_sync(facts, partition, replica, memory):
                     # Nothing of this hangs on the time: most followers, nearly always.
                     memories[key] = memory
@@ -117,7 +119,6 @@ def assemble(facts: ClusterFacts, context: Context, unchanged: Unchanged | None 
                     memories[key], conclusion = conclude(memory, sight, stall_ms=context.stall_ms)
                     told = _follower_sample(partition, replica, conclusion)
             replicas.append(_with_last_offsets(told, last, context.last_ms))
-    unchanged.turn()
     rows = tuple(partitions), tuple(replicas)
     came = produced(partitions, context.last_partitions)
     counter = None if came is None else context.produced_bytes + came

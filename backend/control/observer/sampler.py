@@ -64,6 +64,8 @@ class Sampler:
         self._settings = SettingsSample()
         self._settings_ms: int | None = None
         self._asked: SettingsSample | None = None
+        # The topics that were asked for their settings, by name: one that was made again is asked again.
+        self._described: dict[str, bytes] = {}
         self._registered: dict[int, BrokerView] = {}
         self._features: Mapping[str, int] = {}
         self._controller_id: int | None = None
@@ -80,9 +82,14 @@ class Sampler:
         return self._settings
 
     def take_asked(self) -> SettingsSample | None:
-        """The settings that were asked since the last call: all of them, those of new topics, or None."""
+        """The settings that were told since the last call: all of them, those of new topics, or None."""
         asked, self._asked = self._asked, None
         return asked
+
+    def forget_settings(self) -> None:
+        """What was told of them is not of our cluster."""
+        self._settings, self._asked, self._described = SettingsSample(), None, {}
+        self.ask_settings_again()
 
     def ask_settings_again(self) -> None:
         """The next round asks for the settings whatever their age: somebody has just changed one."""
@@ -94,17 +101,17 @@ class Sampler:
         if self._settings_ms is None or now_ms - self._settings_ms >= settings_interval_ms(len(view.topics)):
             await self._refresh(view, now_ms)
         else:
-            await self._describe_new_topics(view)
+            await self._describe_new_topics(view, now_ms)
         topics = tuple(self._topic(topic) for topic in view.topics)
         tiered = frozenset(topic.topic_id for topic, facts in zip(view.topics, topics, strict=True) if facts.tiered)
         moves, samples = await asyncio.gather(self._moves(), self._sample_brokers(view, tiered))
         chains = await self._ask_chains(view, samples)
         by_name = {topic.topic: topic for topic in topics}
+        self._partitions.turn()
         partitions = tuple(
             _partition(self._partitions, p, by_name[p.topic], samples, chains.get(p.topic_partition), moves)
             for p in view.partitions
         )
-        self._partitions.turn()
         return ClusterFacts(
             at_ms=now_ms,
             cluster_id=view.cluster_id,
@@ -116,12 +123,12 @@ class Sampler:
         )
 
     async def _refresh(self, view: ClusterView, now_ms: int) -> None:
-        names = [topic.topic for topic in view.topics]
-        self._settings = await sample_settings(
-            self._gateway, [b.broker_id for b in view.brokers], names, self._topic_settings
-        )
-        self._settings_ms = now_ms
-        self._asked = replace(self._settings, topics=dict(self._settings.topics))
+        self._settings_ms = now_ms  # before it is asked: who wants it asked again meanwhile is heard
+        try:
+            await self._look_at_settings(view, now_ms)
+        except BaseException:
+            self.ask_settings_again()
+            raise
         try:
             self._registered = {b.broker_id: b for b in await fetch_brokers(self._gateway)}
             self._controller_id = await fetch_controller_id(self._gateway)
@@ -130,13 +137,28 @@ class Sampler:
         except (GatewayError, KafkaError) as error:
             _log.debug("the cluster's brokers cannot be described: %s", sentence(error))
 
-    async def _describe_new_topics(self, view: ClusterView) -> None:
-        new = [topic.topic for topic in view.topics if topic.topic not in self._settings.topics]
-        if new:
-            told = await sample_topic_settings(self._gateway, new, TopicSettings(TOPIC_SETTINGS))
-            self._settings.topics |= told
-            self._asked = self._asked or SettingsSample()
-            self._asked.topics |= told
+    async def _look_at_settings(self, view: ClusterView, now_ms: int) -> None:
+        ids = {topic.topic: topic.topic_id for topic in view.topics}
+        told = await sample_settings(self._gateway, [b.broker_id for b in view.brokers], ids, self._topic_settings)
+        # A topic that does not answer now has what it had.
+        before = self._settings.topics
+        kept = {name: before[name] for name in before.keys() & ids.keys() if self._described.get(name) == ids[name]}
+        self._settings = replace(told, topics=kept | told.topics)
+        self._described = ids
+        self._asked = replace(told, at_ms=now_ms)
+
+    async def _describe_new_topics(self, view: ClusterView, now_ms: int) -> None:
+        new = {t.topic: t.topic_id for t in view.topics if self._described.get(t.topic) != t.topic_id}
+        if not new:
+            return
+        told = await sample_topic_settings(self._gateway, new, TopicSettings(TOPIC_SETTINGS))
+        # Without those of a topic of such a name that is no more. Others may be reading the sample of the round before.
+        kept = {name: entries for name, entries in self._settings.topics.items() if name not in new}
+        self._settings = replace(self._settings, topics=kept | told)
+        self._described |= new
+        if told:
+            self._asked = self._asked or SettingsSample(at_ms=now_ms)
+            self._asked.topics.update(told)
 
     def _topic(self, topic: TopicView) -> TopicFacts:
         return TopicFacts(

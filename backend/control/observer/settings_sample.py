@@ -48,11 +48,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class SettingsSample:
-    """Settings in effect. A resource that did not answer is missing; what is stored of it stays."""
+    """Settings in effect at a time. A resource that did not answer is missing; what is stored of it stays."""
 
     brokers: dict[int, Entries] = field(default_factory=dict)
     cluster_default: Entries | None = None
     topics: dict[str, Entries] = field(default_factory=dict)
+    at_ms: int = 0
 
     def flags(self, name: str) -> dict[int, bool]:
         """A boolean broker setting by broker, for those that have it."""
