@@ -64,7 +64,7 @@ class Sampler:
         self._settings = SettingsSample()
         self._settings_ms: int | None = None
         self._asked: SettingsSample | None = None
-        # The topics that were asked for their settings, by name: one that was made again is asked again.
+        # Ids of the topics whose settings are known, by name: one that was made again is asked again.
         self._described: dict[str, bytes] = {}
         self._registered: dict[int, BrokerView] = {}
         self._features: Mapping[str, int] = {}
@@ -144,7 +144,7 @@ class Sampler:
         before = self._settings.topics
         kept = {name: before[name] for name in before.keys() & ids.keys() if self._described.get(name) == ids[name]}
         self._settings = replace(told, topics=kept | told.topics)
-        self._described = ids
+        self._described = {name: ids[name] for name in self._settings.topics}
         self._asked = replace(told, at_ms=now_ms)
 
     async def _describe_new_topics(self, view: ClusterView, now_ms: int) -> None:
@@ -155,7 +155,7 @@ class Sampler:
         # Without those of a topic of such a name that is no more. Others may be reading the sample of the round before.
         kept = {name: entries for name, entries in self._settings.topics.items() if name not in new}
         self._settings = replace(self._settings, topics=kept | told)
-        self._described |= new
+        self._described = {name: new.get(name) or self._described[name] for name in self._settings.topics}
         if told:
             self._asked = self._asked or SettingsSample(at_ms=now_ms)
             self._asked.topics.update(told)

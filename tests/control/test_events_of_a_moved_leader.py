@@ -1,0 +1,103 @@
+"""The events of a partition whose leader moves while the one before is still asked: each is read once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from backend.control.database import Database
+from backend.control.gateway.client import Gateway
+from backend.control.gateway.connection import Address
+from backend.control.gateway.metadata import PartitionView
+from backend.control.observer.events import TOPIC, EventFollower
+from backend.protocol import messages as m
+from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.errors import ErrorCode
+from backend.protocol.events import PhaseEvent, encode
+from backend.tiering.ids import uuid_text
+from backend.tiering.phases import FollowerPhase
+from tests.control.test_gateway import answer, broker, request_of, run, serving
+from tests.databases import new_sqlite
+
+TOPIC_ID = bytes(15) + b"\x05"
+OF = bytes(15) + b"\x06"
+PHASES = (FollowerPhase.BUILDING_REMOTE_AUX, FollowerPhase.FETCHING, FollowerPhase.IN_SYNC)
+
+
+def records() -> bytes:
+    events = [
+        PhaseEvent(broker=2, at_ms=at_ms, topic="orders", topic_id=OF, partition=0, phase=phase.value, since_ms=at_ms)
+        for at_ms, phase in enumerate(PHASES, 1)
+    ]
+    return bytes(build_batch([RecordData(event.at_ms, None, encode(event)) for event in events], base_offset=0))
+
+
+def led_by(leader: int) -> PartitionView:
+    return PartitionView(TOPIC, TOPIC_ID, 0, leader, leader, (1, 2), (1, 2), (), ErrorCode.NONE)
+
+
+class Leaders:
+    """Broker 1 holds back its answer, three events, until it is told; broker 2 has nothing more."""
+
+    def __init__(self) -> None:
+        self.fetches: list[tuple[int, int]] = []
+        self.asked = asyncio.Event()
+        self.told = asyncio.Event()
+        self.went_on = asyncio.Event()
+
+    async def serve(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            header, request = await request_of(reader)
+            if isinstance(request, m.ListOffsetsRequest):
+                writer.write(answer(header, self._earliest()))
+            elif isinstance(request, m.FetchRequest):
+                offset = request.topics[0].partitions[0].fetch_offset
+                self.fetches.append((node, offset))
+                if node == 1:
+                    self.asked.set()
+                    await self.told.wait()
+                else:
+                    self.went_on.set()
+                    await asyncio.sleep(0.05)
+                writer.write(answer(header, self._fetched(records() if (node, offset) == (1, 0) else b"")))
+
+    def _earliest(self) -> m.ListOffsetsResponse:
+        told = m.ListOffsetsResponse
+        return told(topics=[told.Topics(name=TOPIC, partitions=[told.Topics.Partitions(partition_index=0, offset=0)])])
+
+    def _fetched(self, found: bytes) -> m.FetchResponse:
+        told = m.FetchResponse
+        part = told.Responses.Partitions(partition_index=0, high_watermark=3, records=found)
+        return told(responses=[told.Responses(topic_id=TOPIC_ID, topic=TOPIC, partitions=[part])])
+
+
+def test_the_new_leader_is_asked_once_the_old_one_has_answered(tmp_path: Path) -> None:
+    async def test() -> None:
+        leaders = Leaders()
+        apis = ((1, 4, 17), (2, 1, 11))
+        peers = [
+            broker(*apis, then=lambda r, w, node=node: leaders.serve(node, r, w))  # type: ignore[misc]  # bound now
+            for node in (1, 2)
+        ]
+        async with serving(peers[0]) as one, serving(peers[1]) as two:
+            gateway = Gateway([one])
+            brokers: dict[int, Address] = {1: one, 2: two}
+            await gateway.learn_brokers(brokers)
+            database = Database(new_sqlite(tmp_path / "ebbline.db"))
+            follower = EventFollower(gateway, database, "c", lambda: 10)
+            running = asyncio.create_task(follower.run())
+            follower.follow([led_by(1)])
+            await leaders.asked.wait()
+            follower.follow([led_by(2)])
+            await asyncio.sleep(0.3)
+            assert leaders.fetches == [(1, 0)], "its answer may still come"
+            leaders.told.set()
+            await leaders.went_on.wait()
+            assert leaders.fetches[:2] == [(1, 0), (2, 3)]
+            assert follower.events_read == 3
+            assert follower.phases[uuid_text(OF), 0, 2].phase is FollowerPhase.IN_SYNC
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await gateway.close()
+
+    run(test())
