@@ -32,7 +32,7 @@ from backend.tiering.phases import FollowerPhase
 TOPIC: Final = "__ebbline_events"
 RETRY_S: Final = 1.0
 # An event is answered at once; without any, a broker and we wake up this often. A partition that moves to another
-# leader is read this much later at most.
+# leader is read at most this and RETRY_S later.
 FETCH_WAIT_MS: Final = 2_000
 # A phase told longer ago than the topic keeps its records (24 h) is no longer proof of anything.
 PHASE_AGE_MS_MAX: Final = 24 * 3_600_000
@@ -84,9 +84,12 @@ class EventFollower:
                 await self._changed.wait()
 
     async def _follow_leader(self, leader: int) -> None:
-        """As long as it leads any partition. One that its leader before is still asked about waits for that answer."""
+        """As long as it leads any partition; -1, nobody, is never asked.
+
+        A partition that its leader before is still asked about waits for that answer.
+        """
         while led := [p for p in self._partitions if p.leader == leader]:
-            free = [p for p in led if p.partition not in self._asked]
+            free = [p for p in led if leader >= 0 and p.partition not in self._asked]
             asked = {p.partition for p in free}
             self._asked |= asked
             try:
@@ -112,8 +115,8 @@ class EventFollower:
             self._take_phase((event.topic_id, event.partition, event.broker_id), event.body)
 
     async def _follow(self, leader: int, partitions: list[PartitionView]) -> None:
-        """One fetch from one leader; nobody to ask (-1) or nothing to ask about waits a moment."""
-        if leader < 0 or not partitions:
+        """One fetch from one leader; with nothing to ask about it waits a moment."""
+        if not partitions:
             await asyncio.sleep(RETRY_S)
             return
         new = [p.topic_partition for p in partitions if p.partition not in self._next]

@@ -24,7 +24,7 @@ from backend.control.observer.cluster_rows import Watched, broker_row, cluster_r
 from backend.control.observer.events import EventFollower
 from backend.control.observer.facts import ClusterFacts, Ledger
 from backend.control.observer.finding_watch import FindingWatch, Seen
-from backend.control.observer.pace import Pace, round_interval_ms
+from backend.control.observer.pace import Pace
 from backend.control.observer.phases import STALL_MS_MIN
 from backend.control.observer.reader_watch import ReaderWatch
 from backend.control.observer.recall import read_ledger, recall
@@ -75,7 +75,7 @@ class Observer:
         keep_days: int = KEEP_DAYS,
     ) -> None:
         # Its interval is the one in force: longer than what is set on a large cluster.
-        self._watched, self._wanted_ms = watched, watched.interval_ms
+        self._watched = watched
         self._pace = Pace(watched.interval_ms)
         self._database = database
         self._sampler = Sampler(gateway)
@@ -104,7 +104,7 @@ class Observer:
 
     def look_again(self) -> None:
         """Starts the next round now, with fresh settings: something has just been changed."""
-        self._sampler.ask_settings_again()
+        self._sampler.settings.look_again()
         self._poke.set()
 
     async def run(self) -> None:
@@ -163,13 +163,13 @@ class Observer:
         self.state = ObserverState(self.state.rounds + 1, at_ms, duration_ms)
 
     def _keep_pace(self, partitions: int, replicas: int) -> None:
-        interval_ms = round_interval_ms(self._wanted_ms, partitions, replicas)
+        interval_ms = self._pace.interval_ms(partitions, replicas)
         if interval_ms != self._watched.interval_ms:
             self._watched = replace(self._watched, interval_ms=interval_ms)
             self._context = replace(self._context, stall_ms=max(STALL_MS_MIN, 3 * interval_ms))
 
     def _conclude(self, facts: ClusterFacts) -> None:
-        flags = self._sampler.settings.flags(FLAG)
+        flags = self._sampler.settings.newest.flags(FLAG)
         self._keep_pace(len(facts.partitions), sum(len(p.view.replicas) for p in facts.partitions))
         self._pace.saw(frozenset(topic.topic_id for topic in facts.topics))
         self._context = replace(self._context, ledger=self._ledger, flags=flags, exact=self.events.phases)
@@ -185,7 +185,7 @@ class Observer:
                 round_,
                 entry.brokers,
                 entry.topics,
-                self._sampler.settings,
+                self._sampler.settings.newest,
                 self.readers.offsets,
                 self.readers.reader_queues,
             )
@@ -223,7 +223,7 @@ class Observer:
 
     def _new_settings(self, facts: ClusterFacts) -> Settings | None:
         """What was told of the settings since the round before."""
-        told = self._sampler.take_asked()
+        told = self._sampler.settings.take_told()
         return None if told is None else settings_of(told, facts)
 
     def _away(self, at_ms: int, reason: str) -> None:
@@ -237,7 +237,7 @@ class Observer:
 
     def _foreign(self, at_ms: int, cluster_id: str) -> None:
         """Brokers of another cluster: nothing of them is stored under our name."""
-        self._sampler.forget_settings()
+        self._sampler.settings.forget()
         reason = (
             f"The brokers at {self._watched.bootstrap_servers} belong to cluster {cluster_id}, "
             f"not to {self._watched.cluster_id}: check the bootstrap servers."

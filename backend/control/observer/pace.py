@@ -30,6 +30,10 @@ class Pace:
         self._topics: frozenset[bytes] | None = None
         self._sooner = False
 
+    def interval_ms(self, partitions: int, replicas: int) -> int:
+        """The interval for a cluster of that size."""
+        return round_interval_ms(self._wanted_ms, partitions, replicas)
+
     def saw(self, topics: frozenset[bytes]) -> None:
         """The ids of the topics that a round has found."""
         self._sooner = self._topics is not None and topics != self._topics

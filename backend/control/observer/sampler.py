@@ -1,22 +1,19 @@
 """Asks a cluster everything one round needs and puts it together as facts.
 
-Every round: Metadata, moves in progress, and each broker's replicas (`broker_sample`). Less often (`pace`) also
-settings, fenced brokers, features and the active controller. Epoch chains are asked when a partition is new, its leader
-epoch has changed, or its chain was not complete: in a quiet cluster that is never.
+Every round: Metadata, moves in progress, and each broker's replicas (`broker_sample`). Less often settings
+(`settings_watch`), and with them fenced brokers, features and the active controller; epoch chains (`chain_watch`) where
+they may have changed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from backend.control.gateway.client import Gateway, sentence
-from backend.control.gateway.configs import TopicSettings
 from backend.control.gateway.connection import LastAnswer
-from backend.control.gateway.epochs import EpochChain, EpochQuestion, fetch_chains, from_log_start
+from backend.control.gateway.epochs import EpochChain
 from backend.control.gateway.errors import GatewayError
 from backend.control.gateway.metadata import (
     BrokerView,
@@ -32,15 +29,10 @@ from backend.control.gateway.quorum import fetch_controller_id
 from backend.control.gateway.reassignments import Move, list_reassignments
 from backend.control.memo import Memo
 from backend.control.observer.broker_sample import BrokerSample, BrokerSampler
+from backend.control.observer.chain_watch import ChainWatch
 from backend.control.observer.facts import BrokerFacts, ClusterFacts, PartitionFacts, ReplicaFacts, TopicFacts
-from backend.control.observer.pace import settings_interval_ms
-from backend.control.observer.settings_sample import (
-    TOPIC_SETTINGS,
-    SettingsSample,
-    sample_settings,
-    sample_topic_settings,
-    topic_config,
-)
+from backend.control.observer.settings_sample import topic_config
+from backend.control.observer.settings_watch import SettingsWatch
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
@@ -48,64 +40,32 @@ from backend.tiering.ids import TopicPartition
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Chain:
-    topic_id: bytes
-    leader: int
-    leader_epoch: int
-    chain: EpochChain
-
-
 class Sampler:
     """Keeps what does not have to be asked each round."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._settings = SettingsSample()
-        self._settings_ms: int | None = None
-        self._asked: SettingsSample | None = None
-        # Ids of the topics whose settings are known, by name: one that was made again is asked again.
-        self._described: dict[str, bytes] = {}
+        self.settings = SettingsWatch(gateway)
+        self._leader_chains = ChainWatch(gateway)
         self._registered: dict[int, BrokerView] = {}
         self._features: Mapping[str, int] = {}
         self._controller_id: int | None = None
-        self._chains: dict[TopicPartition, _Chain] = {}
-        self._chains_of_view: ClusterView | None = None
         self._cluster: LastAnswer[m.MetadataResponse, ClusterView] = LastAnswer()
-        self._topic_settings = TopicSettings(TOPIC_SETTINGS)
         self._samplers: dict[int, BrokerSampler] = {}
         self._partitions: Memo[TopicPartition, PartitionFacts] = Memo()
-
-    @property
-    def settings(self) -> SettingsSample:
-        """The newest settings of brokers and topics."""
-        return self._settings
-
-    def take_asked(self) -> SettingsSample | None:
-        """The settings that were told since the last call: all of them, those of new topics, or None."""
-        asked, self._asked = self._asked, None
-        return asked
-
-    def forget_settings(self) -> None:
-        """What was told of them is not of our cluster."""
-        self._settings, self._asked, self._described = SettingsSample(), None, {}
-        self.ask_settings_again()
-
-    def ask_settings_again(self) -> None:
-        """The next round asks for the settings whatever their age: somebody has just changed one."""
-        self._settings_ms = None
 
     async def round(self, now_ms: int) -> ClusterFacts:
         """Everything about the cluster now. Raises GatewayError when no broker answers."""
         view = await fetch_cluster(self._gateway, last=self._cluster)
-        if self._settings_ms is None or now_ms - self._settings_ms >= settings_interval_ms(len(view.topics)):
-            await self._refresh(view, now_ms)
+        if self.settings.is_due(view, now_ms):
+            await self.settings.look(view, now_ms)
+            await self._refresh(view)
         else:
-            await self._describe_new_topics(view, now_ms)
+            await self.settings.look_at_new(view, now_ms)
         topics = tuple(self._topic(topic) for topic in view.topics)
         tiered = frozenset(topic.topic_id for topic, facts in zip(view.topics, topics, strict=True) if facts.tiered)
         moves, samples = await asyncio.gather(self._moves(), self._sample_brokers(view, tiered))
-        chains = await self._ask_chains(view, samples)
+        chains = await self._leader_chains.chains(view, samples)
         by_name = {topic.topic: topic for topic in topics}
         self._partitions.turn()
         partitions = tuple(
@@ -122,13 +82,7 @@ class Sampler:
             partitions=partitions,
         )
 
-    async def _refresh(self, view: ClusterView, now_ms: int) -> None:
-        self._settings_ms = now_ms  # before it is asked: who wants it asked again meanwhile is heard
-        try:
-            await self._look_at_settings(view, now_ms)
-        except BaseException:
-            self.ask_settings_again()
-            raise
+    async def _refresh(self, view: ClusterView) -> None:
         try:
             self._registered = {b.broker_id: b for b in await fetch_brokers(self._gateway)}
             self._controller_id = await fetch_controller_id(self._gateway)
@@ -137,29 +91,6 @@ class Sampler:
         except (GatewayError, KafkaError) as error:
             _log.debug("the cluster's brokers cannot be described: %s", sentence(error))
 
-    async def _look_at_settings(self, view: ClusterView, now_ms: int) -> None:
-        ids = {topic.topic: topic.topic_id for topic in view.topics}
-        told = await sample_settings(self._gateway, [b.broker_id for b in view.brokers], ids, self._topic_settings)
-        # A topic that does not answer now has what it had.
-        before = self._settings.topics
-        kept = {name: before[name] for name in before.keys() & ids.keys() if self._described.get(name) == ids[name]}
-        self._settings = replace(told, topics=kept | told.topics)
-        self._described = {name: ids[name] for name in self._settings.topics}
-        self._asked = replace(told, at_ms=now_ms)
-
-    async def _describe_new_topics(self, view: ClusterView, now_ms: int) -> None:
-        new = {t.topic: t.topic_id for t in view.topics if self._described.get(t.topic) != t.topic_id}
-        if not new:
-            return
-        told = await sample_topic_settings(self._gateway, new, TopicSettings(TOPIC_SETTINGS))
-        # Without those of a topic of such a name that is no more. Others may be reading the sample of the round before.
-        kept = {name: entries for name, entries in self._settings.topics.items() if name not in new}
-        self._settings = replace(self._settings, topics=kept | told)
-        self._described = {name: new.get(name) or self._described[name] for name in self._settings.topics}
-        if told:
-            self._asked = self._asked or SettingsSample(at_ms=now_ms)
-            self._asked.topics.update(told)
-
     def _topic(self, topic: TopicView) -> TopicFacts:
         return TopicFacts(
             topic=topic.topic,
@@ -167,7 +98,7 @@ class Sampler:
             partition_count=len(topic.partitions),
             replication_factor=max((len(p.replicas) for p in topic.partitions), default=0),
             internal=topic.internal,
-            config=topic_config(self._settings.topics.get(topic.topic)),
+            config=topic_config(self.settings.newest.topics.get(topic.topic)),
         )
 
     async def _moves(self) -> dict[TopicPartition, Move]:
@@ -198,57 +129,6 @@ class Sampler:
             log_dirs = sample.disk.log_dirs if sample.disk is not None else None
             found[broker_id] = BrokerFacts(facts, sample.error is None, sample.error, log_dirs)
         return found
-
-    async def _ask_chains(
-        self, view: ClusterView, samples: Mapping[int, BrokerSample]
-    ) -> dict[TopicPartition, EpochChain]:
-        questions: dict[int, dict[TopicPartition, EpochQuestion]] = defaultdict(dict)
-        chains: dict[TopicPartition, EpochChain] = {}
-        for p in view.partitions:
-            sample = samples.get(p.leader)
-            replica = sample.replicas.get(p.topic_partition) if sample is not None else None
-            if replica is None or replica.log_start is None or replica.log_end is None:
-                continue
-            known = self._chains.get(p.topic_partition)
-            same_topic = known is not None and known.topic_id == p.topic_id
-            if known is not None and same_topic and _is_current(known, p):
-                chains[p.topic_partition] = _from_log_start(known.chain, replica.log_start)
-                continue
-            before = known.chain.entries if known is not None and same_topic else ()
-            question = EpochQuestion(p.leader_epoch, replica.log_start, replica.log_end, before)
-            questions[p.leader][p.topic_partition] = question
-        asked = await asyncio.gather(*(self._chains_of(leader, question) for leader, question in questions.items()))
-        if view is not self._chains_of_view or questions:
-            views = {p.topic_partition: p for p in view.partitions}
-            for answer in asked:
-                for tp, chain in answer.items():
-                    p = views[tp]
-                    self._chains[tp] = _Chain(p.topic_id, p.leader, p.leader_epoch, chain)
-                    chains[tp] = chain
-            self._chains = {tp: chain for tp, chain in self._chains.items() if tp in views}
-        self._chains_of_view = view
-        return chains
-
-    async def _chains_of(
-        self, leader: int, questions: Mapping[TopicPartition, EpochQuestion]
-    ) -> dict[TopicPartition, EpochChain]:
-        try:
-            return await fetch_chains(self._gateway, leader, questions)
-        except (GatewayError, KafkaError) as error:
-            _log.debug("broker %d tells no leader epochs: %s", leader, sentence(error))
-            return {}
-
-
-def _is_current(known: _Chain, p: PartitionView) -> bool:
-    """The newest entry is that of the leader's own epoch: nothing can be added before the next election."""
-    entries = known.chain.entries
-    newest = entries[-1][0] if entries else -1
-    return (known.leader, known.leader_epoch) == (p.leader, p.leader_epoch) and newest == p.leader_epoch
-
-
-def _from_log_start(chain: EpochChain, log_start: int) -> EpochChain:
-    entries = from_log_start(chain.entries, log_start)
-    return chain if entries == chain.entries else EpochChain(entries, chain.complete)
 
 
 def _partition(
