@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.control.findings import rules_cluster, rules_copy, rules_readers, rules_replica
 from backend.control.findings.catalogue import SLUGS, runbook
-from backend.control.observer import finding_watch, reader_watch, sampler
+from backend.control.observer import finding_watch, reader_watch, settings_watch
 from backend.protocol import messages as m
 from tests.control.feed import feed_ledger
 from tests.control.site import FLAG, TIERED, ControlSite
@@ -68,7 +68,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules_copy, "SLOW_HOLD_MS", 1_000)
     monkeypatch.setattr(rules_cluster, "THROTTLE_HOLD_MS", 1_000)
     monkeypatch.setattr(rules_readers, "STORM_HOLD_MS", 0)
-    monkeypatch.setattr(sampler, "settings_interval_ms", lambda _: 1_000)
+    monkeypatch.setattr(settings_watch, "settings_interval_ms", lambda _: 1_000)
     monkeypatch.setattr(finding_watch, "LINEAGE_INTERVAL_MS", 500)
     monkeypatch.setattr(reader_watch, "INTERVAL_S", 0.5)
 

@@ -70,7 +70,11 @@ def test_indexes_are_sane_and_lead_to_their_batches(folder: Path, tools: JavaToo
     assert sum(path.stat().st_size for path in indexes) > 1000
     names = ",".join(map(str, indexes))
     sane = tools.run("kafka-dump-log", "--files", names, "--index-sanity-check", errors=True)
-    assert sane.count("passed sanity check.") == len(indexes)
+    # A segment's first batch has no entry, and the newest segment may hold no other.
+    empty = [path for path in indexes if path.stat().st_size == 0]
+    assert empty in ([], files(folder, ".index")[-1:])
+    assert sane.count("passed sanity check.") == len(indexes) - len(empty)
+    assert sane.count("is empty.") == len(empty)
     for words in (["--verify-index-only"], []):
         verified = tools.run("kafka-dump-log", "--files", names, *words, errors=True)
         assert not re.search("mismatch|not found|out of order|Error|Exception", verified, re.IGNORECASE), verified
