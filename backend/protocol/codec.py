@@ -7,6 +7,7 @@ comes from outside can only fail as `DecodeError`; a length is believed only as 
 from struct import error as StructError
 from typing import Any, TypeVar
 
+from backend.protocol.chunks import Chunk
 from backend.protocol.codegen.decoder import make_decoder
 from backend.protocol.codegen.encoder import make_encoder
 from backend.protocol.errors import DecodeError, EncodeError
@@ -32,8 +33,8 @@ def _decoder(cls: type[Message], version: int) -> Any:
     return made
 
 
-def encode_chunks(message: Message, version: int) -> list[bytes | bytearray | memoryview]:
-    """The message as buffers to send one after another; large records are passed through, not copied.
+def encode_chunks(message: Message, version: int) -> list[Chunk]:
+    """The message as chunks to send one after another, the first of them bytes; large records are passed through.
 
     Raises EncodeError when a value does not fit its field. Fields that the version does not have are left out.
     """
@@ -53,7 +54,7 @@ def encode(message: Message, version: int) -> bytes:
     """The message as one byte string; raises EncodeError when a value does not fit its field."""
     chunks = encode_chunks(message, version)
     first = chunks[0]
-    return first if len(chunks) == 1 and first.__class__ is bytes else b"".join(chunks)
+    return first if len(chunks) == 1 and isinstance(first, bytes) else b"".join(map(bytes, chunks))
 
 
 def decode(cls: type[M], version: int, buffer: bytes | bytearray | memoryview, offset: int = 0) -> tuple[M, int]:

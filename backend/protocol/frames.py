@@ -8,9 +8,10 @@ message is flexible, except that an ApiVersions response always has header 0, so
 
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from backend.protocol import codec
+from backend.protocol.chunks import Buffer, Chunk
 from backend.protocol.errors import DecodeError, EncodeError, ErrorCode
 from backend.protocol.messages import ApiVersionsRequest, Message, request_class, response_class
 from backend.protocol.varint import decode_uvarint, encode_uvarint
@@ -28,7 +29,6 @@ __all__ = [
 ]
 
 M = TypeVar("M", bound=Message)
-Buffer = bytes | bytearray | memoryview
 
 API_VERSIONS: Final = 18
 # Kafka 4.3 defines none; a later client may send some.
@@ -126,8 +126,8 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Message]:
 
 
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
-    """The frame of a request as buffers to send, with its length in front."""
-    chunks = codec.encode_chunks(message, version)
+    """The frame of a request, whose records are buffers, as buffers to send, with its length in front."""
+    chunks = cast(list[Buffer], codec.encode_chunks(message, version))
     client = b"" if client_id is None else client_id.encode()
     tail = encode_uvarint(0) if version >= message.FIRST_FLEXIBLE else b""
     size = 10 + len(client) + len(tail) + sum(map(len, chunks))
@@ -142,8 +142,8 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
     return chunks
 
 
-def encode_response(message: Message, version: int, correlation_id: int) -> list[Buffer]:
-    """The frame of a response as buffers to send, with its length in front; large records are passed through."""
+def encode_response(message: Message, version: int, correlation_id: int) -> list[Chunk]:
+    """The frame of a response as chunks to send, with its length in front; large records are passed through."""
     chunks = codec.encode_chunks(message, version)
     flexible = version >= message.FIRST_FLEXIBLE and message.API_KEY != API_VERSIONS
     size = sum(map(len, chunks)) + (5 if flexible else 4)
@@ -151,7 +151,7 @@ def encode_response(message: Message, version: int, correlation_id: int) -> list
         head = (_SEND_RESPONSE_FLEXIBLE if flexible else _SEND_RESPONSE).pack(size, correlation_id)
     except StructError as error:
         raise EncodeError(f"{message.NAME} of {size} bytes for correlation id {correlation_id} has no frame") from error
-    chunks[0] = head + chunks[0]
+    chunks[0] = head + bytes(chunks[0])
     return chunks
 
 

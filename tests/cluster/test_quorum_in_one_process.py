@@ -19,11 +19,11 @@ from backend.engine.controller.driver import Controller
 from backend.engine.controller.node_metadata import NodeMetadata
 from backend.engine.controller.snapshotter import Snapshotter
 from backend.engine.metrics.collector import BrokerCollector
-from backend.engine.ports.disk import Buffer
 from backend.engine.raft import follower
 from backend.engine.raft.snapshots import PartialSnapshot
 from backend.engine.raft.state import Quorum
 from backend.protocol import messages as m
+from backend.protocol.chunks import Buffer
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.engine_cluster import EngineCluster, layout
 from tests.wire import ask

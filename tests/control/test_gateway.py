@@ -64,7 +64,7 @@ def versions(*keys: tuple[int, int, int]) -> m.ApiVersionsResponse:
 
 
 def answer(header: frames.RequestHeader, message: m.Message) -> bytes:
-    return b"".join(frames.encode_response(message, header.api_version, header.correlation_id))
+    return b"".join(map(bytes, frames.encode_response(message, header.api_version, header.correlation_id)))
 
 
 def broker(*keys: tuple[int, int, int], then: Peer | None = None) -> Peer:
@@ -194,7 +194,7 @@ def test_a_broker_that_does_not_know_our_version_of_api_versions_is_asked_in_its
         asked.append(header.api_version)
         refusal = m.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=versions().api_keys)
         refusal.api_keys[0].max_version = 1
-        writer.write(b"".join(frames.encode_response(refusal, 0, header.correlation_id)))
+        writer.write(b"".join(map(bytes, frames.encode_response(refusal, 0, header.correlation_id))))
         header, _ = await request_of(reader)
         asked.append(header.api_version)
         writer.write(answer(header, versions(METADATA)))

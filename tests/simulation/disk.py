@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from backend.engine.ports.disk import Buffer
+from backend.protocol.chunks import Buffer
 
 TOTAL_BYTES: Final = 1 << 40
 # What a device writes whole. Small, as everything here is: a segment has some 300 bytes.
@@ -189,6 +189,9 @@ class VirtualFile:
     def pread(self, size: int, position: int) -> bytes:
         self._disk.check_device(self._path)
         return bytes(self._inode.data[position : position + size])
+
+    def range(self, size: int, position: int) -> bytes:
+        return self.pread(size, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         self._owner.check_alive(self._path)

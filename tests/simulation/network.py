@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 from backend.engine.ports.network import (
     FRAME_BYTES_MAX,
     Accept,
-    Buffer,
     Connection,
     FrameHandler,
     FrameTooLarge,
     Transport,
 )
+from backend.protocol.chunks import Chunk
 
 if TYPE_CHECKING:
     from tests.simulation.loop import VirtualLoop
@@ -78,9 +78,9 @@ class VirtualConnection:
     def closed(self) -> bool:
         return self._closed
 
-    def send(self, chunks: Sequence[Buffer]) -> None:
+    def send(self, chunks: Sequence[Chunk]) -> None:
         if self.process.alive and not (self._closed or self._closing):
-            self._fabric.carry(self, b"".join(chunks))
+            self._fabric.carry(self, b"".join(map(bytes, chunks)))
 
     def pause_reading(self) -> None:
         self._paused = True

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from backend.engine.ports.disk import Buffer
+from backend.protocol.chunks import Buffer
 
 if TYPE_CHECKING:
     from tests.simulation.disk import VirtualDisk

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from backend.protocol.frames import Buffer, RequestHeader
+from backend.protocol.chunks import Chunk
+from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ Handler = Callable[["Services", RequestContext, Any], Message | Awaitable[Messag
 # Serves a frame without decoding it to a message; the frame of the answer, or None, with nothing done, for `Handler`.
 PlainWay = Callable[
     ["Services", Callable[[RequestHeader], RequestContext], bytearray],
-    Sequence[Buffer] | None,
+    Sequence[Chunk] | None,
 ]
 
 

@@ -24,8 +24,9 @@ from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
 from backend.protocol import frames
 from backend.protocol import messages as m
+from backend.protocol.chunks import Chunk
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.protocol.frames import Buffer, RequestHeader
+from backend.protocol.frames import RequestHeader
 from backend.protocol.plain_produce import TOPIC_IDS_SINCE, PlainProduce, encode_plain, read_plain
 
 API_KEY: Final = 0
@@ -300,7 +301,7 @@ def _hint_leaders(services: Services, context: RequestContext, response: m.Produ
 
 def produce_plain(
     services: Services, context: Callable[[RequestHeader], RequestContext], frame: bytearray
-) -> Sequence[Buffer] | None:
+) -> Sequence[Chunk] | None:
     """What `produce` does, the shortest way, for one batch to one partition with acks=1 (`protocol.plain_produce`).
 
     The frame of the answer; None, with nothing done, for a request that has to go the general way.

@@ -11,9 +11,9 @@ from backend.engine.controller.bulk import BulkDecoder
 from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
 from backend.engine.controller.image_records import image_records
 from backend.engine.controller.replay import ImageBuilder, ReplayError
-from backend.engine.ports.disk import Buffer
 from backend.engine.raft.metadata_log import encode_batch
 from backend.engine.raft.snapshots import BadSnapshot, SnapshotId, SnapshotReader
+from backend.protocol.chunks import Buffer
 from backend.protocol.control_records import snapshot_footer, snapshot_header
 
 # Records of one batch: a partition of 3 replicas takes about 120 bytes, so a batch about 120 kB.

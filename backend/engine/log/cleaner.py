@@ -20,8 +20,9 @@ from backend.engine.log.names import CLEANED_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFI
 from backend.engine.log.offset_map import OffsetMap
 from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.txn_index import AbortedTxn, decode_txn_index, search_aborted
-from backend.engine.ports.disk import Buffer, Disk, File
+from backend.engine.ports.disk import Disk, File
 from backend.protocol.batch import HEADER_BYTES, BatchHeader, crc_valid, iter_batches, iter_records, parse_header
+from backend.protocol.chunks import Buffer
 from backend.protocol.control_records import control_type
 from backend.protocol.errors import DecodeError
 

@@ -8,29 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from backend.engine.log.config import INT32_MAX, LogConfig
 from backend.engine.log.names import SWAP_SUFFIX
 from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.segments import LogSegments
-from backend.engine.ports.disk import Buffer, Disk
+from backend.engine.ports.disk import Disk
 from backend.engine.ports.random import Random
+from backend.protocol.chunks import Buffer, Chunk
 
 # Sealed segments of a log that stay open: readers of old data are few, and each costs a descriptor and its indexes.
 OPEN_SEALED_SEGMENTS_MAX: Final = 4
 # Base offset and length: what must be read of a batch to know its size.
 _SIZE_PREFIX_BYTES: Final = 12
+# Records below this are read and leave with what surrounds them, in one system call; above it the copies cost more.
+# It must not be below `protocol.codegen.encoder.JOIN_BYTES`: a range cannot be joined with anything.
+RANGE_BYTES_MIN: Final = 32 * 1024
+
+R_co = TypeVar("R_co", bound=Chunk, covariant=True)
 
 
-class ReadInfo(NamedTuple):
-    """Raw batches of one segment. The last batch may be cut off."""
+class ReadInfo(NamedTuple, Generic[R_co]):
+    """Raw batches of one segment. The last batch may be cut off, unless it is the only one."""
 
-    records: bytes
+    records: R_co
     start_offset: int
     segment_base_offset: int
     position: int
-    first_entry_incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +135,26 @@ class LocalLog:
 
     # --- read
 
-    def read(self, start_offset: int, max_bytes: int, up_to_offset: int, min_one_message: bool) -> ReadInfo:
+    def read(self, start_offset: int, max_bytes: int, up_to_offset: int, min_one_message: bool) -> ReadInfo[bytes]:
         """Raw batches from the first that ends at or past `start_offset`, below `up_to_offset`, of one segment."""
+        found = self._read(start_offset, max_bytes, up_to_offset, min_one_message, to_send=False)
+        return cast("ReadInfo[bytes]", found)
+
+    def read_to_send(
+        self, start_offset: int, max_bytes: int, up_to_offset: int, min_one_message: bool
+    ) -> ReadInfo[Chunk]:
+        """As `read`, but that many bytes stay in their file until a socket takes them."""
+        return self._read(start_offset, max_bytes, up_to_offset, min_one_message, to_send=True)
+
+    def _read(
+        self, start_offset: int, max_bytes: int, up_to_offset: int, min_one_message: bool, *, to_send: bool
+    ) -> ReadInfo[Chunk]:
         segments = self.segments
         at = max(0, segments.floor_index(start_offset))
         while at < len(segments) and start_offset < up_to_offset:
             segment = segments[at]
             if start_offset < segment.next_offset:
-                info = self._read_segment(segment, start_offset, max_bytes, up_to_offset, min_one_message)
+                info = self._read_segment(segment, start_offset, max_bytes, up_to_offset, min_one_message, to_send)
                 if info is not None:
                     return info
             at += 1
@@ -145,8 +162,14 @@ class LocalLog:
         return ReadInfo(b"", start_offset, active.base_offset, active.size_bytes)
 
     def _read_segment(
-        self, segment: LogSegment, start_offset: int, max_bytes: int, up_to_offset: int, min_one_message: bool
-    ) -> ReadInfo | None:
+        self,
+        segment: LogSegment,
+        start_offset: int,
+        max_bytes: int,
+        up_to_offset: int,
+        min_one_message: bool,
+        to_send: bool,
+    ) -> ReadInfo[Chunk] | None:
         if segment.sealed:
             self._keep_open(segment)
         position = segment.position_of(start_offset)
@@ -157,13 +180,15 @@ class LocalLog:
         size = min(max_bytes, available)
         if size <= 0 and not min_one_message:
             return ReadInfo(b"", start_offset, segment.base_offset, position)
-        records = segment.pread(max(size, _SIZE_PREFIX_BYTES), position)
-        batch_bytes = int.from_bytes(records[8:12], "big") + _SIZE_PREFIX_BYTES
+        as_range = to_send and size >= RANGE_BYTES_MIN
+        data = segment.pread(_SIZE_PREFIX_BYTES if as_range else max(size, _SIZE_PREFIX_BYTES), position)
+        batch_bytes = int.from_bytes(data[8:12], "big") + _SIZE_PREFIX_BYTES
         if batch_bytes > size:
-            if not min_one_message:
-                return ReadInfo(records[: max(0, size)], start_offset, segment.base_offset, position, True)
-            records = segment.pread(min(batch_bytes, available), position)
-        return ReadInfo(records, start_offset, segment.base_offset, position)
+            # Part of a batch is of use to nobody (Kafka: `ReplicaManager.readFromLog`).
+            data = segment.pread(min(batch_bytes, available), position) if min_one_message else b""
+        elif as_range:
+            return ReadInfo(segment.range(size, position), start_offset, segment.base_offset, position)
+        return ReadInfo(data, start_offset, segment.base_offset, position)
 
     def _keep_open(self, segment: LogSegment) -> None:
         recent = self._open_sealed

@@ -16,8 +16,8 @@ from backend.engine.log.producer_state import ProducerStateManager
 from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.segments import LogSegments
 from backend.engine.log.txn_index import AbortedTxn
-from backend.engine.ports.disk import Buffer
 from backend.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, crc_valid, iter_records, parse_header
+from backend.protocol.chunks import Buffer
 from backend.protocol.control_records import ControlType, control_type, marker_epoch
 from backend.protocol.errors import DecodeError
 

@@ -12,6 +12,7 @@ from backend.engine.log.names import (
     file_name,
 )
 from backend.engine.ports.disk import Disk, File
+from backend.protocol.chunks import Chunk
 
 
 class SegmentFiles:
@@ -62,6 +63,10 @@ class SegmentFiles:
     def pread(self, size: int, position: int) -> bytes:
         """Raw bytes of the `.log` file."""
         return self.file.pread(size, position)
+
+    def range(self, size: int, position: int) -> Chunk:
+        """The same bytes, to be sent (see `File.range`)."""
+        return self.file.range(size, position)
 
     def sync(self) -> None:
         """Everything written of this segment reaches the device."""

@@ -10,8 +10,8 @@ bytes that cannot be right take the partition offline: every later call raises K
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
 from backend.engine.log.errors import CorruptLog, OffsetOutOfRange, UnexpectedAppendOffset
 from backend.engine.log.local_log import ReadInfo
@@ -22,9 +22,12 @@ from backend.engine.log.timestamps import TimestampedOffset, first_at_or_after, 
 from backend.engine.log.txn_index import AbortedTxn, search_aborted
 from backend.engine.log.validation import check_keys, validate_fetched, validate_produced, validate_trusted
 from backend.protocol.batch import BatchHeader, patch_offset_and_epoch
+from backend.protocol.chunks import Chunk
 from backend.protocol.errors import ErrorCode, KafkaError
 
 Origin = Literal["client", "coordinator", "raft"]
+
+R = TypeVar("R", bound=Chunk)
 
 _log = logging.getLogger(__name__)
 
@@ -180,12 +183,28 @@ class UnifiedLog(LogStorage):
 
     # --- read
 
-    def read(self, start_offset: int, max_bytes: int, *, up_to_offset: int, min_one_message: bool) -> ReadInfo:
+    def read(self, start_offset: int, max_bytes: int, *, up_to_offset: int, min_one_message: bool) -> ReadInfo[bytes]:
         """Raw batches of one segment from the one that holds `start_offset`, below `up_to_offset`, up to `max_bytes`.
 
-        With `min_one_message` the first batch comes whole even when it is larger. Raises OFFSET_OUT_OF_RANGE below log
-        start, past the log end, and when no local segment reaches back to `start_offset`.
+        With `min_one_message` the first batch comes whole even when it is larger, without it not at all. Raises
+        OFFSET_OUT_OF_RANGE below log start, past the log end, and when no local segment reaches back to `start_offset`.
         """
+        return self._read(self._local.read, start_offset, max_bytes, up_to_offset, min_one_message)
+
+    def read_to_send(
+        self, start_offset: int, max_bytes: int, *, up_to_offset: int, min_one_message: bool
+    ) -> ReadInfo[Chunk]:
+        """As `read`, but that many bytes stay in their file until a socket takes them."""
+        return self._read(self._local.read_to_send, start_offset, max_bytes, up_to_offset, min_one_message)
+
+    def _read(
+        self,
+        read: Callable[[int, int, int, bool], ReadInfo[R]],
+        start_offset: int,
+        max_bytes: int,
+        up_to_offset: int,
+        min_one_message: bool,
+    ) -> ReadInfo[R]:
         self.check_online()
         local = self._local
         first = local.segments.first_base_offset
@@ -195,11 +214,11 @@ class UnifiedLog(LogStorage):
                 f"but we only have log segments from offset {first} up to {local.end_offset}"
             )
         try:
-            return local.read(start_offset, max_bytes, up_to_offset, min_one_message)
+            return read(start_offset, max_bytes, up_to_offset, min_one_message)
         except (OSError, CorruptLog) as error:
             raise self._failed("read", error) from error
 
-    def read_end_bound(self, info: ReadInfo) -> int:
+    def read_end_bound(self, info: ReadInfo[Chunk]) -> int:
         """An offset at or past the end of what a read returned: the upper bound for :meth:`aborted_transactions`."""
         segment = self.segments.floor(info.segment_base_offset)
         if segment is None:

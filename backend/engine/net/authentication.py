@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 from backend.engine.apis import api_versions
 from backend.engine.common.scram import ClientFirst, ScramCredential, ScramError, ScramServer
 from backend.engine.config.security import PLAIN, SaslServerSettings
-from backend.engine.ports.network import Buffer
 from backend.protocol import codec, frames
 from backend.protocol import messages as m
+from backend.protocol.chunks import Chunk
 from backend.protocol.errors import DecodeError, ErrorCode
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
@@ -109,7 +109,7 @@ class Authentication:
 
     # Before the first success: whole frames
 
-    def on_frame(self, frame: bytearray, serve: Callable[[RequestHeader, Message], Message]) -> list[Buffer]:
+    def on_frame(self, frame: bytearray, serve: Callable[[RequestHeader, Message], Message]) -> list[Chunk]:
         """What to send. `serve` answers ApiVersions. AuthenticationFailed; DecodeError for what is no request."""
         if self._state is _State.TOKENS and self._bare_tokens:
             try:

@@ -26,9 +26,11 @@ from backend.engine.net.authentication import (
 from backend.engine.net.request import Request, api_name, decode, error_answer, illegal_state
 from backend.engine.net.throttle import charge
 from backend.engine.ports import tasks
-from backend.engine.ports.network import Buffer, Connection, FrameTooLarge, NoRoom
+from backend.engine.ports.file_range import FileShortened
+from backend.engine.ports.network import Connection, FrameTooLarge, NoRoom
 from backend.engine.ports.tls_connection import TlsFailed
 from backend.protocol import frames, messages
+from backend.protocol.chunks import Chunk
 from backend.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
@@ -130,6 +132,8 @@ class ServerConnection:
         elif isinstance(error, NoRoom):
             self._services.metrics.refused_connections += 1
             self._tell_closed(str(error))
+        elif isinstance(error, FileShortened):
+            self._tell_closed(str(error))
         elif isinstance(error, TlsFailed):
             self._count_failed_login(str(error))
         if self._timer is not None:
@@ -208,7 +212,7 @@ class ServerConnection:
         self._waiting.clear()
         # Nothing resumes it.
         self._reading_paused = False
-        chunks: list[Buffer] = []
+        chunks: list[Chunk] = []
         if failed.answer is not None and header is not None:
             chunks = frames.encode_response(failed.answer, header.api_version, header.correlation_id)
 

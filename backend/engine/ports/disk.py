@@ -6,9 +6,15 @@ import fcntl
 import os
 import shutil
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-Buffer = bytes | bytearray | memoryview
+from backend.engine.ports.file_range import Descriptor, OsFileRange
+from backend.engine.ports.program import file_limit
+from backend.protocol.chunks import Buffer, Chunk
+
+# A range keeps its file open until a socket has taken it, also when the log has closed it to save descriptors. They are
+# given out lowest first: from this share of the limit on, bytes are read instead, and the rest is the logs' own.
+RANGES_SHARE: Final = 0.5
 
 
 class File(Protocol):
@@ -20,6 +26,10 @@ class File(Protocol):
 
     def pread(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes from ``position``; shorter only at the end of the file."""
+        ...
+
+    def range(self, size: int, position: int) -> Chunk:
+        """The bytes that `pread` would give, to be sent; they may be read only then, also after `close`."""
         ...
 
     def pwrite(self, data: Buffer, position: int) -> None:
@@ -90,9 +100,12 @@ class Disk(Protocol):
 class OsFile:
     """A file descriptor."""
 
-    __slots__ = ("_end", "_fd")
+    __slots__ = ("_descriptor", "_end", "_fd", "_ranges")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: str, *, ranges: bool = False) -> None:
+        """`ranges` may keep it open longer than `close` says."""
+        self._descriptor: Descriptor | None = Descriptor(fd, path)
+        self._ranges = ranges
         self._fd = fd
         self._end = os.fstat(fd).st_size
 
@@ -108,6 +121,11 @@ class OsFile:
 
     def pread(self, size: int, position: int) -> bytes:
         return os.pread(self._fd, size, position)
+
+    def range(self, size: int, position: int) -> Chunk:
+        if not self._ranges or self._descriptor is None:
+            return self.pread(size, position)
+        return OsFileRange(self._descriptor, position, min(size, self._end - position))
 
     def pwrite(self, data: Buffer, position: int) -> None:
         view = memoryview(data)
@@ -127,17 +145,20 @@ class OsFile:
         os.fdatasync(self._fd)
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._descriptor = None
+        self._fd = -1
 
 
 class OsDisk:
     """The machine's file system."""
 
+    def __init__(self) -> None:
+        self._ranges_below = int(file_limit() * RANGES_SHARE)
+
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(os.open(path, flags, 0o644))
+        fd = os.open(path, flags, 0o644)
+        return OsFile(fd, path, ranges=fd < self._ranges_below)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -210,4 +231,4 @@ class OsDisk:
         except BlockingIOError:
             os.close(fd)
             raise
-        return OsFile(fd)
+        return OsFile(fd, path)

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-Buffer = bytes | bytearray | memoryview
+from backend.protocol.chunks import Chunk
 
 # socket.request.max.bytes of Kafka.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
@@ -70,7 +70,7 @@ class Connection(Protocol):
     @property
     def closed(self) -> bool: ...
 
-    def send(self, chunks: Sequence[Buffer]) -> None:
+    def send(self, chunks: Sequence[Chunk]) -> None:
         """Queues the chunks (with their length prefix) in order; ignored once closed."""
         ...
 

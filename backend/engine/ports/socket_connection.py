@@ -7,8 +7,10 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
-from backend.engine.ports.network import Buffer, FrameBuffers, FrameHandler, FrameTooLarge, NoRoom
+from backend.engine.ports.network import FrameBuffers, FrameHandler, FrameTooLarge, NoRoom
+from backend.protocol.chunks import Chunk, FileRange
 
 # A reader that is slower than this much output is not read from, nor are its requests of earlier reads carried out,
 # until it has caught up.
@@ -52,7 +54,7 @@ class SocketConnection:
         self._frame: bytearray | None = None
         self._frame_bytes = 0
         self._frame_used = 0
-        self._output: deque[memoryview] = deque()
+        self._output: deque[memoryview | FileRange] = deque()
         self._output_bytes = 0
         self._writing = False
         self._reading = False
@@ -127,7 +129,16 @@ class SocketConnection:
     def _send_some(self) -> int:
         """Bytes of the output that went out; BlockingIOError when none can now."""
         output = self._output
-        return self._sock.sendmsg([output[i] for i in range(min(len(output), SEND_CHUNKS_MAX))])
+        first = output[0]
+        if not isinstance(first, memoryview):
+            return first.send_to(self._fd)
+        views: list[memoryview] = []
+        for chunk in islice(output, SEND_CHUNKS_MAX):
+            if not isinstance(chunk, memoryview):
+                # What follows at once shares the last packet.
+                return self._sock.sendmsg(views, (), socket.MSG_MORE)
+            views.append(chunk)
+        return self._sock.sendmsg(views)
 
     def _say_goodbye(self) -> None:
         """What the transport tells its peer before the socket closes."""
@@ -234,13 +245,17 @@ class SocketConnection:
         if handler is not None and not self._closed:
             handler.on_frame(frame)
 
-    def send(self, chunks: Sequence[Buffer]) -> None:
+    def _to_send(self, chunk: Chunk) -> memoryview | FileRange:
+        """The chunk as this transport sends it."""
+        return memoryview(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk
+
+    def send(self, chunks: Sequence[Chunk]) -> None:
         if self._closed or self._closing:
             return
         for chunk in chunks:
-            if chunk:
-                self._output.append(memoryview(chunk))
-                self._output_bytes += len(chunk)
+            if size := len(chunk):
+                self._output.append(self._to_send(chunk))
+                self._output_bytes += size
         if not self._writing:
             if not self._corked or self._output_bytes > CORK_BYTES_MAX:
                 self._on_writable()
@@ -268,7 +283,7 @@ class SocketConnection:
                 sent -= len(first)
                 output.popleft()
             else:
-                output[0] = first[sent:]
+                output[0] = first[sent:] if isinstance(first, memoryview) else first.after(sent)
                 return
 
     def _after_write(self) -> None:

@@ -6,10 +6,14 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from typing import Final
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, cast
 
-from backend.engine.ports.network import Buffer, FrameBuffers, FrameHandler
+from backend.engine.ports.file_range import FileShortened
+from backend.engine.ports.network import FrameBuffers, FrameHandler
 from backend.engine.ports.socket_connection import SocketConnection
+from backend.protocol.chunks import Buffer, Chunk
 
 # A handshake takes two round trips; a peer that is slower than this holds a connection for nothing.
 HANDSHAKE_MS_MAX: Final = 30_000
@@ -141,6 +145,17 @@ class TlsConnection(SocketConnection):
 
     # Writing
 
+    def _to_send(self, chunk: Chunk) -> memoryview:
+        # What is encrypted has to be read first.
+        return memoryview(chunk if isinstance(chunk, (bytes, bytearray, memoryview)) else bytes(chunk))
+
+    def send(self, chunks: Sequence[Chunk]) -> None:
+        try:
+            super().send(chunks)
+        except FileShortened as error:
+            # The frame's length may have been sent: what follows it would be taken for its bytes.
+            self._finish(error)
+
     def _on_writable(self) -> None:
         if self._shaking:
             self._shake_hands()
@@ -155,11 +170,12 @@ class TlsConnection(SocketConnection):
 
     def _record(self) -> Buffer:
         """The output's beginning. After SSLWantWriteError it begins the same again, as OpenSSL demands."""
-        first = self._output[0]
-        if len(first) >= RECORD_BYTES or len(self._output) == 1:
+        output = cast("deque[memoryview]", self._output)  # see `_to_send`
+        first = output[0]
+        if len(first) >= RECORD_BYTES or len(output) == 1:
             return first[:RECORD_BYTES]
         record = bytearray()
-        for chunk in self._output:
+        for chunk in output:
             record += chunk[: RECORD_BYTES - len(record)]
             if len(record) == RECORD_BYTES:
                 break

@@ -13,7 +13,6 @@ from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
-from backend.engine.ports.disk import Buffer
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
@@ -24,6 +23,7 @@ from backend.engine.raft.snapshots import SnapshotFiles, SnapshotId, keep_from
 from backend.engine.raft.state import LogEnd
 from backend.protocol import cluster_metadata
 from backend.protocol.batch import BatchHeader, build_batch, crc_valid, iter_batches, iter_records
+from backend.protocol.chunks import Buffer
 from backend.protocol.control_records import leader_change
 from backend.protocol.errors import DecodeError, KafkaError
 from backend.protocol.messages import Message

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from backend.engine.ports.disk import Buffer, Disk, File
+from backend.engine.ports.disk import Disk, File
 from backend.protocol import cluster_metadata, codec
 from backend.protocol import messages as m
 from backend.protocol.batch import BatchHeader, crc_valid, iter_batches, iter_records
+from backend.protocol.chunks import Buffer
 from backend.protocol.control_records import ControlType, control_type
 from backend.protocol.errors import DecodeError
 

@@ -8,9 +8,8 @@ from enum import Enum
 from typing import Final, Protocol
 
 from backend.engine.replica.fetch_state import EpochEnd
+from backend.protocol.chunks import Chunk
 from backend.protocol.errors import ErrorCode
-
-Buffer = bytes | bytearray | memoryview
 
 CONSUMER: Final = -1
 DEBUG: Final = -2
@@ -83,7 +82,7 @@ class FetchData:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: Buffer = b""
+    records: Chunk = b""
     # None unless the reader asked for committed records only.
     aborted: Sequence[AbortedTransaction] | None = None
     diverging: EpochEnd | None = None

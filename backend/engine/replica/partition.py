@@ -225,7 +225,7 @@ class Partition:
             data.diverging = self._divergence(spec)
             if data.diverging is not None:
                 return data
-        info = log.read(spec.fetch_offset, bytes_max, up_to_offset=end, min_one_message=min_one_message)
+        info = log.read_to_send(spec.fetch_offset, bytes_max, up_to_offset=end, min_one_message=min_one_message)
         data.records = info.records
         if params.isolation is Isolation.COMMITTED:
             data.aborted = log.aborted_transactions(spec.fetch_offset, log.read_end_bound(info)) if info.records else ()

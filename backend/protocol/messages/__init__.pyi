@@ -2,12 +2,13 @@
 # fmt: off
 from typing import TypeAlias
 
+from backend.protocol.chunks import FileRange
 from backend.protocol.messages.base import Message as Message
 from backend.protocol.messages.base import Struct as Struct
 
-# Decoded: a memoryview of the frame. To encode: one buffer of bytes, or buffers that follow one another.
+# Decoded: a memoryview of the frame. To encode: one buffer or range of a file, or buffers that follow one another.
 Buffer: TypeAlias = bytes | bytearray | memoryview
-Records: TypeAlias = Buffer | list[Buffer] | list[bytes] | list[bytearray] | list[memoryview]
+Records: TypeAlias = Buffer | FileRange | list[Buffer] | list[bytes] | list[bytearray] | list[memoryview]
 
 def message_class(name: str) -> type[Message]: ...
 def request_class(api_key: int) -> type[Message]: ...

@@ -108,4 +108,4 @@ def test_the_answer_has_the_bytes_of_the_codec(version: int, number: int, base: 
     )
     topic = m.ProduceResponse.Responses(name="orders", topic_id=TOPIC_ID, partition_responses=[row])
     expected = frames.encode_response(m.ProduceResponse(responses=[topic]), version, number)
-    assert encode_plain(plain, base, time_ms, start) == b"".join(expected)
+    assert encode_plain(plain, base, time_ms, start) == b"".join(map(bytes, expected))

@@ -406,6 +406,7 @@ class CrashingDisk(OsDisk):
     """Ends at the n-th change of a name."""
 
     def __init__(self, at: int) -> None:
+        super().__init__()
         self.left = at
 
     def rename(self, source: str, target: str) -> None:

@@ -18,7 +18,8 @@ from backend.engine.log.housekeeping import retention_interval_ms
 from backend.engine.log.log_dirs import read_topic_id
 from backend.engine.log.log_manager import LogManager
 from backend.engine.ports import system_ports
-from backend.engine.ports.disk import Buffer, OsDisk, OsFile
+from backend.engine.ports.disk import OsDisk, OsFile
+from backend.protocol.chunks import Buffer
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 from tests.unit.engine.log.logs import append, values
@@ -161,6 +162,7 @@ class SyncRecorder(OsDisk):
     """The machine's disk; tells which files were synced, and on which thread."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.synced: list[tuple[str, bool]] = []
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
@@ -172,7 +174,7 @@ class SyncRecorder(OsDisk):
                 super().sync()
 
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return Recorded(os.open(path, flags, 0o644))
+        return Recorded(os.open(path, flags, 0o644), path)
 
     def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         if sync:

@@ -1,0 +1,29 @@
+"""What an encoded message is made of: buffers, and ranges of files that leave without being read."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias, runtime_checkable
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+@runtime_checkable
+class FileRange(Protocol):
+    """Bytes of an open file, whose number is all that an encoder has to know."""
+
+    def __len__(self) -> int: ...
+
+    def __bytes__(self) -> bytes:
+        """Reads them all; OSError."""
+        ...
+
+    def after(self, size: int) -> FileRange:
+        """What is left behind the first `size` bytes."""
+        ...
+
+    def send_to(self, socket_fd: int) -> int:
+        """How many the socket has taken; BlockingIOError when none can be now, or another OSError."""
+        ...
+
+
+Chunk: TypeAlias = Buffer | FileRange

@@ -1,0 +1,170 @@
+"""Ranges of files over real sockets, plain and encrypted, and what becomes of them when their file changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.engine.ports import disk as disk_port
+from backend.engine.ports.disk import OsDisk, OsFile
+from backend.engine.ports.file_range import FileShortened, OsFileRange
+from backend.engine.ports.network import Transport
+from backend.engine.ports.socket_network import SocketNetwork
+from backend.engine.ports.tls import ClientTls, ServerTls, Store, TlsSettings
+from backend.protocol.chunks import Chunk
+from tests.certificates import Authority
+from tests.unit.engine.ports.test_network import Recorder
+
+# More than the sockets of both ends take at once.
+BYTES = 20_000_000
+DATA = os.urandom(1 << 20) * (BYTES >> 20) + os.urandom(BYTES % (1 << 20))
+AUTHORITY = Authority()
+
+
+def _tls() -> tuple[Transport, Transport]:
+    identity = AUTHORITY.identity("broker")
+    trust = Store(setting="ssl.truststore", type="PEM", certificates=AUTHORITY.pem)
+    key = Store(setting="ssl.keystore", type="PEM", certificates=identity.certificate_pem, key=identity.key_pem)
+    server = TlsSettings(owner="Listener SSL", key_store=key, trust_store=trust)
+    client = TlsSettings(owner="Client", key_store=Store(setting="ssl.keystore"), trust_store=trust)
+    return ServerTls(server), ClientTls(client).transport("127.0.0.1")
+
+
+def play(test: Callable[[Recorder, Recorder], Coroutine[Any, Any, None]], *, encrypted: bool = False) -> None:
+    """Plays with both ends of one connection: (client, server)."""
+
+    async def bounded() -> None:
+        network, ends = SocketNetwork(), _tls() if encrypted else (None, None)
+        made: list[Recorder] = []
+
+        def record(connection: Any) -> Recorder:
+            made.append(Recorder(connection))
+            return made[-1]
+
+        server = network.listen("127.0.0.1", 0, record, transport=ends[0])
+        server.start()
+        connection = await network.connect("127.0.0.1", server.port, record, timeout_ms=5000, transport=ends[1])
+        while len(made) < 2:
+            await asyncio.sleep(0.001)
+        client, far = sorted(made, key=lambda one: one.connection is not connection)
+        with contextlib.closing(server), contextlib.closing(connection), contextlib.closing(far.connection):
+            await test(client, far)
+
+    asyncio.run(asyncio.wait_for(bounded(), 60))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[OsFile]:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(DATA)
+    opened = OsDisk().open(str(path))
+    yield opened
+    opened.close()
+
+
+def framed(*chunks: Chunk) -> list[Chunk]:
+    return [sum(map(len, chunks)).to_bytes(4, "big"), *chunks]
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_ranges_arrive_between_buffers_in_order(file: OsFile, encrypted: bool) -> None:
+    async def test(client: Recorder, server: Recorder) -> None:
+        server.connection.send(framed(b"first"))
+        server.connection.send(framed(b"head", file.range(BYTES, 0), b"middle", file.range(70_000, 5), b"tail"))
+        server.connection.send(framed(file.range(100, BYTES - 100), file.range(1, 0)))
+        assert server.connection.output_bytes > 0
+        first, large, last = await client.have(3)
+        assert (first, last) == (b"first", DATA[-100:] + DATA[:1])
+        assert large == b"head" + DATA + b"middle" + DATA[5:70_005] + b"tail"
+        assert server.connection.output_bytes == 0
+
+    play(test, encrypted=encrypted)
+
+
+def test_a_closed_and_removed_file_still_has_the_bytes_and_is_let_go_of_once_they_are_sent(file: OsFile) -> None:
+    async def test(client: Recorder, server: Recorder) -> None:
+        number = file._fd
+        server.connection.send(framed(file.range(BYTES, 0)))
+        file.close()
+        for path in Path("/proc/self/fd").resolve().iterdir():
+            if path.name == str(number):
+                os.remove(os.readlink(path))
+        assert await client.have(1) == [DATA]
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(number)
+
+    play(test)
+
+
+def test_a_connection_that_ends_lets_go_of_the_file(file: OsFile) -> None:
+    async def test(client: Recorder, server: Recorder) -> None:
+        number = file._fd
+        client.connection.pause_reading()
+        server.connection.send(framed(file.range(BYTES, 0)))
+        file.close()
+        os.fstat(number)
+        client.connection.close()
+        await server.closed
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(number)
+
+    play(test)
+
+
+def test_a_file_that_is_cut_meanwhile_ends_the_connection_and_says_so(file: OsFile) -> None:
+    async def test(client: Recorder, server: Recorder) -> None:
+        client.connection.pause_reading()
+        server.connection.send(framed(file.range(BYTES, 0)))
+        file.truncate(BYTES // 2)
+        client.connection.resume_reading()
+        error = await server.closed
+        assert isinstance(error, FileShortened)
+        assert f".log was cut at byte {BYTES // 2} with {BYTES - BYTES // 2} more to send" in str(error)
+        assert await client.closed is None
+        assert client.frames == []
+
+    play(test)
+
+
+def test_a_file_that_was_cut_before_it_is_encrypted_ends_the_connection(file: OsFile) -> None:
+    async def test(client: Recorder, server: Recorder) -> None:
+        late = file.range(BYTES, 0)
+        file.truncate(7)
+        server.connection.send(framed(b"head", late))
+        assert isinstance(await server.closed, FileShortened)
+        await client.closed
+        assert client.frames == []
+
+    play(test, encrypted=True)
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP])
+def test_a_file_system_without_sendfile_is_read(file: OsFile, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "sendfile", refuse)
+
+    async def test(client: Recorder, server: Recorder) -> None:
+        server.connection.send(framed(b"head", file.range(BYTES, 0)))
+        assert await client.have(1) == [b"head" + DATA]
+
+    play(test)
+
+
+def test_near_the_limit_of_open_files_bytes_are_read_at_once(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(file.range(50_000, 0), OsFileRange)
+    # A limit of which the next descriptor is above the share.
+    share = (file._fd + 1) / resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    monkeypatch.setattr(disk_port, "RANGES_SHARE", share / 2)
+    crowded = OsDisk().open(file._descriptor.path if file._descriptor is not None else "")
+    assert crowded.range(50_000, 3) == DATA[3:50_003]
+    crowded.close()
