@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
-@runtime_checkable
 class FileRange(Protocol):
     """Bytes of an open file, whose number is all that an encoder has to know."""
 

@@ -190,7 +190,7 @@ class VirtualFile:
         self._disk.check_device(self._path)
         return bytes(self._inode.data[position : position + size])
 
-    def range(self, size: int, position: int) -> bytes:
+    def range(self, size: int, position: int, unreadable: Callable[[OSError], None]) -> bytes:
         return self.pread(size, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:

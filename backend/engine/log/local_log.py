@@ -48,7 +48,7 @@ class FlushWork:
     epochs_dirty: bool = False
 
 
-def _nobody() -> None:
+def _nobody(*_: object) -> None:
     """A log that nobody looks after has nobody to tell."""
 
 
@@ -84,6 +84,8 @@ class LocalLog:
         self._deleted_paths: list[str] = []
         # Told when there is something to flush or to remove.
         self.on_work: Callable[[], None] = _nobody
+        # Told when the disk does not give what a reader is being sent.
+        self.on_unreadable: Callable[[OSError], None] = _nobody
 
     def _draw_jitter(self) -> int:
         spread = min(self.config.segment_jitter_ms, self.config.effective_segment_ms)
@@ -184,11 +186,14 @@ class LocalLog:
         data = segment.pread(_SIZE_PREFIX_BYTES if as_range else max(size, _SIZE_PREFIX_BYTES), position)
         batch_bytes = int.from_bytes(data[8:12], "big") + _SIZE_PREFIX_BYTES
         if batch_bytes > size:
-            # Part of a batch is of use to nobody (Kafka: `ReplicaManager.readFromLog`).
-            data = segment.pread(min(batch_bytes, available), position) if min_one_message else b""
-        elif as_range:
-            return ReadInfo(segment.range(size, position), start_offset, segment.base_offset, position)
-        return ReadInfo(data, start_offset, segment.base_offset, position)
+            if not min_one_message:
+                # Part of a batch is of use to nobody (Kafka: `ReplicaManager.readFromLog`).
+                return ReadInfo(b"", start_offset, segment.base_offset, position)
+            size = min(batch_bytes, available)
+            as_range = to_send and size >= RANGE_BYTES_MIN
+            data = b"" if as_range else segment.pread(size, position)
+        records = segment.range(size, position, self.on_unreadable) if as_range else data
+        return ReadInfo(records, start_offset, segment.base_offset, position)
 
     def _keep_open(self, segment: LogSegment) -> None:
         recent = self._open_sealed

@@ -51,6 +51,7 @@ class LogState:
         self._disk = disk
         self._random = random
         self._local = LocalLog(disk, random, log_dir, segments, config)
+        self._local.on_unreadable = self._unreadable
         self.topic_id_partition = topic_id_partition
         # Checkpoints and lists of all logs are made of it every few seconds: once made, it costs nothing.
         self.topic_partition = topic_id_partition.topic_partition
@@ -255,6 +256,10 @@ class LogState:
             return error
         self.mark_offline(f"could not {doing} {self.dir}: {error}")
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {self} is offline: {self.offline_reason}")
+
+    def _unreadable(self, error: OSError) -> None:
+        """What a reader was being sent could not be read."""
+        self._failed("read", error)
 
     def _not_written(self, doing: str, error: OSError | CorruptLog) -> KafkaError:
         """As :meth:`_failed`, but a full disk harms nobody once what was written of the append is gone again."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from backend.engine.log.errors import CorruptLog
 from backend.engine.log.names import (
     DELETED_SUFFIX,
@@ -64,9 +66,9 @@ class SegmentFiles:
         """Raw bytes of the `.log` file."""
         return self.file.pread(size, position)
 
-    def range(self, size: int, position: int) -> Chunk:
+    def range(self, size: int, position: int, unreadable: Callable[[OSError], None]) -> Chunk:
         """The same bytes, to be sent (see `File.range`)."""
-        return self.file.range(size, position)
+        return self.file.range(size, position, unreadable)
 
     def sync(self) -> None:
         """Everything written of this segment reaches the device."""

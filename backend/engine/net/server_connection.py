@@ -26,7 +26,7 @@ from backend.engine.net.authentication import (
 from backend.engine.net.request import Request, api_name, decode, error_answer, illegal_state
 from backend.engine.net.throttle import charge
 from backend.engine.ports import tasks
-from backend.engine.ports.file_range import FileShortened
+from backend.engine.ports.file_range import FileUnreadable
 from backend.engine.ports.network import Connection, FrameTooLarge, NoRoom
 from backend.engine.ports.tls_connection import TlsFailed
 from backend.protocol import frames, messages
@@ -132,7 +132,7 @@ class ServerConnection:
         elif isinstance(error, NoRoom):
             self._services.metrics.refused_connections += 1
             self._tell_closed(str(error))
-        elif isinstance(error, FileShortened):
+        elif isinstance(error, FileUnreadable):
             self._tell_closed(str(error))
         elif isinstance(error, TlsFailed):
             self._count_failed_login(str(error))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from backend.engine.ports.file_range import Descriptor, OsFileRange
 from backend.engine.ports.program import file_limit
 from backend.protocol.chunks import Buffer, Chunk
 
-# A range keeps its file open until a socket has taken it, also when the log has closed it to save descriptors. They are
-# given out lowest first: from this share of the limit on, bytes are read instead, and the rest is the logs' own.
+# A range keeps its file open until a socket has taken it, also when the log has closed it to save descriptors. Their
+# numbers are given out lowest first: from this share of the limit on, bytes are read instead, and no more is held so.
 RANGES_SHARE: Final = 0.5
 
 
@@ -28,8 +28,11 @@ class File(Protocol):
         """Up to ``size`` bytes from ``position``; shorter only at the end of the file."""
         ...
 
-    def range(self, size: int, position: int) -> Chunk:
-        """The bytes that `pread` would give, to be sent; they may be read only then, also after `close`."""
+    def range(self, size: int, position: int, unreadable: Callable[[OSError], None]) -> Chunk:
+        """The bytes that `pread` would give, to be sent; they may be read only then, also after `close`.
+
+        `unreadable` is told when the disk does not give them.
+        """
         ...
 
     def pwrite(self, data: Buffer, position: int) -> None:
@@ -103,7 +106,7 @@ class OsFile:
     __slots__ = ("_descriptor", "_end", "_fd", "_ranges")
 
     def __init__(self, fd: int, path: str, *, ranges: bool = False) -> None:
-        """`ranges` may keep it open longer than `close` says."""
+        """`ranges`: whether they are given out, which keep the descriptor open after `close`."""
         self._descriptor: Descriptor | None = Descriptor(fd, path)
         self._ranges = ranges
         self._fd = fd
@@ -122,10 +125,11 @@ class OsFile:
     def pread(self, size: int, position: int) -> bytes:
         return os.pread(self._fd, size, position)
 
-    def range(self, size: int, position: int) -> Chunk:
-        if not self._ranges or self._descriptor is None:
+    def range(self, size: int, position: int, unreadable: Callable[[OSError], None]) -> Chunk:
+        descriptor = self._descriptor
+        if not self._ranges or descriptor is None:
             return self.pread(size, position)
-        return OsFileRange(self._descriptor, position, min(size, self._end - position))
+        return OsFileRange(descriptor, position, min(size, self._end - position), unreadable, len(descriptor.cuts))
 
     def pwrite(self, data: Buffer, position: int) -> None:
         view = memoryview(data)
@@ -138,6 +142,8 @@ class OsFile:
         return self._end
 
     def truncate(self, size: int) -> None:
+        if self._descriptor is not None:
+            self._descriptor.cuts.append(size)
         os.ftruncate(self._fd, size)
         self._end = size
 

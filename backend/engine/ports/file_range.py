@@ -11,53 +11,83 @@ from typing import Final
 # File systems that cannot do it say so by one of these; their bytes are read and written, so many at once.
 _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 COPY_BYTES: Final = 1024 * 1024
+# What `sendfile` says of the file; anything else is about the socket.
+_OF_THE_DISK: Final = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.ESTALE, errno.EOVERFLOW})
 
 
-class FileShortened(OSError):
-    """A file was cut before all bytes of a range of it were sent."""
+class FileUnreadable(OSError):
+    """The bytes of a range could not be had; what of their frame was sent cannot be finished."""
+
+
+class FileShortened(FileUnreadable):
+    """The file was cut before all bytes of the range were sent."""
 
 
 class Descriptor:
-    """An open file descriptor, closed when nobody holds it any more."""
+    """An open file descriptor, closed when nobody holds it any more. ``path`` is where it was opened.
 
-    __slots__ = ("fd", "path")
+    ``cuts`` are the sizes that the file was cut to, one for each change of leader at most.
+    """
+
+    __slots__ = ("cuts", "fd", "path")
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
         self.path = path
+        self.cuts: list[int] = []
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # What was to be kept has been synced: a failure here loses nothing.
+        # Whoever needs what was written to be safe has synced it, and was told when that failed.
         with contextlib.suppress(OSError):
             close(self.fd)
 
 
 class OsFileRange:
-    """See `FileRange`. It keeps the descriptor open, so that the bytes stay also when the file is removed."""
+    """See `FileRange`. It keeps the descriptor open, so that the bytes stay also when the file is removed.
 
-    __slots__ = ("_descriptor", "_position", "_size")
+    A file that was cut and has grown again has other bytes there: that counts as cut.
+    """
 
-    def __init__(self, descriptor: Descriptor, position: int, size: int) -> None:
+    __slots__ = ("_cuts_before", "_descriptor", "_position", "_size", "_unreadable")
+
+    def __init__(
+        self, descriptor: Descriptor, position: int, size: int, unreadable: Callable[[OSError], None], cuts_before: int
+    ) -> None:
+        """``unreadable`` is told when the disk does not give the bytes."""
         self._descriptor = descriptor
         self._position = position
         self._size = size
+        self._unreadable = unreadable
+        self._cuts_before = cuts_before
 
     def __len__(self) -> int:
         return self._size
 
     def __bytes__(self) -> bytes:
-        data = os.pread(self._descriptor.fd, self._size, self._position)
+        self._check_cuts()
+        try:
+            data = os.pread(self._descriptor.fd, self._size, self._position)
+        except OSError as error:
+            raise self._failed(error) from error
         if len(data) < self._size:
-            raise self._shortened(len(data))
+            raise self._shortened(self._position + len(data))
         return data
 
     def after(self, size: int) -> OsFileRange:
-        return OsFileRange(self._descriptor, self._position + size, self._size - size)
+        return OsFileRange(
+            self._descriptor, self._position + size, self._size - size, self._unreadable, self._cuts_before
+        )
 
     def send_to(self, socket_fd: int) -> int:
-        sent = self._send_to(socket_fd)
+        self._check_cuts()
+        try:
+            sent = self._send_to(socket_fd)
+        except OSError as error:
+            if error.errno in _OF_THE_DISK:
+                raise self._failed(error) from error
+            raise
         if not sent:
-            raise self._shortened(0)
+            raise self._shortened(self._position)
         return sent
 
     def _send_to(self, socket_fd: int) -> int:
@@ -69,6 +99,16 @@ class OsFileRange:
         data = os.pread(self._descriptor.fd, min(self._size, COPY_BYTES), self._position)
         return os.write(socket_fd, data) if data else 0
 
-    def _shortened(self, found_bytes: int) -> FileShortened:
-        path, wanted = self._descriptor.path, self._size - found_bytes
-        return FileShortened(f"{path} was cut at byte {self._position + found_bytes} with {wanted} more to send")
+    def _check_cuts(self) -> None:
+        cuts = self._descriptor.cuts
+        if len(cuts) > self._cuts_before and (cut := min(cuts[self._cuts_before :])) < self._position + self._size:
+            raise self._shortened(max(cut, self._position))
+
+    def _shortened(self, at: int) -> FileShortened:
+        left = self._position + self._size - at
+        return FileShortened(f"{self._descriptor.path} was cut at byte {at} with {left} more to send")
+
+    def _failed(self, error: OSError) -> FileUnreadable:
+        self._unreadable(error)
+        where = f"{self._size} bytes at {self._position} of {self._descriptor.path}"
+        return FileUnreadable(f"{where} could not be read to be sent: {error.strerror}")

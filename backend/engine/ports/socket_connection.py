@@ -135,7 +135,7 @@ class SocketConnection:
         views: list[memoryview] = []
         for chunk in islice(output, SEND_CHUNKS_MAX):
             if not isinstance(chunk, memoryview):
-                # What follows at once shares the last packet.
+                # Without it the few bytes before a range would be a packet of their own (TCP_NODELAY).
                 return self._sock.sendmsg(views, (), socket.MSG_MORE)
             views.append(chunk)
         return self._sock.sendmsg(views)
@@ -245,16 +245,12 @@ class SocketConnection:
         if handler is not None and not self._closed:
             handler.on_frame(frame)
 
-    def _to_send(self, chunk: Chunk) -> memoryview | FileRange:
-        """The chunk as this transport sends it."""
-        return memoryview(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk
-
     def send(self, chunks: Sequence[Chunk]) -> None:
         if self._closed or self._closing:
             return
         for chunk in chunks:
             if size := len(chunk):
-                self._output.append(self._to_send(chunk))
+                self._output.append(memoryview(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk)
                 self._output_bytes += size
         if not self._writing:
             if not self._corked or self._output_bytes > CORK_BYTES_MAX:

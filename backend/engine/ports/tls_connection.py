@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, cast
 
-from backend.engine.ports.file_range import FileShortened
+from backend.engine.ports.file_range import FileUnreadable
 from backend.engine.ports.network import FrameBuffers, FrameHandler
 from backend.engine.ports.socket_connection import SocketConnection
 from backend.protocol.chunks import Buffer, Chunk
@@ -145,16 +145,14 @@ class TlsConnection(SocketConnection):
 
     # Writing
 
-    def _to_send(self, chunk: Chunk) -> memoryview:
-        # What is encrypted has to be read first.
-        return memoryview(chunk if isinstance(chunk, (bytes, bytearray, memoryview)) else bytes(chunk))
-
     def send(self, chunks: Sequence[Chunk]) -> None:
         try:
-            super().send(chunks)
-        except FileShortened as error:
-            # The frame's length may have been sent: what follows it would be taken for its bytes.
+            # What is encrypted has to be read first, all of it before any is queued.
+            read = [chunk if isinstance(chunk, (bytes, bytearray, memoryview)) else bytes(chunk) for chunk in chunks]
+        except FileUnreadable as error:
             self._finish(error)
+            return
+        super().send(read)
 
     def _on_writable(self) -> None:
         if self._shaking:
@@ -170,7 +168,7 @@ class TlsConnection(SocketConnection):
 
     def _record(self) -> Buffer:
         """The output's beginning. After SSLWantWriteError it begins the same again, as OpenSSL demands."""
-        output = cast("deque[memoryview]", self._output)  # see `_to_send`
+        output = cast("deque[memoryview]", self._output)  # see `send`
         first = output[0]
         if len(first) >= RECORD_BYTES or len(output) == 1:
             return first[:RECORD_BYTES]

@@ -19,7 +19,7 @@ from backend.engine.ports import tasks
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation, failed
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.purgatory import Purgatory, WaitingFetch
+from backend.engine.replica.purgatory import Purgatory, WaitingFetch, enough_readable
 from backend.engine.replica.remote_logs import RemoteLogs
 from backend.engine.replica.remote_waits import PartitionRead, WaitingRemoteFetch
 from backend.engine.replica.replica_selector import RACK_AWARE
@@ -66,7 +66,7 @@ class FetchReads:
             answered: tasks.Future[R] = tasks.future()
             self._read_remotely(params, wanted, found, respond, answered)
             return answered
-        if not (wanted or more_may_join) or not self._must_wait(params, found):
+        if not (wanted or more_may_join) or not self._must_wait(params, wanted, found):
             return respond(found)
         answered = tasks.prompt_future()  # who waits for records has waited long enough
         waiting = WaitingFetch(self._purgatory, params, wanted, lambda: self._answer(params, wanted, respond, answered))
@@ -74,7 +74,7 @@ class FetchReads:
             on_wait(waiting)
         return answered
 
-    def _must_wait(self, params: FetchParams, found: list[FetchData]) -> bool:
+    def _must_wait(self, params: FetchParams, wanted: Sequence[Wanted], found: list[FetchData]) -> bool:
         if params.max_wait_ms <= 0 or self._purgatory.full:
             return False
         size = 0
@@ -82,7 +82,11 @@ class FetchReads:
             if data.error is not _NONE or data.diverging is not None or data.preferred_replica >= 0:
                 return False
             size += len(data.records)
-        return size < params.min_bytes
+        if size >= params.min_bytes:
+            return False
+        # What did not fit was left out and counts all the same (`DelayedFetch.tryComplete`).
+        parts = [(item, spec) for item, spec in wanted if isinstance(item, Partition)]
+        return size == 0 or not enough_readable(params, parts)
 
     def _answer(
         self,

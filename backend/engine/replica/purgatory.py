@@ -8,7 +8,7 @@ Facts: `DelayedProduce`, `DelayedFetch`, `DelayedDeleteRecords`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -157,14 +157,7 @@ class WaitingFetch:
         params = self._params
         if params.from_follower and partition.followers.is_held_back(params.replica_id):
             return False
-        if self._params.min_bytes <= 1:
-            return True
-        readable = 0
-        for one, wanted in self._parts.items():
-            readable += one.readable_bytes(wanted.fetch_offset, self._params.isolation, wanted.max_bytes)
-            if readable >= self._params.min_bytes:
-                return True
-        return False
+        return params.min_bytes <= 1 or enough_readable(params, self._parts.items())
 
     def expire(self) -> None:
         self.complete()
@@ -178,6 +171,17 @@ class WaitingFetch:
         for partition in self._parts:
             partition.waiting_fetches.pop(self, None)
         self._answer()
+
+
+def enough_readable(params: FetchParams, parts: Iterable[tuple[Partition, FetchSpec]]) -> bool:
+    """Whether the partitions have so much that the request need not wait for more, whatever fits its answer."""
+    readable = 0
+    for partition, spec in parts:
+        if not (params.from_follower and partition.followers.is_held_back(params.replica_id)):
+            readable += partition.readable_bytes(spec.fetch_offset, params.isolation, spec.max_bytes)
+        if readable >= params.min_bytes:
+            return True
+    return False
 
 
 def knows_less(partition: Partition, params: FetchParams, spec: FetchSpec) -> bool:

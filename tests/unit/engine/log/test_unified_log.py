@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +12,9 @@ import pytest
 
 from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import NoSpace, OffsetOutOfRange, UnexpectedAppendOffset
+from backend.engine.log.local_log import RANGE_BYTES_MIN
 from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.ports.file_range import FileUnreadable, OsFileRange
 from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.log.logs import DENSE, NOW_MS, append, batch, files, open_test_log, replicate, values
@@ -62,6 +67,53 @@ def test_an_offset_inside_a_batch_gives_the_whole_batch(tmp_path: Path) -> None:
     assert read(log, 7, 10_000) == whole
     # The position of a batch that is not replicated entirely is its start.
     assert read(log, 0, 10_000, up_to=7) == b""
+
+
+def test_many_bytes_that_are_to_be_sent_stay_in_their_file(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    append(log, *range(2 * RANGE_BYTES_MIN // BATCH_BYTES))
+    end = log.log_end_offset
+    for size, kind in (
+        (RANGE_BYTES_MIN - 1, bytes),
+        (RANGE_BYTES_MIN, OsFileRange),
+        (2 * RANGE_BYTES_MIN, OsFileRange),
+    ):
+        sent = log.read_to_send(0, size, up_to_offset=end, min_one_message=False).records
+        assert type(sent) is kind
+        read_here = log.read(0, size, up_to_offset=end, min_one_message=False).records
+        assert type(read_here) is bytes
+        assert bytes(sent) == read_here
+
+
+def test_a_first_batch_above_the_limit_stays_in_its_file_too_or_is_left_out(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    large = batch(0, RANGE_BYTES_MIN // 8)  # 16 bytes a record
+    assert len(large) > 2 * RANGE_BYTES_MIN - 1000
+    log.append_as_leader(memoryview(large), 0, now_ms=NOW_MS)
+    for limit in (0, 100, RANGE_BYTES_MIN):
+        sent = log.read_to_send(0, limit, up_to_offset=log.log_end_offset, min_one_message=True).records
+        assert type(sent) is OsFileRange
+        assert bytes(sent) == log.active_segment.pread(len(large), 0)
+        assert log.read_to_send(0, limit, up_to_offset=log.log_end_offset, min_one_message=False).records == b""
+
+
+def test_a_disk_that_does_not_give_what_is_being_sent_takes_the_log_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_test_log(tmp_path)
+    append(log, *range(2 * RANGE_BYTES_MIN // BATCH_BYTES))
+    sent = log.read_to_send(0, RANGE_BYTES_MIN, up_to_offset=log.log_end_offset, min_one_message=True).records
+    assert isinstance(sent, OsFileRange)
+
+    def fail(*_: int) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "sendfile", fail)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(FileUnreadable):
+        sent.send_to(ours.fileno())
+    with pytest.raises(KafkaError, match=r"offline: could not read .*Input/output error"):
+        read(log, 0, 100)
 
 
 def test_a_read_never_crosses_a_segment_and_the_next_goes_on_there(tmp_path: Path) -> None:
