@@ -81,7 +81,7 @@ def consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
             "max.partition.fetch.bytes": 8_388_608,
             "queued.min.messages": 1_000_000,
             # With the client's own second it sleeps most of the time, whenever its queue of 64 MB was full, and that is
-            # what would be measured: six partitions took four seconds, with one second of work, whatever the broker.
+            # what would be measured: six partitions took three to four seconds, one of them work, whatever the broker.
             "fetch.queue.backoff.ms": 10,
             "check.crcs": False,
         }

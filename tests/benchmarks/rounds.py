@@ -3,8 +3,8 @@
 Each system is started once for all groups but `start`: Apache Kafka takes 8 to 17 s. One that is not at work is idle.
 
 A machine's speed may change within a minute, so what is compared is measured as close together as it can be. A virtual
-machine gives memory that nobody uses back to its host, and writing to what it then has to ask for again took three
-times as long: the work of a moment before decided who had to. So each work begins with memory that is there.
+machine gives memory that nobody uses back to its host, and what writes to pages that it has to ask for again took up to
+four times the CPU: what had been done a moment before decided who had to. So each work begins with memory at hand.
 """
 
 from __future__ import annotations

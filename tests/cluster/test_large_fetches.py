@@ -5,6 +5,7 @@ Also while segments roll and are removed, and when the leader is killed in the m
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -54,7 +55,7 @@ def consume(cluster: EngineCluster, count: int) -> list[int]:
     consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
     found: list[int] = []
     while len(found) < count:
-        messages = consumer.consume(500, WAIT_S)
+        messages = consumer.consume(min(500, count - len(found)), WAIT_S)
         assert messages, f"{len(found)} of {count} came"
         for message in messages:
             assert message.error() is None, message.error()
@@ -125,3 +126,22 @@ def test_segments_that_are_removed_while_they_are_read_take_nobody_with_them(clu
         consumer.close()
         assert seen == sorted(set(seen))
         assert not (Path(cluster.layout.log_dirs[2]) / f"{TOPIC}-0" / f"{0:020d}.log").exists()
+
+
+def test_a_leader_whose_disk_fails_while_it_sends_is_followed_by_another(
+    cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sendfile = os.sendfile
+
+    def fails_on_broker_2(out_fd: int, in_fd: int, offset: int, count: int) -> int:
+        if os.readlink(f"/proc/self/fd/{in_fd}").startswith(cluster.layout.log_dirs[2]):
+            raise OSError(errno.EIO, "Input/output error")
+        return sendfile(out_fd, in_fd, offset, count)
+
+    with cluster:
+        create(cluster, **{"min.insync.replicas": "2"})
+        produce(cluster, 0, RECORDS // 2)
+        monkeypatch.setattr(os, "sendfile", fails_on_broker_2)
+        assert consume(cluster, RECORDS // 2) == list(range(RECORDS // 2))
+        assert ".log could not be read to be sent: Input/output error" in caplog.text
+        assert f"Partition {TOPIC}-0 is offline: could not read" in caplog.text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import errno
 import os
 import re
@@ -17,49 +15,24 @@ import pytest
 from backend.engine.ports import disk as disk_port
 from backend.engine.ports.disk import OsDisk, OsFile
 from backend.engine.ports.file_range import FileShortened, FileUnreadable, OsFileRange
-from backend.engine.ports.network import Transport
-from backend.engine.ports.socket_network import SocketNetwork
-from backend.engine.ports.tls import ClientTls, ServerTls, Store, TlsSettings
+from backend.engine.ports.tls import ClientTls, ServerTls
 from backend.protocol.chunks import Chunk
-from tests.certificates import Authority
-from tests.unit.engine.ports.test_network import Recorder
+from tests.unit.engine.ports.test_network import Recorder, run
+from tests.unit.engine.ports.test_tls import CLIENT, SERVER
 
 # More than the sockets of both ends take at once.
 BYTES = 20_000_000
 DATA = os.urandom(1 << 20) * (BYTES >> 20) + os.urandom(BYTES % (1 << 20))
-AUTHORITY = Authority()
-
-
-def _tls() -> tuple[Transport, Transport]:
-    identity = AUTHORITY.identity("broker")
-    trust = Store(setting="ssl.truststore", type="PEM", certificates=AUTHORITY.pem)
-    key = Store(setting="ssl.keystore", type="PEM", certificates=identity.certificate_pem, key=identity.key_pem)
-    server = TlsSettings(owner="Listener SSL", key_store=key, trust_store=trust)
-    client = TlsSettings(owner="Client", key_store=Store(setting="ssl.keystore"), trust_store=trust)
-    return ServerTls(server), ClientTls(client).transport("127.0.0.1")
 
 
 def play(test: Callable[[Recorder, Recorder], Coroutine[Any, Any, None]], *, encrypted: bool = False) -> None:
     """Plays with both ends of one connection: (client, server)."""
+    run(test, transports=(ServerTls(SERVER), ClientTls(CLIENT).transport("127.0.0.1")) if encrypted else (None, None))
 
-    async def bounded() -> None:
-        network, ends = SocketNetwork(), _tls() if encrypted else (None, None)
-        made: list[Recorder] = []
 
-        def record(connection: Any) -> Recorder:
-            made.append(Recorder(connection))
-            return made[-1]
-
-        server = network.listen("127.0.0.1", 0, record, transport=ends[0])
-        server.start()
-        connection = await network.connect("127.0.0.1", server.port, record, timeout_ms=5000, transport=ends[1])
-        while len(made) < 2:
-            await asyncio.sleep(0.001)
-        client, far = sorted(made, key=lambda one: one.connection is not connection)
-        with contextlib.closing(server), contextlib.closing(connection), contextlib.closing(far.connection):
-            await test(client, far)
-
-    asyncio.run(asyncio.wait_for(bounded(), 60))
+def fail(*_: int) -> int:
+    """What a system call does on a disk that went away."""
+    raise OSError(errno.EIO, "Input/output error")
 
 
 @pytest.fixture
@@ -184,9 +157,6 @@ def test_what_the_file_has_since_it_was_cut_is_sent(file: OsFile) -> None:
 def test_a_disk_that_does_not_give_the_bytes_ends_the_connection_and_the_log_is_told(
     file: OsFile, encrypted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: int) -> int:
-        raise OSError(errno.EIO, "Input/output error")
-
     async def test(client: Recorder, server: Recorder) -> None:
         failures: list[OSError] = []
         range = file.range(BYTES, 0, failures.append)

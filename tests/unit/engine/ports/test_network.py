@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backend.engine.ports.network import Connection, FrameTooLarge, NoRoom
+from backend.engine.ports.network import Connection, FrameTooLarge, NoRoom, Transport
 from backend.engine.ports.socket_connection import FRAME_FIRST_BYTES, OUTPUT_HIGH_BYTES, SCRATCH_BYTES
 from backend.engine.ports.socket_network import SocketNetwork
 
@@ -37,8 +37,13 @@ class Recorder:
         return self.frames
 
 
-def run(test: Callable[[Recorder, Recorder], Coroutine[Any, Any, None]], *, frame_bytes_max: int = 1 << 26) -> None:
-    """Plays with both ends of one connection: (client, server)."""
+def run(
+    test: Callable[[Recorder, Recorder], Coroutine[Any, Any, None]],
+    *,
+    frame_bytes_max: int = 1 << 26,
+    transports: tuple[Transport | None, Transport | None] = (None, None),
+) -> None:
+    """Plays with both ends of one connection: (client, server). `transports` are the server's and the client's."""
 
     async def bounded() -> None:
         network = SocketNetwork()
@@ -49,7 +54,7 @@ def run(test: Callable[[Recorder, Recorder], Coroutine[Any, Any, None]], *, fram
             accepted.set_result(recorder)
             return recorder
 
-        server = network.listen("127.0.0.1", 0, accept, frame_bytes_max=frame_bytes_max)
+        server = network.listen("127.0.0.1", 0, accept, frame_bytes_max=frame_bytes_max, transport=transports[0])
         server.start()
         made: list[Recorder] = []
 
@@ -57,7 +62,7 @@ def run(test: Callable[[Recorder, Recorder], Coroutine[Any, Any, None]], *, fram
             made.append(Recorder(connection))
             return made[0]
 
-        await network.connect("127.0.0.1", server.port, handler, timeout_ms=5000)
+        await network.connect("127.0.0.1", server.port, handler, timeout_ms=5000, transport=transports[1])
         far = await accepted
         try:
             await test(made[0], far)

@@ -8,9 +8,11 @@ from typing import Final
 
 import pytest
 
+from backend.engine.log.local_log import RANGE_BYTES_MIN
 from backend.engine.ports.file_range import OsFileRange
 from backend.protocol import messages as m
 from backend.protocol.batch import iter_batches
+from backend.protocol.codegen.encoder import JOIN_BYTES
 from backend.protocol.frames import encode_response
 from tests.unit.engine.replica.nodes import Nodes, play
 
@@ -95,5 +97,6 @@ def test_an_answer_of_many_bytes_leaves_them_in_their_file(tmp_path: Path) -> No
             chunks = encode_response(answer, 17, 1)
             assert [type(rows[index].records) for index in (0, 1)] == [OsFileRange, bytes]
             assert [type(chunk) for chunk in chunks].count(OsFileRange) == 1
+            assert RANGE_BYTES_MIN >= JOIN_BYTES, "the encoder joins what is shorter, which a range cannot be"
 
     play(run)
