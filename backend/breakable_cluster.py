@@ -8,6 +8,8 @@ from typing import Final
 
 from backend.engine.cluster import Cluster, ClusterLayout
 from backend.engine.ports import Ports, system_ports
+from backend.engine.ports.neighbour_network import NeighbourNetwork
+from backend.engine.ports.socket_network import SocketNetwork
 from backend.engine.ports.store_switch import StoreSwitch, Trouble
 
 
@@ -17,10 +19,11 @@ class BreakableCluster:
     def __init__(self, layout: ClusterLayout, failed: Callable[[], None] = lambda: None) -> None:
         self._switches: Final = {node_id: StoreSwitch() for node_id in layout.ports}
         self._failed = failed
+        self._network: Final = NeighbourNetwork(SocketNetwork())
         self.cluster = Cluster(layout, make_ports=self._ports)
 
     def _ports(self, node_id: int) -> Ports:
-        return replace(system_ports(), object_store=self._switches[node_id].opener())
+        return replace(system_ports(), network=self._network, object_store=self._switches[node_id].opener())
 
     @property
     def brokers(self) -> frozenset[int]:

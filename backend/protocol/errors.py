@@ -197,6 +197,7 @@ _RETRIABLE: Final = frozenset(
 )
 
 NONE: Final = ErrorCode.NONE
+_BY_NUMBER: Final[dict[int, ErrorCode]] = {int(code): code for code in ErrorCode}
 
 
 class KafkaError(Exception):
@@ -221,10 +222,7 @@ class KafkaError(Exception):
 
 def error_code(code: int) -> ErrorCode:
     """The code a peer sent; one this table does not know becomes UNKNOWN_SERVER_ERROR, as in `Errors.forCode`."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return _BY_NUMBER.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def error_for(code: int, message: str | None = None) -> KafkaError:

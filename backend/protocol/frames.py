@@ -14,7 +14,7 @@ from backend.protocol import codec
 from backend.protocol.chunks import Buffer, Chunk
 from backend.protocol.errors import DecodeError, EncodeError, ErrorCode
 from backend.protocol.messages import ApiVersionsRequest, Message, request_class, response_class
-from backend.protocol.varint import decode_uvarint, encode_uvarint
+from backend.protocol.varint import decode_uvarint
 
 __all__ = [
     "RequestHeader",
@@ -37,6 +37,7 @@ HEADER_TAGS_MAX: Final = 100
 _API_VERSIONS_FLEXIBLE: Final = 3
 _REQUEST: Final = Struct(">hhih")  # api key, version, correlation id, length of the client id
 _SEND_REQUEST: Final = Struct(">ihhih")
+_NO_TAGS: Final = b"\0"
 _SEND_RESPONSE: Final = Struct(">ii")
 _SEND_RESPONSE_FLEXIBLE: Final = Struct(">iix")
 _CORRELATION: Final = Struct(">i")
@@ -129,7 +130,7 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
     """The frame of a request, whose records are buffers, as buffers to send, with its length in front."""
     chunks = cast(list[Buffer], codec.encode_chunks(message, version))
     client = b"" if client_id is None else client_id.encode()
-    tail = encode_uvarint(0) if version >= message.FIRST_FLEXIBLE else b""
+    tail = _NO_TAGS if version >= message.FIRST_FLEXIBLE else b""
     size = 10 + len(client) + len(tail) + sum(map(len, chunks))
     try:
         length = -1 if client_id is None else len(client)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from backend.engine.ports.random import Random
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec
@@ -123,8 +123,7 @@ class Session:
         self.quiet = {}
 
 
-@dataclass(frozen=True, slots=True)
-class FetchContext:
+class FetchContext(NamedTuple):
     """One request: the partitions to look at, and the session it belongs to (None: none, or one that may be made when
     it is answered)."""
 

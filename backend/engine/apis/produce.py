@@ -169,7 +169,7 @@ def _acknowledged(
     services.replica_manager.wait_for_acks(required, request.timeout_ms, answer)
     if done:
         return response
-    answered = tasks.future()
+    answered = tasks.prompt_future()  # who waits for followers has waited long enough
     return answered
 
 

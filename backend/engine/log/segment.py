@@ -180,6 +180,11 @@ class LogSegment(SegmentFiles):
         return self._aborted
 
     @property
+    def known_without_aborted(self) -> bool:
+        """Whether the transaction index was read before and is empty: told without a look at the disk."""
+        return self._aborted is not None and not self._aborted
+
+    @property
     def txn_index_empty(self) -> bool:
         return not self.aborted_transactions
 

@@ -218,6 +218,13 @@ class UnifiedLog(LogStorage):
         except (OSError, CorruptLog) as error:
             raise self._failed("read", error) from error
 
+    def aborted_in(self, start_offset: int, info: ReadInfo[Chunk]) -> Sequence[AbortedTxn]:
+        """Aborted transactions among the records that a read from `start_offset` returned."""
+        active = self.segments.active
+        if not info.records or (info.segment_base_offset == active.base_offset and active.known_without_aborted):
+            return ()
+        return self.aborted_transactions(start_offset, self.read_end_bound(info))
+
     def read_end_bound(self, info: ReadInfo[Chunk]) -> int:
         """An offset at or past the end of what a read returned: the upper bound for :meth:`aborted_transactions`."""
         segment = self.segments.floor(info.segment_base_offset)

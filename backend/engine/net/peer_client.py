@@ -33,12 +33,15 @@ _log = logging.getLogger(__name__)
 class _Pending:
     """A request that waits for its answer."""
 
-    __slots__ = ("future", "response_class", "version")
+    __slots__ = ("due_ms", "future", "response_class", "version")
 
-    def __init__(self, response_class: type[Message], version: int, future: tasks.Future[Message]) -> None:
+    def __init__(
+        self, response_class: type[Message], version: int, future: tasks.Future[Message], due_ms: float
+    ) -> None:
         self.response_class = response_class
         self.version = version
         self.future = future
+        self.due_ms = due_ms
 
 
 class PeerClient:
@@ -55,6 +58,9 @@ class PeerClient:
         self._connecting = tasks.Lock()
         self._slots = tasks.Semaphore(IN_FLIGHT_MAX)
         self._pending: dict[int, _Pending] = {}
+        # One timer for all of them: nearly every answer comes in time, and a timer a request costs as much as sending.
+        self._timer: tasks.TimerHandle | None = None
+        self._timer_due_ms = 0.0
         self._next_correlation_id = 0
         self._pause_ms = 0.0
         self._retry_at_ms = 0.0
@@ -69,7 +75,10 @@ class PeerClient:
         DecodeError for an answer that cannot be read; each of them drops the connection.
         """
         try:
-            return await tasks.wait_for(self._exchange(request, version), timeout_ms)
+            if self._is_open and self._connection is not None and not self._slots.locked():
+                async with self._slots:  # which does not wait
+                    return await self._ask(self._connection, request, version, timeout_ms)
+            return await tasks.wait_for(self._exchange(request, version, timeout_ms), timeout_ms)
         except tasks.Timeout:
             # Answers come in order: behind one that is late every other would be late too.
             self._drop(None)
@@ -78,23 +87,49 @@ class PeerClient:
                 f"{type(request).__name__} to {self.address} had no answer within {timeout_ms:.0f} ms",
             ) from None
 
-    async def _exchange(self, request: Message, version: int) -> Message:
+    async def _exchange(self, request: Message, version: int, timeout_ms: float) -> Message:
         async with self._slots:
-            return await self._ask(await self._connected(), request, version)
+            return await self._ask(await self._connected(), request, version, timeout_ms)
 
-    async def _ask(self, connection: Connection, request: Message, version: int) -> Message:
+    async def _ask(self, connection: Connection, request: Message, version: int, timeout_ms: float) -> Message:
+        """The answer; raises Timeout when there is none by then."""
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
         future: tasks.Future[Message] = tasks.future()
-        self._pending[correlation_id] = _Pending(frames.response_class(request.API_KEY), version, future)
+        due_ms = self._ports.clock.monotonic_ms() + timeout_ms
+        self._pending[correlation_id] = _Pending(frames.response_class(request.API_KEY), version, future, due_ms)
+        if self._timer is None or due_ms < self._timer_due_ms:
+            self._wake_at(due_ms)
         try:
             connection.send(frames.encode_request(request, version, correlation_id, self._client_id))
             return await future
         finally:
             self._pending.pop(correlation_id, None)
 
+    def _wake_at(self, due_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_ms = due_ms
+        self._timer = tasks.call_later(max(0.0, due_ms - self._ports.clock.monotonic_ms()), self._end_late)
+
+    def _end_late(self) -> None:
+        self._timer = None
+        now_ms = self._ports.clock.monotonic_ms()
+        waiting = [pending for pending in self._pending.values() if not pending.future.done()]
+        for pending in waiting:
+            if pending.due_ms <= now_ms:
+                pending.future.set_exception(tasks.Timeout())
+        later_ms = [pending.due_ms for pending in waiting if pending.due_ms > now_ms]
+        if later_ms:
+            self._wake_at(min(later_ms))
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether requests can be sent at once, in the order in which they come."""
+        return self._connection is not None and self._reauth_at_ms is None and not self._connecting.locked()
+
     async def _connected(self) -> Connection:
-        if self._connection is not None and self._reauth_at_ms is None and not self._connecting.locked():
+        if self._is_open and self._connection is not None:
             return self._connection
         async with self._connecting:
             if self._closed:
@@ -137,7 +172,9 @@ class PeerClient:
         assert sasl is not None
         try:
             lifetime_ms = await authenticate(
-                sasl, self._ports.random.uuid().hex(), lambda message, version: self._ask(connection, message, version)
+                sasl,
+                self._ports.random.uuid().hex(),
+                lambda message, version: self._ask(connection, message, version, CONNECT_TIMEOUT_MS),
             )
         except KafkaError as error:
             self._wait_longer()
@@ -198,6 +235,8 @@ class PeerClient:
     def close(self) -> None:
         """Drops the connection; requests in flight fail with NETWORK_EXCEPTION."""
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._drop(None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from backend.engine.replica.fetch_state import EpochEnd
 from backend.protocol.chunks import Chunk
@@ -42,8 +42,7 @@ class Isolation(Enum):
         return Isolation.COMMITTED if isolation_level == 1 else Isolation.HIGH_WATERMARK
 
 
-@dataclass(frozen=True, slots=True)
-class FetchParams:
+class FetchParams(NamedTuple):
     """What a Fetch request asks of all its partitions. `wants_leader`: a follower must not answer."""
 
     replica_id: int

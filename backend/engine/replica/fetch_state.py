@@ -12,8 +12,8 @@ KIP-320, KIP-405).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from backend.protocol.errors import ErrorCode
 from backend.tiering.phases import FollowerPhase
@@ -42,8 +42,7 @@ class EpochEnd:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchState:
+class FetchState(NamedTuple):
     """Position and phase of one follower partition.
 
     `resume_ms` (monotonic) is when a delayed partition may be asked for again; `busy` means that a plan of `tier_state`
@@ -200,7 +199,7 @@ def truncation_point(
 
 
 def _in_phase(state: FetchState, phase: FollowerPhase, wall_ms: int) -> FetchState:
-    return state if state.phase is phase else replace(state, phase=phase, since_ms=wall_ms)
+    return state if state.phase is phase else state._replace(phase=phase, since_ms=wall_ms)
 
 
 def progressed(
@@ -232,8 +231,8 @@ def moved(
 ) -> FetchState:
     """The log was cut or replaced and now ends at `offset`: fetch from there."""
     return _in_phase(
-        replace(
-            state, fetch_offset=offset, last_fetched_epoch=last_epoch, truncating=False, lag=lag,
+        state._replace(
+            fetch_offset=offset, last_fetched_epoch=last_epoch, truncating=False, lag=lag,
             target_offset=offset, evidence=evidence, attempts=0, resume_ms=None, busy=False,
         ),
         FollowerPhase.FETCHING,
@@ -243,41 +242,41 @@ def moved(
 
 def truncating(state: FetchState, *, target_offset: int, evidence: str, wall_ms: int) -> FetchState:
     """About to cut the log back."""
-    return _in_phase(replace(state, target_offset=target_offset, evidence=evidence), FollowerPhase.TRUNCATING, wall_ms)
+    return _in_phase(state._replace(target_offset=target_offset, evidence=evidence), FollowerPhase.TRUNCATING, wall_ms)
 
 
 def planning(state: FetchState) -> FetchState:
     """A plan of `tier_state` starts; the phase stays until the plan knows its target."""
-    return replace(state, busy=True, resume_ms=None)
+    return state._replace(busy=True, resume_ms=None)
 
 
 def building(state: FetchState, *, target_offset: int, evidence: str, wall_ms: int) -> FetchState:
     """The plan knows its target and reads the remote tier. After failures the phase keeps showing them."""
-    noted = replace(state, target_offset=target_offset, evidence=evidence if state.attempts == 0 else state.evidence)
+    noted = state._replace(target_offset=target_offset, evidence=evidence if state.attempts == 0 else state.evidence)
     return noted if state.attempts else _in_phase(noted, FollowerPhase.BUILDING_REMOTE_AUX, wall_ms)
 
 
 def delayed(state: FetchState, reason: str, *, resume_ms: float, wall_ms: int) -> FetchState:
     """An attempt failed: nothing until `resume_ms`."""
-    noted = replace(state, evidence=reason, attempts=state.attempts + 1, resume_ms=resume_ms, busy=False)
+    noted = state._replace(evidence=reason, attempts=state.attempts + 1, resume_ms=resume_ms, busy=False)
     return _in_phase(noted, FollowerPhase.DELAYED, wall_ms)
 
 
 def waiting(state: FetchState, reason: str, *, resume_ms: float, wall_ms: int) -> FetchState:
     """Remote log metadata has to catch up, which its plan waits for (`waited`), at most until `resume_ms`."""
-    noted = replace(state, evidence=reason, attempts=state.attempts + 1, resume_ms=resume_ms, busy=True)
+    noted = state._replace(evidence=reason, attempts=state.attempts + 1, resume_ms=resume_ms, busy=True)
     return _in_phase(noted, FollowerPhase.WAITING_FOR_METADATA, wall_ms)
 
 
 def waited(state: FetchState, *, ready: bool) -> FetchState:
     """The metadata is read: the next fetch asks again at once. If it is not, the back-off stays."""
-    return replace(state, resume_ms=None if ready else state.resume_ms, busy=False)
+    return state._replace(resume_ms=None if ready else state.resume_ms, busy=False)
 
 
 def failed(state: FetchState, reason: str, *, wall_ms: int) -> FetchState:
     """No retry can help before new metadata."""
     return _in_phase(
-        replace(state, evidence=reason, attempts=state.attempts + 1, resume_ms=None, busy=False),
+        state._replace(evidence=reason, attempts=state.attempts + 1, resume_ms=None, busy=False),
         FollowerPhase.FAILED,
         wall_ms,
     )

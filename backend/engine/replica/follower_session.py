@@ -7,7 +7,6 @@ Facts: Kafka's `FetchSessionHandler`.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from backend.protocol.errors import ErrorCode
@@ -30,8 +29,7 @@ class Asked(NamedTuple):
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Turn(Generic[K]):
+class Turn(NamedTuple, Generic[K]):
     """One request: the session's id and epoch, partitions with new values, partitions to forget.
 
     `number` orders requests: a row of an answer counts only if its partition has not been asked for again since.

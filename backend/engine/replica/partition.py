@@ -228,7 +228,7 @@ class Partition:
         info = log.read_to_send(spec.fetch_offset, bytes_max, up_to_offset=end, min_one_message=min_one_message)
         data.records = info.records
         if params.isolation is Isolation.COMMITTED:
-            data.aborted = log.aborted_transactions(spec.fetch_offset, log.read_end_bound(info)) if info.records else ()
+            data.aborted = log.aborted_in(spec.fetch_offset, info)
         return data
 
     def _has_all(self, spec: FetchSpec, end: int) -> bool:

@@ -7,9 +7,9 @@ Facts of Kafka's `Partition` and `Replica` (KIP-497 AlterPartition, KIP-966 min 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from backend.protocol.errors import ErrorCode
 
@@ -17,8 +17,7 @@ UNKNOWN_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaState:
+class ReplicaState(NamedTuple):
     """The leader's view of one follower. Offsets are -1 until the follower has fetched from this leader."""
 
     log_end_offset: int = UNKNOWN_OFFSET
@@ -50,8 +49,8 @@ class ReplicaState:
 
     def after_idle_fetch(self, at_ms: float) -> ReplicaState:
         """A read at the leader's end that has not moved since the read before."""
-        return replace(
-            self, last_fetch_ms=max(self.last_fetch_ms, at_ms), last_caught_up_ms=max(self.last_caught_up_ms, at_ms)
+        return self._replace(
+            last_fetch_ms=max(self.last_fetch_ms, at_ms), last_caught_up_ms=max(self.last_caught_up_ms, at_ms)
         )
 
     def is_caught_up(self, *, leader_end_offset: int, now_ms: float, lag_max_ms: float) -> bool:

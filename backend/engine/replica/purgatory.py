@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # A connection has at most 32 requests underway (pipelined produce), nearly all connections one: this is some 10,000
 # connections, at under 1 kB each some 20 MB. A fetch beyond it is answered at once, an acks=all produce is refused.
 WAITING_MAX: Final = 20_000
-# How long news of the high watermark alone may wait for records to travel with: on a busy partition this halves the
-# number of fetches, on a quiet one nobody notices.
+# How long news of the high watermark alone waits at least, and at most twice as long, for records to travel with: on a
+# busy partition this halves the number of fetches, on a quiet one nobody notices.
 HIGH_WATERMARK_LINGER_MS: Final = 5.0
 # Partitions whose late look-ups are counted apart: at 200 bytes each 1 MB.
 EXPIRED_PARTITIONS_MAX: Final = 5_000
@@ -63,7 +63,9 @@ class Purgatory:
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
         self.remote = RemoteOperations()
+        # Those that came since the last turn of their timer, and those that were there already.
         self._stale: dict[WaitingFetch, None] = {}
+        self._long_stale: dict[WaitingFetch, None] = {}
         self.count = 0
 
     @property
@@ -82,13 +84,15 @@ class Purgatory:
 
     def tell_soon(self, fetch: WaitingFetch) -> None:
         """A follower's fetch would learn a newer high watermark and nothing else: answers it shortly if still so."""
-        if not self._stale:
+        if not self._stale and not self._long_stale:
             tasks.call_later(HIGH_WATERMARK_LINGER_MS, self._tell)
         self._stale[fetch] = None
 
     def _tell(self) -> None:
-        stale, self._stale = self._stale, {}
-        for fetch in stale:
+        due, self._long_stale, self._stale = self._long_stale, self._stale, {}
+        if self._long_stale:
+            tasks.call_later(HIGH_WATERMARK_LINGER_MS, self._tell)
+        for fetch in due:
             fetch.complete_if_stale()
 
 

@@ -60,6 +60,8 @@ def _string_array(values: Any, flexible: bool) -> bytes:
 _GLOBALS: Final[dict[str, Any]] = {
     "bad_uuid": _bad_uuid,
     "uvarint": encode_uvarint,
+    # How many tagged fields a section has: no message has 128.
+    "one_byte": tuple(bytes((count,)) for count in range(128)),
     "uuid_array": _uuid_array,
     "string_array": _string_array,
 }
@@ -251,6 +253,10 @@ class _Encoder:
         for field in fields:
             self.source.line(f"if {present[field.name]}:")
             self.source.depth += 1
+            if (run := self.fixed(field, slots[field.name])) is not None:
+                self.source.line(f"{section}.append({self.packed_tag(cast(int, field.tag), run)})")
+                self.source.depth -= 1
+                continue
             self.out = self.local("body", "[]")
             self.field(owner, field, slots[field.name])
             self.flush()
@@ -258,8 +264,32 @@ class _Encoder:
             self.source.line(f"{section}.append(uvarint({field.tag}) + uvarint(len({self.out})) + {self.out})")
             self.source.depth -= 1
         self.out = outer
-        self.source.line(f"{outer}.append(uvarint(len({section})))")
+        self.source.line(f"{outer}.append(one_byte[len({section})])")
         self.source.line(f"{outer} += {section}")
+
+    def fixed(self, field: Field, value: str) -> list[tuple[str, str]] | None:
+        """The run of a field whose bytes are as many whatever it holds; None for others."""
+        if field.is_array or self.version in field.nullable:
+            return None
+        if not field.is_struct:
+            return [(FIXED[field.type][0], value)] if field.type in FIXED and field.type != "uuid" else None
+        run: list[tuple[str, str]] = []
+        for inner in field.fields:
+            if self.version not in inner.versions:
+                continue
+            part = None if inner.tag is not None else self.fixed(inner, f"{value}.{inner.name}")
+            if part is None:
+                return None
+            run += part
+        return [*run, ("x", "")]
+
+    def packed_tag(self, tag: int, run: list[tuple[str, str]]) -> str:
+        """An expression for a tagged field of a fixed run: tag and size take a byte each."""
+        formats = "".join(code for code, _ in run)
+        size = Layout(f">{formats}").size
+        assert max(tag, size) < 128, "no field of this kind needs more"
+        arguments = ", ".join(expression for code, expression in run if code != "x")
+        return f"{self.source.layout('BB' + formats, 'pack')}({tag}, {size}, {arguments})"
 
     def differs(self, owner: type[Struct], field: Field, value: str) -> str:
         """An expression that is true when the field must be written."""

@@ -114,7 +114,7 @@ def test_aborted_transactions_equal_those_that_kafka_answered(tmp_path: Path) ->
         if offset < log.segments.first_base_offset:
             continue
         info = log.read(offset, 1 << 20, up_to_offset=log.last_stable_offset, min_one_message=True)
-        found = log.aborted_transactions(offset, log.read_end_bound(info))
+        found = log.aborted_in(offset, info)
         assert {(txn.producer_id, txn.first_offset) for txn in found} == expected, offset
         compared += 1
     assert compared > 0

@@ -105,6 +105,34 @@ def test_a_late_answer_is_a_timeout_and_drops_the_connection() -> None:
     run(play)
 
 
+def test_each_request_has_its_own_time_whatever_was_sent_before_it() -> None:
+    async def play() -> None:
+        async def by_number(_services: Any, _context: Any, request: Any) -> m.HeartbeatResponse:
+            await asyncio.sleep(request.generation_id / 1000)
+            return m.HeartbeatResponse(error_code=request.generation_id)
+
+        async with node(pipelined(Api(12, 0, 4, by_number))) as served, peer(served.port) as client:
+            await client.send(numbered(0), 4, timeout_ms=5000)
+            # The timer of the first is the later one; that of the second ends while the third still has time.
+            first = asyncio.create_task(client.send(numbered(150), 4, timeout_ms=60_000))
+            second = asyncio.create_task(client.send(numbered(40), 4, timeout_ms=20_000))
+            answer: Any = await second
+            assert answer.error_code == 40
+            answer = await first
+            assert answer.error_code == 150
+            slow = asyncio.create_task(client.send(numbered(30_000), 4, timeout_ms=60_000))
+            began_s = asyncio.get_running_loop().time()
+            with pytest.raises(KafkaError) as raised:
+                await client.send(numbered(30_000), 4, timeout_ms=100)
+            assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+            assert asyncio.get_running_loop().time() - began_s < 5.0
+            with pytest.raises(KafkaError) as raised:
+                await slow
+            assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
+
+    run(play)
+
+
 def test_a_closed_client_refuses_at_once() -> None:
     async def play() -> None:
         async with node(Api(12, 0, 4, echo)) as served, peer(served.port) as client:

@@ -1,4 +1,4 @@
-"""Frames over real sockets: sizes, pauses, limits, slow readers."""
+"""Frames over real sockets, and whole ones between neighbours: sizes, pauses, limits, slow readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from backend.engine.ports.network import Connection, FrameTooLarge, NoRoom, Transport
+from backend.engine.ports.neighbour_network import NeighbourNetwork
+from backend.engine.ports.network import Connection, FrameTooLarge, Network, NoRoom, Transport
 from backend.engine.ports.socket_connection import FRAME_FIRST_BYTES, OUTPUT_HIGH_BYTES, SCRATCH_BYTES
 from backend.engine.ports.socket_network import SocketNetwork
 
@@ -42,11 +43,12 @@ def run(
     *,
     frame_bytes_max: int = 1 << 26,
     transports: tuple[Transport | None, Transport | None] = (None, None),
+    network: Network | None = None,
 ) -> None:
     """Plays with both ends of one connection: (client, server). `transports` are the server's and the client's."""
 
     async def bounded() -> None:
-        network = SocketNetwork()
+        net = network or SocketNetwork()
         accepted: asyncio.Future[Recorder] = asyncio.get_running_loop().create_future()
 
         def accept(connection: Connection) -> Recorder:
@@ -54,7 +56,7 @@ def run(
             accepted.set_result(recorder)
             return recorder
 
-        server = network.listen("127.0.0.1", 0, accept, frame_bytes_max=frame_bytes_max, transport=transports[0])
+        server = net.listen("127.0.0.1", 0, accept, frame_bytes_max=frame_bytes_max, transport=transports[0])
         server.start()
         made: list[Recorder] = []
 
@@ -62,7 +64,7 @@ def run(
             made.append(Recorder(connection))
             return made[0]
 
-        await network.connect("127.0.0.1", server.port, handler, timeout_ms=5000, transport=transports[1])
+        await net.connect("127.0.0.1", server.port, handler, timeout_ms=5000, transport=transports[1])
         far = await accepted
         try:
             await test(made[0], far)
@@ -74,22 +76,30 @@ def run(
     asyncio.run(asyncio.wait_for(bounded(), 30))
 
 
+def between_neighbours() -> Network:
+    return NeighbourNetwork(SocketNetwork())
+
+
+either_network = pytest.mark.parametrize("network", [SocketNetwork, between_neighbours])
+
+
 def framed(body: bytes) -> list[bytes]:
     return [len(body).to_bytes(4, "big"), body]
 
 
+@either_network
 @pytest.mark.parametrize(
     "size",
     [0, 1, SCRATCH_BYTES - 5, SCRATCH_BYTES - 4, SCRATCH_BYTES - 3, SCRATCH_BYTES, 3 * SCRATCH_BYTES + 7, 5_000_000],
 )
-def test_a_frame_of_any_size_arrives_whole_between_others(size: int) -> None:
+def test_a_frame_of_any_size_arrives_whole_between_others(size: int, network: Callable[[], Network]) -> None:
     async def play(client: Recorder, server: Recorder) -> None:
         body = bytes(index % 251 for index in range(1000)) * (size // 1000 + 1)
         for one in (b"first", body[:size], b"last"):
             client.connection.send(framed(one))
         assert await server.have(3) == [b"first", body[:size], b"last"]
 
-    run(play)
+    run(play, network=network())
 
 
 def test_a_frame_may_arrive_byte_by_byte() -> None:
@@ -102,7 +112,8 @@ def test_a_frame_may_arrive_byte_by_byte() -> None:
     run(play)
 
 
-def test_a_paused_connection_delivers_nothing_until_it_is_resumed() -> None:
+@either_network
+def test_a_paused_connection_delivers_nothing_until_it_is_resumed(network: Callable[[], Network]) -> None:
     async def play(client: Recorder, server: Recorder) -> None:
         first: list[bytes] = []
 
@@ -122,7 +133,7 @@ def test_a_paused_connection_delivers_nothing_until_it_is_resumed() -> None:
         server.connection.resume_reading()
         assert [frame[:3] for frame in await server.have(200)][-1] == b"199"
 
-    run(play)
+    run(play, network=network())
 
 
 @pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", (1001).to_bytes(4, "big")])
@@ -135,7 +146,8 @@ def test_a_length_outside_the_limit_closes_the_connection(length: bytes) -> None
     run(play, frame_bytes_max=1000)
 
 
-def test_a_frame_of_any_size_arrives_whole() -> None:
+@either_network
+def test_a_frame_of_any_size_arrives_whole(network: Callable[[], Network]) -> None:
     async def play(client: Recorder, server: Recorder) -> None:
         bodies = [
             (b"%07d" % size) * (size // 7) + bytes(size % 7)
@@ -145,7 +157,7 @@ def test_a_frame_of_any_size_arrives_whole() -> None:
             client.connection.send(framed(body))
         assert await server.have(len(bodies)) == bodies
 
-    run(play)
+    run(play, network=network())
 
 
 def test_an_announced_length_takes_no_memory_before_its_bytes_come() -> None:
@@ -176,7 +188,8 @@ def test_unfinished_frames_together_have_a_limit() -> None:
     run(play)
 
 
-def test_output_that_nobody_reads_stops_reading_from_that_peer() -> None:
+@either_network
+def test_output_that_nobody_reads_stops_reading_from_that_peer(network: Callable[[], Network]) -> None:
     async def play(client: Recorder, server: Recorder) -> None:
         client.connection.pause_reading()
         chunk = bytes(1 << 20)
@@ -189,7 +202,7 @@ def test_output_that_nobody_reads_stops_reading_from_that_peer() -> None:
         client.connection.resume_reading()
         assert await server.have(1) == [b"too early"]
 
-    run(play)
+    run(play, network=network())
 
 
 def test_frames_of_one_read_wait_while_nobody_takes_their_answers_and_come_once_they_are_taken() -> None:
@@ -242,7 +255,8 @@ def test_one_answer_above_the_limit_stops_what_was_read_together_with_its_reques
     run(play, frame_bytes_max=4 * OUTPUT_HIGH_BYTES)
 
 
-def test_close_after_flush_sends_everything_first() -> None:
+@either_network
+def test_close_after_flush_sends_everything_first(network: Callable[[], Network]) -> None:
     async def play(client: Recorder, server: Recorder) -> None:
         body = bytes(8_000_000)
         server.connection.send(framed(body))
@@ -250,7 +264,7 @@ def test_close_after_flush_sends_everything_first() -> None:
         assert await client.have(1) == [body]
         assert await client.closed is None
 
-    run(play)
+    run(play, network=network())
 
 
 def test_a_taken_port_is_an_error_at_once() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from backend.engine.replica.fetch_state import (
@@ -208,5 +206,5 @@ def test_in_sync_follows_the_isr_of_a_healthy_partition_only() -> None:
 
 
 def test_truncating_is_shown_with_its_target() -> None:
-    state = truncating(replace(fetching(), lag=4), target_offset=7, evidence="epoch 1 ends at 7", wall_ms=3000)
+    state = truncating(fetching()._replace(lag=4), target_offset=7, evidence="epoch 1 ends at 7", wall_ms=3000)
     assert (state.phase, state.target_offset, state.evidence) == (FollowerPhase.TRUNCATING, 7, "epoch 1 ends at 7")

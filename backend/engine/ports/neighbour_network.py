@@ -1,0 +1,227 @@
+"""Nodes that share an event loop reach one another without the system's sockets; everybody else comes over TCP.
+
+A frame is handed over whole, in the loop's next turn. What protects a port (TLS) is never passed by: such a port is
+reached over TCP by its neighbours too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from backend.engine.ports.file_range import FileUnreadable
+from backend.engine.ports.network import (
+    FRAME_BYTES_MAX,
+    Accept,
+    Connection,
+    FrameHandler,
+    FrameTooLarge,
+    Network,
+    Server,
+    Transport,
+)
+from backend.engine.ports.socket_connection import OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES
+from backend.protocol.chunks import Chunk
+
+
+class NeighbourConnection:
+    """One end of a connection within the process; `far` is the other."""
+
+    far: NeighbourConnection
+
+    def __init__(self, peer: str, frame_bytes_max: int) -> None:
+        self._peer = peer
+        self._frame_bytes_max = frame_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._handler: FrameHandler | None = None
+        # Frames without their lengths.
+        self._input: deque[bytearray] = deque()
+        self._input_bytes = 0
+        self._due = False
+        self._paused = False
+        # The far end has so much to read that nothing more is done for it.
+        self._held = False
+        self._far_ended = False
+        self._closed = False
+
+    def start(self, handler: FrameHandler) -> None:
+        """Begins to deliver frames."""
+        self._handler = handler
+        self._deliver_soon()
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def output_bytes(self) -> int:
+        return self.far._input_bytes
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        self._deliver_soon()
+
+    def limit_frames(self, bytes_max: int) -> None:
+        self._frame_bytes_max = bytes_max
+
+    def send(self, chunks: Sequence[Chunk]) -> None:
+        """One frame."""
+        if self._closed:
+            return
+        frame = bytearray()
+        try:
+            for chunk in chunks:
+                frame += chunk if isinstance(chunk, (bytes, bytearray, memoryview)) else bytes(chunk)
+        except FileUnreadable as error:
+            self._finish(error)
+            return
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4, "one frame at a time"
+        del frame[:4]
+        self.far._arrived(frame)
+        if self.far._input_bytes > OUTPUT_HIGH_BYTES:
+            self._held = True
+
+    def close(self) -> None:
+        self._finish(None)
+
+    def close_after_flush(self) -> None:
+        # What was sent is the far end's already.
+        self._finish(None)
+
+    # Input
+
+    def _arrived(self, frame: bytearray) -> None:
+        if not self._closed:
+            self._input.append(frame)
+            self._input_bytes += len(frame)
+            self._deliver_soon()
+
+    def _deliver_soon(self) -> None:
+        if not self._due and self._may_deliver():
+            self._due = True
+            self._loop.call_soon(self._deliver)
+
+    def _may_deliver(self) -> bool:
+        ready = bool(self._input) or self._far_ended
+        return ready and self._handler is not None and not (self._closed or self._paused or self._held)
+
+    def _deliver(self) -> None:
+        self._due = False
+        try:
+            while self._input and self._may_deliver():
+                self._hand_up(self._input.popleft())
+        finally:
+            # The loop logs what a handler raises, and the next frame is not to wait for the one after it.
+            self._deliver_soon() if self._input else self._end_with_far()
+
+    def _hand_up(self, frame: bytearray) -> None:
+        self._input_bytes -= len(frame)
+        if self.far._held and self._input_bytes < OUTPUT_LOW_BYTES:
+            self.far._held = False
+            self.far._deliver_soon()
+        if len(frame) > self._frame_bytes_max:
+            self._finish(FrameTooLarge(f"{self._peer} announced a frame of {len(frame)} bytes"))
+        elif self._handler is not None:
+            self._handler.on_frame(frame)
+
+    # The end
+
+    def _end_with_far(self) -> None:
+        if self._far_ended and self._may_deliver():
+            self._finish(None)
+
+    def _finish(self, error: BaseException | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._input.clear()
+        self._input_bytes = 0
+        far = self.far
+        far._far_ended = True
+        far._held = False
+        far._deliver_soon()
+        if self._handler is not None:
+            self._handler.on_closed(error)
+
+
+class _Door:
+    """A port bound over TCP, known to the neighbours while it is open."""
+
+    def __init__(
+        self, doors: dict[tuple[str, int], _Door], host: str, server: Server, accept: Accept, frame_bytes_max: int
+    ) -> None:
+        self._doors = doors
+        self._address = (host, server.port)
+        self._server = server
+        self._accept = accept
+        self._frame_bytes_max = frame_bytes_max
+        self._numbers = count(1)
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    def start(self) -> None:
+        self._server.start()
+        self._doors[self._address] = self
+
+    def close(self) -> None:
+        self._doors.pop(self._address, None)
+        self._server.close()
+
+    def connected(self, handler: Callable[[Connection], FrameHandler], frame_bytes_max: int) -> NeighbourConnection:
+        """The near end of a new connection."""
+        host, port = self._address
+        near = NeighbourConnection(f"{host}:{port}", frame_bytes_max)
+        far = NeighbourConnection(f"{host}:neighbour-{next(self._numbers)}", self._frame_bytes_max)
+        near.far, far.far = far, near
+        near.start(handler(near))
+        far.start(self._accept(far))
+        return near
+
+
+class NeighbourNetwork:
+    """Shared by the nodes of one event loop, over the network that they share with others."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._doors: dict[tuple[str, int], _Door] = {}
+
+    def listen(
+        self,
+        host: str,
+        port: int,
+        accept: Accept,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        transport: Transport | None = None,
+    ) -> Server:
+        server = self._network.listen(host, port, accept, frame_bytes_max=frame_bytes_max, transport=transport)
+        return server if transport is not None else _Door(self._doors, host, server, accept, frame_bytes_max)
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        handler: Callable[[Connection], FrameHandler],
+        *,
+        timeout_ms: float,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        transport: Transport | None = None,
+    ) -> Connection:
+        door = self._doors.get((host, port)) if transport is None else None
+        if door is not None:
+            return door.connected(handler, frame_bytes_max)
+        # A port that is bound and not served yet keeps its callers waiting, as the system does it.
+        return await self._network.connect(
+            host, port, handler, timeout_ms=timeout_ms, frame_bytes_max=frame_bytes_max, transport=transport
+        )
