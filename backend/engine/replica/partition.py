@@ -370,11 +370,12 @@ class Partition:
 
     def settle_waiting(self) -> None:
         """Answers every waiting request that has become answerable."""
-        if self.waiting_produces:
-            settle_produces(self.waiting_produces, self.acknowledged)
+        # Records first: an acknowledgement takes as long to send, and nothing waits for it but its producer.
         if self.waiting_fetches:
             for fetch in list(self.waiting_fetches):
                 fetch.poke(self)
+        if self.waiting_produces:
+            settle_produces(self.waiting_produces, self.acknowledged)
         if self.waiting_deletes:
             for delete in list(self.waiting_deletes):
                 delete.poke(self)
