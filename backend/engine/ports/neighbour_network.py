@@ -175,7 +175,8 @@ class _Door:
         self._doors[self._address] = self
 
     def close(self) -> None:
-        self._doors.pop(self._address, None)
+        if self._doors.get(self._address) is self:
+            del self._doors[self._address]
         self._server.close()
 
     def connected(self, handler: Callable[[Connection], FrameHandler], frame_bytes_max: int) -> NeighbourConnection:
