@@ -1,7 +1,7 @@
 """One node: every part of a broker (and of the controller, on a combined node) made, connected, started and stopped.
 
 The composition root: no other module constructs these parts. Nodes of one process share nothing; what they tell each
-other goes over loopback TCP. Order of start and stop: Kafka's `BrokerServer` and `ControllerServer`.
+other goes through the network port. Order of start and stop: Kafka's `BrokerServer` and `ControllerServer`.
 """
 
 from __future__ import annotations

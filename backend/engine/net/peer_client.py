@@ -18,7 +18,7 @@ from backend.protocol import frames
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.messages import Message
 
-# Kafka's reconnect.backoff.ms and its max, for a loopback neighbour.
+# Kafka's reconnect.backoff.ms and its max, for a node of the same machine.
 RECONNECT_PAUSE_MS: Final = 50.0
 RECONNECT_PAUSE_MS_MAX: Final = 1000.0
 CONNECT_TIMEOUT_MS: Final = 10_000.0
@@ -74,35 +74,45 @@ class PeerClient:
         """The answer. Raises KafkaError NETWORK_EXCEPTION (not reached, or broke underway), REQUEST_TIMED_OUT, and
         DecodeError for an answer that cannot be read; each of them drops the connection.
         """
+        due_ms = self._ports.clock.monotonic_ms() + timeout_ms
         try:
-            if self._is_open and self._connection is not None and not self._slots.locked():
-                async with self._slots:  # which does not wait
-                    return await self._ask(self._connection, request, version, timeout_ms)
-            return await tasks.wait_for(self._exchange(request, version, timeout_ms), timeout_ms)
+            connection = self._open_connection
+            if connection is None or self._slots.locked():
+                return await self._send_later(request, version, due_ms, timeout_ms)
+            async with self._slots:  # which does not wait
+                return await self._ask(connection, request, version, due_ms)
         except tasks.Timeout:
-            # Answers come in order: behind one that is late every other would be late too.
-            self._drop(None)
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{type(request).__name__} to {self.address} had no answer within {timeout_ms:.0f} ms",
             ) from None
 
-    async def _exchange(self, request: Message, version: int, timeout_ms: float) -> Message:
-        async with self._slots:
-            return await self._ask(await self._connected(), request, version, timeout_ms)
+    async def _send_later(self, request: Message, version: int, due_ms: float, timeout_ms: float) -> Message:
+        """As soon as there are a slot and a connection."""
+        await tasks.wait_for(self._slots.acquire(), timeout_ms)
+        try:
+            left_ms = due_ms - self._ports.clock.monotonic_ms()
+            connection = await tasks.wait_for(self._connected(), left_ms)
+            return await self._ask(connection, request, version, due_ms)
+        finally:
+            self._slots.release()
 
-    async def _ask(self, connection: Connection, request: Message, version: int, timeout_ms: float) -> Message:
+    async def _ask(self, connection: Connection, request: Message, version: int, due_ms: float) -> Message:
         """The answer; raises Timeout when there is none by then."""
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
         future: tasks.Future[Message] = tasks.future()
-        due_ms = self._ports.clock.monotonic_ms() + timeout_ms
         self._pending[correlation_id] = _Pending(frames.response_class(request.API_KEY), version, future, due_ms)
         if self._timer is None or due_ms < self._timer_due_ms:
             self._wake_at(due_ms)
         try:
             connection.send(frames.encode_request(request, version, correlation_id, self._client_id))
             return await future
+        except tasks.Timeout:
+            # Answers come in order: behind one that is late every other would be late too.
+            if connection is self._connection:
+                self._drop(None)
+            raise
         finally:
             self._pending.pop(correlation_id, None)
 
@@ -124,13 +134,13 @@ class PeerClient:
             self._wake_at(min(later_ms))
 
     @property
-    def _is_open(self) -> bool:
-        """Whether requests can be sent at once, in the order in which they come."""
-        return self._connection is not None and self._reauth_at_ms is None and not self._connecting.locked()
+    def _open_connection(self) -> Connection | None:
+        """The connection if requests can be sent on it at once."""
+        return self._connection if self._reauth_at_ms is None and not self._connecting.locked() else None
 
     async def _connected(self) -> Connection:
-        if self._is_open and self._connection is not None:
-            return self._connection
+        if (connection := self._open_connection) is not None:
+            return connection
         async with self._connecting:
             if self._closed:
                 raise self._unreachable("this client is closed")
@@ -170,11 +180,12 @@ class PeerClient:
         """Nobody else sends meanwhile: the caller holds the lock. KafkaError NETWORK_EXCEPTION, also when refused."""
         sasl = self._security.sasl
         assert sasl is not None
+        due_ms = self._ports.clock.monotonic_ms() + CONNECT_TIMEOUT_MS
         try:
             lifetime_ms = await authenticate(
                 sasl,
                 self._ports.random.uuid().hex(),
-                lambda message, version: self._ask(connection, message, version, CONNECT_TIMEOUT_MS),
+                lambda message, version: self._ask(connection, message, version, due_ms),
             )
         except KafkaError as error:
             self._wait_longer()
@@ -183,6 +194,11 @@ class PeerClient:
                 raise
             _log.error("Node at %s does not let %s in: %s", self.address, sasl.username, error.message)
             raise self._unreachable(f"authentication as {sasl.username} failed: {error.message}") from error
+        except tasks.Timeout:
+            self._wait_longer()
+            self._drop(None)
+            reason = f"authentication as {sasl.username} took more than {CONNECT_TIMEOUT_MS:.0f} ms"
+            raise self._unreachable(reason) from None
         except BaseException:
             # Half an authentication is of no use to whoever asks next.
             self._drop(None)
@@ -237,6 +253,7 @@ class PeerClient:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         self._drop(None)
 
 

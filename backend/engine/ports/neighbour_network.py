@@ -1,7 +1,8 @@
 """Nodes that share an event loop reach one another without the system's sockets; everybody else comes over TCP.
 
-A frame is handed over whole, in the loop's next turn. What protects a port (TLS) is never passed by: such a port is
-reached over TCP by its neighbours too.
+A frame is handed over whole, in the loop's next turn and in the receiver's context: log lines bear the receiver's name.
+What protects a port (TLS) is never passed by: such a port is reached over TCP by its neighbours too. So is one that is
+bound and not served yet; such a connection stays what it is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
 from itertools import count
 
 from backend.engine.ports.file_range import FileUnreadable
@@ -27,13 +29,15 @@ from backend.protocol.chunks import Chunk
 
 
 class NeighbourConnection:
-    """One end of a connection within the process; `far` is the other."""
+    """One end of a connection within the process; `far` is the other. What was sent is there, also after a close."""
 
     far: NeighbourConnection
 
-    def __init__(self, peer: str, frame_bytes_max: int) -> None:
+    def __init__(self, peer: str, frame_bytes_max: int, context: Context) -> None:
+        """`context` is that of the node whose end this is."""
         self._peer = peer
         self._frame_bytes_max = frame_bytes_max
+        self._context = context
         self._loop = asyncio.get_running_loop()
         self._handler: FrameHandler | None = None
         # Frames without their lengths.
@@ -57,7 +61,7 @@ class NeighbourConnection:
 
     @property
     def output_bytes(self) -> int:
-        return self.far._input_bytes
+        return 0 if self._closed else self.far._input_bytes
 
     @property
     def closed(self) -> bool:
@@ -74,7 +78,7 @@ class NeighbourConnection:
         self._frame_bytes_max = bytes_max
 
     def send(self, chunks: Sequence[Chunk]) -> None:
-        """One frame."""
+        """One frame, or nothing."""
         if self._closed:
             return
         frame = bytearray()
@@ -83,6 +87,8 @@ class NeighbourConnection:
                 frame += chunk if isinstance(chunk, (bytes, bytearray, memoryview)) else bytes(chunk)
         except FileUnreadable as error:
             self._finish(error)
+            return
+        if not frame:
             return
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4, "one frame at a time"
         del frame[:4]
@@ -108,7 +114,7 @@ class NeighbourConnection:
     def _deliver_soon(self) -> None:
         if not self._due and self._may_deliver():
             self._due = True
-            self._loop.call_soon(self._deliver)
+            self._loop.call_soon(self._deliver, context=self._context)
 
     def _may_deliver(self) -> bool:
         ready = bool(self._input) or self._far_ended
@@ -121,7 +127,10 @@ class NeighbourConnection:
                 self._hand_up(self._input.popleft())
         finally:
             # The loop logs what a handler raises, and the next frame is not to wait for the one after it.
-            self._deliver_soon() if self._input else self._end_with_far()
+            if self._input:
+                self._deliver_soon()
+            else:
+                self._end_with_far()
 
     def _hand_up(self, frame: bytearray) -> None:
         self._input_bytes -= len(frame)
@@ -164,7 +173,7 @@ class _Door:
         self._server = server
         self._accept = accept
         self._frame_bytes_max = frame_bytes_max
-        self._numbers = count(1)
+        self._context = copy_context()
 
     @property
     def port(self) -> int:
@@ -172,6 +181,7 @@ class _Door:
 
     def start(self) -> None:
         self._server.start()
+        self._context = copy_context()
         self._doors[self._address] = self
 
     def close(self) -> None:
@@ -179,15 +189,27 @@ class _Door:
             del self._doors[self._address]
         self._server.close()
 
-    def connected(self, handler: Callable[[Connection], FrameHandler], frame_bytes_max: int) -> NeighbourConnection:
-        """The near end of a new connection."""
+    def connect(
+        self, caller: str, handler: Callable[[Connection], FrameHandler], frame_bytes_max: int
+    ) -> NeighbourConnection:
+        """The near end of a new connection; the far end is accepted in the next turn, as by TCP."""
         host, port = self._address
-        near = NeighbourConnection(f"{host}:{port}", frame_bytes_max)
-        far = NeighbourConnection(f"{host}:neighbour-{next(self._numbers)}", self._frame_bytes_max)
+        near = NeighbourConnection(f"{host}:{port}", frame_bytes_max, copy_context())
+        far = NeighbourConnection(f"{host}:{caller}", self._frame_bytes_max, self._context)
         near.far, far.far = far, near
         near.start(handler(near))
-        far.start(self._accept(far))
+        asyncio.get_running_loop().call_soon(self._admit, far, context=self._context)
         return near
+
+    def _admit(self, far: NeighbourConnection) -> None:
+        if self._doors.get(self._address) is not self:
+            far.close()
+            return
+        try:
+            far.start(self._accept(far))
+        except BaseException:  # which the loop logs
+            far.close()
+            raise
 
 
 class NeighbourNetwork:
@@ -196,6 +218,8 @@ class NeighbourNetwork:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._doors: dict[tuple[str, int], _Door] = {}
+        # In the place of the port that the system would give a caller.
+        self._callers = count(1)
 
     def listen(
         self,
@@ -221,8 +245,8 @@ class NeighbourNetwork:
     ) -> Connection:
         door = self._doors.get((host, port)) if transport is None else None
         if door is not None:
-            return door.connected(handler, frame_bytes_max)
-        # A port that is bound and not served yet keeps its callers waiting, as the system does it.
+            return door.connect(f"neighbour-{next(self._callers)}", handler, frame_bytes_max)
+        # A port that is bound and not served yet keeps its callers waiting in the system's backlog.
         return await self._network.connect(
             host, port, handler, timeout_ms=timeout_ms, frame_bytes_max=frame_bytes_max, transport=transport
         )

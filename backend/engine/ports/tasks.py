@@ -126,7 +126,7 @@ async def wait_for(awaitable: Awaitable[T], timeout_ms: float) -> T:
 
     Not asyncio.wait_for: before Python 3.12 that one swallows a cancellation that comes together with the result.
     """
-    # As asyncio.timeout does it, in half of its steps: every request to another node goes through here.
+    # As asyncio.timeout does it, in half of its steps: requests to other nodes go through here.
     task, expired = asyncio.current_task(), False
     assert task is not None
     cancelled_before = task.cancelling()

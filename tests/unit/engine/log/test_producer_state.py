@@ -181,6 +181,28 @@ def test_aborted_transactions_are_listed_with_the_stable_offset_of_their_time(tm
     assert [t.producer_id for t in log.aborted_transactions(3, 4)] == [7]
 
 
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_read_tells_of_the_aborted_transactions_among_its_records(tmp_path: Path, rolled: bool) -> None:
+    log = open_test_log(tmp_path)
+    append(log, 0)
+    known_empty = log.read(0, 1000, up_to_offset=1, min_one_message=True)
+    assert list(log.aborted_in(0, known_empty)) == []
+    produce(log, 0, transactional=True)
+    end_txn(log, commit=False)
+    if rolled:
+        log.roll()
+        append(log, 1)
+    replicate(log)
+    for start in (0, 1):
+        info = log.read(start, 1000, up_to_offset=log.log_end_offset, min_one_message=True)
+        assert [t.first_offset for t in log.aborted_in(start, info)] == [1]
+    nothing = log.read(log.log_end_offset, 1000, up_to_offset=log.log_end_offset, min_one_message=True)
+    assert list(log.aborted_in(log.log_end_offset, nothing)) == []
+    if rolled:
+        later = log.read(3, 1000, up_to_offset=4, min_one_message=True)
+        assert list(log.aborted_in(3, later)) == []
+
+
 def test_an_aborted_transaction_is_in_the_index_after_recovery_and_gone_after_truncation(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
     produce(log, 0, transactional=True)

@@ -20,6 +20,7 @@ from backend.engine.controller.image import MetadataImage
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.net.listener import Listener
 from backend.engine.ports import system_ports
+from backend.engine.ports.network import Network
 from backend.protocol import frames
 from backend.protocol.messages import Message
 
@@ -88,9 +89,15 @@ class Node:
 
 @asynccontextmanager
 async def node(
-    *apis: Api, port: int = 0, protocol: str = "PLAINTEXT", properties: Mapping[str, str] | None = None, **settings: str
+    *apis: Api,
+    port: int = 0,
+    protocol: str = "PLAINTEXT",
+    properties: Mapping[str, str] | None = None,
+    network: Network | None = None,
+    **settings: str,
 ) -> AsyncIterator[Node]:
     """A broker's listener that serves ApiVersions and the given APIs; it is named as its security protocol."""
+    ports = system_ports()
     absent: Any = None
     metadata: Any = StandingMetadata(MetadataImage(offset=7))
     services = Services(
@@ -99,7 +106,7 @@ async def node(
         config=BrokerConfig.parse(
             {**(properties or {}), **{name.replace("_", "."): value for name, value in settings.items()}}
         ),
-        ports=system_ports(),
+        ports=replace(ports, network=network or ports.network),
         metadata=metadata,
         log_manager=absent,
         replica_manager=absent,

@@ -1,27 +1,40 @@
-"""The client of another node: requests in flight, broken connections, reconnecting."""
+"""The client of another node: requests in flight, broken connections, reconnecting; over TCP and between neighbours."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from backend.engine.apis.context import Api
-from backend.engine.net.peer_client import PeerClient
+from backend.engine.apis.context import Api, Handler
+from backend.engine.common.log_context import NodeFilter, logging_as_node
+from backend.engine.net.peer_client import IN_FLIGHT_MAX, PeerClient
 from backend.engine.ports import system_ports
+from backend.engine.ports.neighbour_network import NeighbourNetwork
+from backend.engine.ports.network import Network
+from backend.engine.ports.socket_network import SocketNetwork
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.messages import Message
 from tests.unit.engine.net.node import node, pipelined, run
 
 HEARTBEAT = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
+@pytest.fixture(params=["TCP", "neighbours"])
+def network(request: pytest.FixtureRequest) -> Network:
+    return SocketNetwork() if request.param == "TCP" else NeighbourNetwork(SocketNetwork())
+
+
 @asynccontextmanager
-async def peer(port: int) -> AsyncIterator[PeerClient]:
-    ports = system_ports()
+async def peer(port: int, network: Network) -> AsyncIterator[PeerClient]:
+    ports = replace(system_ports(), network=network)
     client = PeerClient(ports, "127.0.0.1", port, client_id="peer")
     try:
         yield client
@@ -38,9 +51,12 @@ def numbered(number: int) -> m.HeartbeatRequest:
     return m.HeartbeatRequest(group_id="g", generation_id=number, member_id="m")
 
 
-def test_many_requests_share_one_connection_and_get_their_own_answers() -> None:
+def test_many_requests_share_one_connection_and_get_their_own_answers(network: Network) -> None:
     async def play() -> None:
-        async with node(pipelined(Api(12, 0, 4, echo))) as served, peer(served.port) as client:
+        async with (
+            node(pipelined(Api(12, 0, 4, echo)), network=network) as served,
+            peer(served.port, network) as client,
+        ):
             answers = await asyncio.gather(*(client.send(numbered(n), 4, timeout_ms=5000) for n in range(200)))
             assert [getattr(answer, "error_code", None) for answer in answers] == list(range(200))
             assert served.services.metrics.open_connections == 1
@@ -48,22 +64,22 @@ def test_many_requests_share_one_connection_and_get_their_own_answers() -> None:
     run(play)
 
 
-def test_a_node_that_cannot_be_reached_is_a_network_exception_and_is_tried_again() -> None:
+def test_a_node_that_cannot_be_reached_is_a_network_exception_and_is_tried_again(network: Network) -> None:
     async def play() -> None:
-        async with node() as free:
+        async with node(network=network) as free:
             port = free.port
-        async with peer(port) as client:
+        async with peer(port, network) as client:
             with pytest.raises(KafkaError) as raised:
                 await client.send(HEARTBEAT, 4, timeout_ms=5000)
             assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
-            async with node(Api(12, 0, 4, echo), port=port):
+            async with node(Api(12, 0, 4, echo), port=port, network=network):
                 answer: Any = await client.send(numbered(5), 4, timeout_ms=5000)
                 assert answer.error_code == 5
 
     run(play)
 
 
-def test_requests_in_flight_fail_when_the_connection_breaks() -> None:
+def test_requests_in_flight_fail_when_the_connection_breaks(network: Network) -> None:
     async def play() -> None:
         started = asyncio.Event()
 
@@ -72,7 +88,7 @@ def test_requests_in_flight_fail_when_the_connection_breaks() -> None:
             await asyncio.Event().wait()
             raise AssertionError
 
-        async with node(Api(12, 0, 4, never)) as served, peer(served.port) as client:
+        async with node(Api(12, 0, 4, never), network=network) as served, peer(served.port, network) as client:
             requests = [asyncio.create_task(client.send(HEARTBEAT, 4, timeout_ms=20_000)) for _ in range(3)]
             await started.wait()
             await served.listener.close()
@@ -84,7 +100,7 @@ def test_requests_in_flight_fail_when_the_connection_breaks() -> None:
     run(play)
 
 
-def test_a_late_answer_is_a_timeout_and_drops_the_connection() -> None:
+def test_a_late_answer_is_a_timeout_and_drops_the_connection(network: Network) -> None:
     async def play() -> None:
         calls = 0
 
@@ -95,7 +111,7 @@ def test_a_late_answer_is_a_timeout_and_drops_the_connection() -> None:
                 await asyncio.Event().wait()
             return m.HeartbeatResponse(error_code=9)
 
-        async with node(Api(12, 0, 4, late_once)) as served, peer(served.port) as client:
+        async with node(Api(12, 0, 4, late_once), network=network) as served, peer(served.port, network) as client:
             with pytest.raises(KafkaError) as raised:
                 await client.send(HEARTBEAT, 4, timeout_ms=50)
             assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
@@ -105,27 +121,42 @@ def test_a_late_answer_is_a_timeout_and_drops_the_connection() -> None:
     run(play)
 
 
-def test_each_request_has_its_own_time_whatever_was_sent_before_it() -> None:
-    async def play() -> None:
-        async def by_number(_services: Any, _context: Any, request: Any) -> m.HeartbeatResponse:
-            await asyncio.sleep(request.generation_id / 1000)
-            return m.HeartbeatResponse(error_code=request.generation_id)
+async def by_number(_services: Any, _context: Any, request: Any) -> m.HeartbeatResponse:
+    """Answers after as many milliseconds as the request's number says."""
+    await asyncio.sleep(request.generation_id / 1000)
+    return m.HeartbeatResponse(error_code=request.generation_id)
 
-        async with node(pipelined(Api(12, 0, 4, by_number))) as served, peer(served.port) as client:
-            await client.send(numbered(0), 4, timeout_ms=5000)
-            # The timer of the first is the later one; that of the second ends while the third still has time.
-            first = asyncio.create_task(client.send(numbered(150), 4, timeout_ms=60_000))
-            second = asyncio.create_task(client.send(numbered(40), 4, timeout_ms=20_000))
-            answer: Any = await second
-            assert answer.error_code == 40
-            answer = await first
-            assert answer.error_code == 150
-            slow = asyncio.create_task(client.send(numbered(30_000), 4, timeout_ms=60_000))
-            began_s = asyncio.get_running_loop().time()
-            with pytest.raises(KafkaError) as raised:
-                await client.send(numbered(30_000), 4, timeout_ms=100)
-            assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
-            assert asyncio.get_running_loop().time() - began_s < 5.0
+
+NEVER = 1_000_000
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
+
+
+@asynccontextmanager
+async def answering(handler: Handler, network: Network) -> AsyncIterator[PeerClient]:
+    """A client of a node whose requests overlap."""
+    async with node(pipelined(Api(12, 0, 4, handler)), network=network) as served, peer(served.port, network) as client:
+        yield client
+
+
+async def timed_out(sending: Awaitable[Message]) -> None:
+    """It has no answer in its own time, which is far less than that of any other request."""
+    began_s = time.monotonic()
+    with pytest.raises(KafkaError) as raised:
+        await sending
+    assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert time.monotonic() - began_s < 5.0
+
+
+def test_a_request_with_less_time_than_those_before_it_ends_first(network: Network) -> None:
+    async def play() -> None:
+        async with (
+            node(pipelined(Api(12, 0, 4, by_number)), network=network) as served,
+            peer(served.port, network) as client,
+        ):
+            await client.send(numbered(0), 4, timeout_ms=60_000)
+            slow = asyncio.create_task(client.send(numbered(NEVER), 4, timeout_ms=60_000))
+            await asyncio.sleep(0)
+            await timed_out(client.send(numbered(NEVER), 4, timeout_ms=100))
             with pytest.raises(KafkaError) as raised:
                 await slow
             assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
@@ -133,9 +164,120 @@ def test_each_request_has_its_own_time_whatever_was_sent_before_it() -> None:
     run(play)
 
 
-def test_a_closed_client_refuses_at_once() -> None:
+def test_a_request_with_more_time_than_those_before_it_ends_too(network: Network) -> None:
     async def play() -> None:
-        async with node(Api(12, 0, 4, echo)) as served, peer(served.port) as client:
+        async with (
+            node(pipelined(Api(12, 0, 4, by_number)), network=network) as served,
+            peer(served.port, network) as client,
+        ):
+            await client.send(numbered(0), 4, timeout_ms=50)
+            answer: Any = await client.send(numbered(90), 4, timeout_ms=20_000)
+            assert answer.error_code == 90
+            await client.send(numbered(0), 4, timeout_ms=50)
+            await timed_out(client.send(numbered(NEVER), 4, timeout_ms=200))
+
+    run(play)
+
+
+def test_a_request_that_was_never_sent_ends_in_its_time_and_leaves_the_connection(network: Network) -> None:
+    async def play() -> None:
+        async with (
+            node(pipelined(Api(12, 0, 4, by_number)), network=network) as served,
+            peer(served.port, network) as client,
+        ):
+            await client.send(numbered(0), 4, timeout_ms=60_000)
+            others = [
+                asyncio.create_task(client.send(numbered(500), 4, timeout_ms=60_000)) for _ in range(IN_FLIGHT_MAX)
+            ]
+            await asyncio.sleep(0)
+            await timed_out(client.send(numbered(0), 4, timeout_ms=100))
+            assert [getattr(answer, "error_code", None) for answer in await asyncio.gather(*others)] == [
+                500
+            ] * IN_FLIGHT_MAX
+
+    run(play)
+
+
+def test_those_who_are_late_together_and_try_again_share_the_next_connection(network: Network) -> None:
+    async def play() -> None:
+        late = True
+
+        async def late_at_first(*_: Any) -> m.HeartbeatResponse:
+            await asyncio.sleep(NEVER if late else 0)
+            return m.HeartbeatResponse(error_code=3)
+
+        async def twice(client: PeerClient) -> Any:
+            nonlocal late
+            await timed_out(client.send(HEARTBEAT, 4, timeout_ms=100))
+            late = False
+            return await client.send(HEARTBEAT, 4, timeout_ms=5000)
+
+        async with answering(late_at_first, network) as client:
+            answers = await asyncio.gather(*(twice(client) for _ in range(3)))
+            assert [answer.error_code for answer in answers] == [3, 3, 3]
+
+    run(play)
+
+
+def test_a_closed_client_leaves_no_timer(network: Network) -> None:
+    async def play() -> None:
+        async with (
+            node(pipelined(Api(12, 0, 4, by_number)), network=network) as served,
+            peer(served.port, network) as client,
+        ):
+            await client.send(numbered(0), 4, timeout_ms=60_000)
+            client.close()
+            assert client._timer is None
+
+    run(play)
+
+
+def test_what_a_node_does_for_another_bears_its_own_name(network: Network) -> None:
+    async def play() -> None:
+        names: list[str] = []
+
+        def named(*_: Any) -> m.HeartbeatResponse:
+            record = logging.LogRecord("x", logging.INFO, "x", 1, "x", None, None)
+            NodeFilter().filter(record)
+            names.append(record.node)  # type: ignore[attr-defined]  # the filter's
+            return m.HeartbeatResponse()
+
+        with logging_as_node(1):
+            serving = node(Api(12, 0, 4, named), network=network)
+            served = await serving.__aenter__()
+        with logging_as_node(2):
+            async with peer(served.port, network) as client:
+                await client.send(HEARTBEAT, 4, timeout_ms=5000)
+        await serving.__aexit__(None, None, None)
+        assert names == ["[node 1] "]
+
+    run(play)
+
+
+def test_a_client_that_does_not_say_who_it_is_is_put_out_and_leaves_nothing_behind(network: Network) -> None:
+    async def play() -> None:
+        async with (
+            node(
+                Api(12, 0, 4, echo), network=network, protocol="SASL_PLAINTEXT",
+                properties={
+                    "connection.failed.authentication.delay.ms": "50",
+                    "sasl.enabled.mechanisms": "PLAIN",
+                    "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+                },
+            ) as served,
+            peer(served.port, network) as client,
+        ):  # fmt: skip
+            with pytest.raises(KafkaError) as raised:
+                await client.send(HEARTBEAT, 4, timeout_ms=5000)
+            assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
+            assert served.services.metrics.open_connections == 0
+
+    run(play)
+
+
+def test_a_closed_client_refuses_at_once(network: Network) -> None:
+    async def play() -> None:
+        async with node(Api(12, 0, 4, echo), network=network) as served, peer(served.port, network) as client:
             client.close()
             with pytest.raises(KafkaError) as raised:
                 await client.send(HEARTBEAT, 4, timeout_ms=5000)
