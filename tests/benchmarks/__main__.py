@@ -24,6 +24,7 @@ from rich.table import Table
 
 from tests.benchmarks import alone
 from tests.benchmarks.bootstrap import bootstrap_verdicts
+from tests.benchmarks.machine import million_additions_per_s
 from tests.benchmarks.rounds import Figures, measure
 from tests.benchmarks.verdicts import NOT_MEASURED, target_alone, verdict_alone
 from tests.benchmarks.works import WORKS, Work
@@ -86,6 +87,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("bench-results"))
     options = parser.parse_args()
     began_s = time.monotonic()
+    # At the begin, between the two halves, and at the end.
+    speeds = [million_additions_per_s()]
     works = [work for work in WORKS if not options.only or work.group in options.only]
 
     figures = Figures()
@@ -95,6 +98,7 @@ def main() -> int:
         console.print(table_of(works, figures))
         for verdict in bootstrap_verdicts():
             console.print(str(verdict), highlight=False)
+    speeds.append(million_additions_per_s())
     rows_alone: list[dict[str, Any]] = []
     overdue: dict[str, str] = {}
     for group in alone.BUDGETS_S:
@@ -112,6 +116,7 @@ def main() -> int:
                 {"group": group, "work": name, "ebbline": value, "target": target_alone(name), "verdict": verdict_of}
             )
             console.print(f"{name}: {value:.2f}{f': {verdict_of}' if verdict_of else ''}", highlight=False)
+    speeds.append(million_additions_per_s())
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / f"{time.strftime('%Y%m%dT%H%M%S')}.json"
     path.write_text(
@@ -123,6 +128,7 @@ def main() -> int:
                 "quick": options.quick,
                 "seconds": round(time.monotonic() - began_s),
                 "load_average": os.getloadavg(),
+                "million_additions_per_s": speeds,
                 "rows": [row(work, figures) for work in works],
                 "rows_alone": rows_alone,
                 "ebbline": figures.ours,
@@ -136,6 +142,8 @@ def main() -> int:
     )
     took_s, load = time.monotonic() - began_s, os.getloadavg()[0]
     console.print(f"{took_s:.0f} s, load average {load:.1f} at the end; figures in {path}", highlight=False)
+    told = ", ".join(f"{speed:.1f}" for speed in speeds)
+    console.print(f"one core in plain Python, million additions/s, at begin, half time, end: {told}", highlight=False)
     return 1 if figures.failures or overdue else 0
 
 
