@@ -278,6 +278,17 @@ def test_a_port_that_is_bound_and_not_served_yet_keeps_its_callers_waiting() -> 
     with_network(play)
 
 
+def test_the_same_port_of_another_address_is_somebody_else() -> None:
+    async def play(network: NeighbourNetwork, accepted: list[Recorder]) -> None:
+        server = network.listen("127.0.0.1", 0, Recorder)
+        server.start()
+        with pytest.raises(OSError, match="Connect call failed"):
+            await network.connect("127.0.0.2", server.port, Recorder, timeout_ms=5000)
+        server.close()
+
+    with_network(play)
+
+
 def test_a_protected_port_is_reached_through_its_protection() -> None:
     async def play(network: NeighbourNetwork, accepted: list[Recorder]) -> None:
         def accept(connection: Connection) -> Recorder:
