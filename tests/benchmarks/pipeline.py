@@ -212,12 +212,13 @@ def _streams(
     settings: PipelineSettings, url: Callable[[str], str], until_s: float, quick: bool
 ) -> tuple[float, Figures]:
     """The median of the steady rates of several loads; the other figures are of the last one."""
+    loads, latency_s = (LOADS_QUICK, LATENCY_QUICK_S) if quick else (LOADS, LATENCY_S)
     rates: list[float] = []
     figures: Figures = {}
-    for number in reversed(range(LOADS_QUICK if quick else LOADS)):
+    for number in range(1, loads + 1):
         data_dir = settings.data_dir / f"load-{number}"
         of_load = replace(settings, data_dir=data_dir, database_url=url(f"stream{number}"))
-        rate, figures = _stream(of_load, until_s, 0 if number else LATENCY_QUICK_S if quick else LATENCY_S)
+        rate, figures = _stream(of_load, until_s, latency_s if number == loads else 0)
         rates.append(rate)
         print(f"  a load: {rate:.0f} events/s", file=sys.stderr, flush=True)
     return sorted(rates)[len(rates) // 2], figures

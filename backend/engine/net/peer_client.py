@@ -58,7 +58,8 @@ class PeerClient:
         self._connecting = tasks.Lock()
         self._slots = tasks.Semaphore(IN_FLIGHT_MAX)
         self._pending: dict[int, _Pending] = {}
-        # One timer for all of them: nearly every answer comes in time, and a timer a request costs as much as sending.
+        # One timer for all of them, which looks once a time-out at what is left: nearly every answer comes in time. A
+        # timer a request costs as much as sending; the buckets of `Deadlines` would wake an idle node once a request.
         self._timer: tasks.TimerHandle | None = None
         self._timer_due_ms = 0.0
         self._next_correlation_id = 0
@@ -72,7 +73,7 @@ class PeerClient:
 
     async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
         """The answer. Raises KafkaError NETWORK_EXCEPTION (not reached, or broke underway), REQUEST_TIMED_OUT, and
-        DecodeError for an answer that cannot be read; each of them drops the connection.
+        DecodeError for an answer that cannot be read. An answer that is late or cannot be read drops the connection.
         """
         due_ms = self._ports.clock.monotonic_ms() + timeout_ms
         try:

@@ -173,6 +173,7 @@ class _Door:
         self._server = server
         self._accept = accept
         self._frame_bytes_max = frame_bytes_max
+        # Of the node that listens.
         self._context = copy_context()
 
     @property
@@ -181,7 +182,6 @@ class _Door:
 
     def start(self) -> None:
         self._server.start()
-        self._context = copy_context()
         self._doors[self._address] = self
 
     def close(self) -> None:

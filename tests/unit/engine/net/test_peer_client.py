@@ -47,6 +47,12 @@ def echo(_services: Any, _context: Any, request: Any) -> m.HeartbeatResponse:
     return m.HeartbeatResponse(error_code=request.generation_id)
 
 
+async def refused(code: ErrorCode, sending: Awaitable[Message]) -> None:
+    with pytest.raises(KafkaError) as raised:
+        await sending
+    assert raised.value.code is code
+
+
 def numbered(number: int) -> m.HeartbeatRequest:
     return m.HeartbeatRequest(group_id="g", generation_id=number, member_id="m")
 
@@ -69,9 +75,7 @@ def test_a_node_that_cannot_be_reached_is_a_network_exception_and_is_tried_again
         async with node(network=network) as free:
             port = free.port
         async with peer(port, network) as client:
-            with pytest.raises(KafkaError) as raised:
-                await client.send(HEARTBEAT, 4, timeout_ms=5000)
-            assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
+            await refused(ErrorCode.NETWORK_EXCEPTION, client.send(HEARTBEAT, 4, timeout_ms=5000))
             async with node(Api(12, 0, 4, echo), port=port, network=network):
                 answer: Any = await client.send(numbered(5), 4, timeout_ms=5000)
                 assert answer.error_code == 5
@@ -93,9 +97,7 @@ def test_requests_in_flight_fail_when_the_connection_breaks(network: Network) ->
             await started.wait()
             await served.listener.close()
             for request in requests:
-                with pytest.raises(KafkaError) as raised:
-                    await request
-                assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
+                await refused(ErrorCode.NETWORK_EXCEPTION, request)
 
     run(play)
 
@@ -112,9 +114,7 @@ def test_a_late_answer_is_a_timeout_and_drops_the_connection(network: Network) -
             return m.HeartbeatResponse(error_code=9)
 
         async with node(Api(12, 0, 4, late_once), network=network) as served, peer(served.port, network) as client:
-            with pytest.raises(KafkaError) as raised:
-                await client.send(HEARTBEAT, 4, timeout_ms=50)
-            assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+            await refused(ErrorCode.REQUEST_TIMED_OUT, client.send(HEARTBEAT, 4, timeout_ms=50))
             answer: Any = await client.send(HEARTBEAT, 4, timeout_ms=5000)
             assert answer.error_code == 9
 
@@ -141,35 +141,25 @@ async def answering(handler: Handler, network: Network) -> AsyncIterator[PeerCli
 async def timed_out(sending: Awaitable[Message]) -> None:
     """It has no answer in its own time, which is far less than that of any other request."""
     began_s = time.monotonic()
-    with pytest.raises(KafkaError) as raised:
-        await sending
-    assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+    await refused(ErrorCode.REQUEST_TIMED_OUT, sending)
     assert time.monotonic() - began_s < 5.0
 
 
 def test_a_request_with_less_time_than_those_before_it_ends_first(network: Network) -> None:
     async def play() -> None:
-        async with (
-            node(pipelined(Api(12, 0, 4, by_number)), network=network) as served,
-            peer(served.port, network) as client,
-        ):
+        async with answering(by_number, network) as client:
             await client.send(numbered(0), 4, timeout_ms=60_000)
             slow = asyncio.create_task(client.send(numbered(NEVER), 4, timeout_ms=60_000))
             await asyncio.sleep(0)
             await timed_out(client.send(numbered(NEVER), 4, timeout_ms=100))
-            with pytest.raises(KafkaError) as raised:
-                await slow
-            assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
+            await refused(ErrorCode.NETWORK_EXCEPTION, slow)
 
     run(play)
 
 
 def test_a_request_with_more_time_than_those_before_it_ends_too(network: Network) -> None:
     async def play() -> None:
-        async with (
-            node(pipelined(Api(12, 0, 4, by_number)), network=network) as served,
-            peer(served.port, network) as client,
-        ):
+        async with answering(by_number, network) as client:
             await client.send(numbered(0), 4, timeout_ms=50)
             answer: Any = await client.send(numbered(90), 4, timeout_ms=20_000)
             assert answer.error_code == 90
@@ -181,19 +171,14 @@ def test_a_request_with_more_time_than_those_before_it_ends_too(network: Network
 
 def test_a_request_that_was_never_sent_ends_in_its_time_and_leaves_the_connection(network: Network) -> None:
     async def play() -> None:
-        async with (
-            node(pipelined(Api(12, 0, 4, by_number)), network=network) as served,
-            peer(served.port, network) as client,
-        ):
+        async with answering(by_number, network) as client:
             await client.send(numbered(0), 4, timeout_ms=60_000)
-            others = [
-                asyncio.create_task(client.send(numbered(500), 4, timeout_ms=60_000)) for _ in range(IN_FLIGHT_MAX)
-            ]
+            sending = (client.send(numbered(500), 4, timeout_ms=60_000) for _ in range(IN_FLIGHT_MAX))
+            others = [asyncio.create_task(one) for one in sending]
             await asyncio.sleep(0)
             await timed_out(client.send(numbered(0), 4, timeout_ms=100))
-            assert [getattr(answer, "error_code", None) for answer in await asyncio.gather(*others)] == [
-                500
-            ] * IN_FLIGHT_MAX
+            answers = await asyncio.gather(*others)
+            assert [getattr(answer, "error_code", None) for answer in answers] == [500] * IN_FLIGHT_MAX
 
     run(play)
 
@@ -221,10 +206,7 @@ def test_those_who_are_late_together_and_try_again_share_the_next_connection(net
 
 def test_a_closed_client_leaves_no_timer(network: Network) -> None:
     async def play() -> None:
-        async with (
-            node(pipelined(Api(12, 0, 4, by_number)), network=network) as served,
-            peer(served.port, network) as client,
-        ):
+        async with answering(by_number, network) as client:
             await client.send(numbered(0), 4, timeout_ms=60_000)
             client.close()
             assert client._timer is None
@@ -267,9 +249,7 @@ def test_a_client_that_does_not_say_who_it_is_is_put_out_and_leaves_nothing_behi
             ) as served,
             peer(served.port, network) as client,
         ):  # fmt: skip
-            with pytest.raises(KafkaError) as raised:
-                await client.send(HEARTBEAT, 4, timeout_ms=5000)
-            assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
+            await refused(ErrorCode.NETWORK_EXCEPTION, client.send(HEARTBEAT, 4, timeout_ms=5000))
             assert served.services.metrics.open_connections == 0
 
     run(play)
@@ -279,8 +259,6 @@ def test_a_closed_client_refuses_at_once(network: Network) -> None:
     async def play() -> None:
         async with node(Api(12, 0, 4, echo), network=network) as served, peer(served.port, network) as client:
             client.close()
-            with pytest.raises(KafkaError) as raised:
-                await client.send(HEARTBEAT, 4, timeout_ms=5000)
-            assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
+            await refused(ErrorCode.NETWORK_EXCEPTION, client.send(HEARTBEAT, 4, timeout_ms=5000))
 
     run(play)
