@@ -68,9 +68,10 @@ def _prune_months(engine: Engine, cluster_id: str, older_than_ms: int, transacti
 
 def _of_deleted(table: Table, here: tuple[ColumnElement[bool], ...]) -> Delete:
     """The rows of ``table`` about segments whose deletion ended by one of these events."""
-    event, gone = t.segment_event.c, int(SegmentState.DELETE_SEGMENT_FINISHED)
-    keys = ("cluster_id", "topic_id", "partition", "segment_id")
-    same = (table.c[name] == event[name] for name in keys)
+    event, segment, gone = t.segment_event.c, t.segment.c, int(SegmentState.DELETE_SEGMENT_FINISHED)
+    same = [segment[name] == event[name] for name in ("cluster_id", "topic_id", "partition", "segment_id")]
+    if table is not t.segment:  # an event of a deletion does not say where the segment begins, the ledger does
+        same += [table.c[column.name] == segment[column.name] for column in table.primary_key]
     return delete(table).where(*here, event.legal, event.kind == UPDATE, event.state == gone, *same)
 
 
@@ -105,15 +106,19 @@ def _prune_some(connection: Connection, cluster_id: str, source: int, older_than
         if row.legal and row.kind == UPDATE and row.state == gone
     ]
     if deleted:
-        for table in (t.segment_interval, t.segment):
-            connection.execute(
-                delete(table).where(
-                    table.c.cluster_id == cluster_id,
-                    table.c.topic_id == bindparam("t"),
-                    table.c.partition == bindparam("p"),
-                    table.c.segment_id == bindparam("s"),
-                ),
-                deleted,
-            )
+        begins = select(t.segment.c.start_offset).where(*_one(t.segment, cluster_id)).scalar_subquery()
+        interval = (*_one(t.segment_interval, cluster_id), t.segment_interval.c.start_offset == begins)
+        connection.execute(delete(t.segment_interval).where(*interval), deleted)
+        connection.execute(delete(t.segment).where(*_one(t.segment, cluster_id)), deleted)
     connection.execute(delete(event).where(*of_source, event.c.metadata_offset <= old[-1].metadata_offset))
     return len(old)
+
+
+def _one(table: Table, cluster_id: str) -> tuple[ColumnElement[bool], ...]:
+    """The rows of ``table`` about a segment that is named by the parameters t, p and s."""
+    return (
+        table.c.cluster_id == cluster_id,
+        table.c.topic_id == bindparam("t"),
+        table.c.partition == bindparam("p"),
+        table.c.segment_id == bindparam("s"),
+    )

@@ -123,13 +123,13 @@ def _event_row(cluster_id: str, event: Event, reason: str | None) -> Row:
 def ledger_rows(cluster_id: str, ledger: Ledger) -> tuple[list[Row], list[Row]]:
     """The rows of its segments and of the intervals that changed.
 
-    Sorted, since neighbours in an index are then stored one after the other.
+    Each in the order of its key, so that neighbours in it are stored one after the other: segments by their ids,
+    intervals by where they begin, which is the order of the log.
     """
-    mine, changed = (cluster_id,), ledger.changed_intervals
-    segments = [(key, ledger.segments[key]) for key in sorted(ledger.segments)]
+    mine, changed, segments = (cluster_id,), ledger.changed_intervals, ledger.segments
     return (
-        [mine + _segment_values(row) for _, row in segments],
-        [mine + interval(row) for key, row in segments if key in changed],
+        [mine + _segment_values(segments[key]) for key in sorted(segments)],
+        [mine + interval(row) for key, row in segments.items() if key in changed],
     )
 
 

@@ -10,8 +10,6 @@ from sqlalchemy import Connection, func, select
 from backend.store import tables as t
 
 EVENTS_MAX: Final = 200
-# Read backwards from the newest record of the metadata partition before all events of the partition are: 10 ms.
-NEWEST_RECORDS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,28 +107,15 @@ def segment_events(
 ) -> list[SegmentEventRow]:
     """The newest events of a partition's remote segments, newest first.
 
-    Looked for among the newest records of its metadata partition; only when they are not all there, among all events
-    of the partition, which may be a hundred thousand.
+    All events of a partition are in one partition of the metadata topic, so its offset is their order.
     """
-    table, segment = t.segment_event, t.segment
+    table = t.segment_event
     query = (
         select(*(table.c[name] for name in SegmentEventRow.__slots__))
         .where(table.c.cluster_id == cluster_id, table.c.topic_id == topic_id, table.c.partition == partition)
         .order_by(table.c.metadata_offset.desc())
         .limit(limit)
     )
-    source = connection.scalar(
-        select(segment.c.metadata_partition)
-        .where(segment.c.cluster_id == cluster_id, segment.c.topic_id == topic_id, segment.c.partition == partition)
-        .limit(1)
-    )
-    newest = table.c.cluster_id == cluster_id, table.c.metadata_partition == source
-    last = None if source is None else connection.scalar(select(func.max(table.c.metadata_offset)).where(*newest))
-    if last is not None:
-        recent = query.where(table.c.metadata_partition == source, table.c.metadata_offset > last - NEWEST_RECORDS)
-        rows = connection.execute(recent).all()
-        if len(rows) == limit:
-            return [SegmentEventRow(**row._mapping) for row in rows]
     return [SegmentEventRow(**row._mapping) for row in connection.execute(query)]
 
 

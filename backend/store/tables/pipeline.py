@@ -10,6 +10,7 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
+    PrimaryKeyConstraint,
     SmallInteger,
     String,
     Table,
@@ -51,7 +52,9 @@ segment_event = Table(
     Column("txn_index_empty", Boolean),
     Column("legal", Boolean, nullable=False, comment="did the ledger follow it"),
     Column("illegal_reason", String),
-    Index(None, "cluster_id", "topic_id", "partition", "segment_id"),
+    # Events of a partition, and of a segment among them. In the order in which they come: by the random ids of segments
+    # first, each would change a page of its own.
+    Index("ix_segment_event_by_partition", "cluster_id", "topic_id", "partition", "metadata_offset", "segment_id"),
     Index(
         "ix_segment_event_illegal",
         "cluster_id",
@@ -105,16 +108,18 @@ segment = Table(
 segment_interval = Table(
     "segment_interval",
     metadata,
-    cluster_key(),
-    Column("topic_id", String, primary_key=True),
-    Column("partition", Integer, primary_key=True),
-    Column("segment_id", String, primary_key=True),
+    Column("cluster_id", String),
+    Column("topic_id", String),
+    Column("partition", Integer),
+    Column("segment_id", String),
     Column("from_ms", BigInteger, nullable=False, comment="the copy was finished: readable from then on"),
     Column("to_ms", BigInteger, comment="the deletion began: not readable any more; NULL: still remote"),
     Column("node", BigInteger, nullable=False, comment="backend.tiering.intervals; 0: still remote"),
-    Column("start_offset", BigInteger, nullable=False),
+    Column("start_offset", BigInteger),
     Column("end_offset", BigInteger, nullable=False, comment="inclusive"),
     Column("segment_size_bytes", Integer, nullable=False, comment="the .log only"),
+    # One row a segment; the offset, which never changes, is in the key so that rows come in its order.
+    PrimaryKeyConstraint("cluster_id", "topic_id", "partition", "start_offset", "segment_id"),
     CheckConstraint("to_ms >= from_ms", name="times"),
     # "What was remote at time t" reads this index: some nodes, and of each the rows that began or end in time.
     Index(None, "cluster_id", "topic_id", "partition", "node", "from_ms", "to_ms"),
