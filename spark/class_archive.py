@@ -27,7 +27,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from spark.java import Java
-from spark.schemas import RECORD_ARROW, RECORD_COLUMNS, RECORD_SCHEMA
+from spark.packed import PACKED, PACKED_SCHEMA, pack
+from spark.schemas import RECORD_ARROW
 from spark.session import prepare_environment, start_session
 
 _PREFIX: Final = "spark-classes"
@@ -143,7 +144,7 @@ def _follow(session: SparkSession, checkpoint: Path) -> None:
     enough = threading.Event()
 
     def take(batch: DataFrame, batch_id: int) -> None:
-        batch.select(*RECORD_COLUMNS).toArrow()
+        batch.select(PACKED).toArrow()
         if batch_id + 1 >= _BATCHES:
             enough.set()
 
@@ -166,7 +167,7 @@ class _FewRecords(DataSource):
         return "ebbline-few-records"
 
     def schema(self) -> StructType:
-        return RECORD_SCHEMA
+        return PACKED_SCHEMA
 
     def streamReader(self, schema: StructType) -> _FewRecordsReader:
         return _FewRecordsReader()
@@ -184,4 +185,4 @@ class _FewRecordsReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         required = {field.name: 0 for field in RECORD_ARROW if not field.nullable}
-        yield pa.RecordBatch.from_pylist([required], RECORD_ARROW)
+        yield from pack([pa.RecordBatch.from_pylist([required], RECORD_ARROW)])

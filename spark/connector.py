@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.decode import to_batch
-from spark.schemas import RECORD_SCHEMA
+from spark.packed import PACKED_SCHEMA, pack
 from spark.settings import PipelineSettings, SettingsError
 
 CONNECTOR_JAR: Final = "spark-sql-kafka-0-10_*.jar"
@@ -100,7 +100,7 @@ def _login(mechanism: str, user: str, password: str) -> str:
 def stream(
     session: SparkSession, settings: PipelineSettings, start: Mapping[int, int], records_per_batch: int
 ) -> DataFrame:
-    """Records (`spark.schemas.RECORD_SCHEMA`) of the topic from these offsets on, which must name every partition."""
+    """Records of the topic, packed (`spark.packed`), from these offsets on, which must name every partition."""
     topic = settings.source_topic
     reader = session.readStream.format("kafka").options(
         **{"kafka.bootstrap.servers": settings.bootstrap_servers, "subscribe": topic},
@@ -113,9 +113,9 @@ def stream(
     columns = ("partition", "offset", "unix_millis(timestamp)", "key", "value")
     # Spark gives each topic partition a task; 50 of them on two cores would be 50 Python workers to talk to.
     raw = reader.load().selectExpr(*columns).coalesce(settings.tasks)
-    return raw.mapInArrow(_decode, RECORD_SCHEMA)
+    return raw.mapInArrow(_decode, PACKED_SCHEMA)
 
 
 def _decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield to_batch(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    rows = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches)
+    return pack(map(to_batch, rows))

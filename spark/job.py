@@ -40,7 +40,7 @@ from spark.java import Java, NoUsableJava, find_java
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
 from spark.life import LivingStop
 from spark.lock import Busy, only_one
-from spark.schemas import RECORD_COLUMNS
+from spark.packed import PACKED, unpack
 from spark.session import prepare_environment, start_session
 from spark.settings import JOB, KAFKA, WHEN_TOLD, PipelineSettings, SettingsError, from_environment
 from spark.sinks.ledger_sink import Batch, DatabaseWentBack, LedgerSink, Stopped
@@ -319,16 +319,17 @@ class Pipeline:
         stager = Stager(settings.database_url, settings.cluster_id, JOB) if settings.on_cluster else None
 
         def hand_over(batch: DataFrame, batch_id: int) -> None:
-            rows = batch.select(*RECORD_COLUMNS)
-            if stager is not None:  # the driver gets told what the executors stored
-                rows = rows.mapInArrow(stager, MANIFEST_SCHEMA)
-            behind.hand_over(batch_id, rows.toArrow())
+            packed = batch.select(PACKED)
+            if stager is None:
+                behind.hand_over(batch_id, unpack(packed.toArrow().to_batches()))
+            else:  # the driver gets told what the executors stored
+                behind.hand_over(batch_id, packed.mapInArrow(stager, MANIFEST_SCHEMA).toArrow())
 
         writer = records.writeStream.foreachBatch(hand_over)
         return writer.option("checkpointLocation", checkpoint.as_uri()).queryName(JOB).start()
 
     def _records(self) -> DataFrame:
-        """The stream of records from where the database ends. Raises what `reading.start_offsets` raises."""
+        """The stream of records, packed, from where the database ends. Raises what `reading.start_offsets` raises."""
         settings, known = self._settings, self._progress.next_offsets
         if settings.connector == KAFKA:
             # Our source looks by itself; this one needs every partition named, and a gap in our words.
@@ -340,6 +341,7 @@ class Pipeline:
             startingOffsets=json.dumps(known),
             maxRecords=str(self.records_per_batch),
             tasks=str(settings.tasks),
+            packed="true",
             **{f"kafka.{name}": value for name, value in settings.client_properties.items()},
         )
         return reader.load()

@@ -9,6 +9,7 @@ in a global of the reused worker process. Records are decoded in ``read()``, whe
 
 Options: ``bootstrap.servers``, ``topic``, ``startingOffsets`` (JSON, topic partition to offset;
 others start at the low watermark), ``maxRecords`` and ``maxBytes`` per batch, ``tasks``,
+``packed`` (true: whole batches as values of one column, see `spark.packed`; false),
 ``kafka.<librdkafka name>``, so also ``kafka.security.protocol`` and all of TLS and SASL.
 """
 
@@ -35,6 +36,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from spark.kafka import BrokersAway, TopicOffsets
+from spark.packed import PACKED, PACKED_SCHEMA, pack
 from spark.reading import (
     RECORD_BYTES_MIN,
     SAMPLE_RECORDS,
@@ -72,7 +74,7 @@ class RemoteLogMetadataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        return RECORD_SCHEMA
+        return PACKED_SCHEMA if _packed(self.options) else RECORD_SCHEMA
 
     def streamReader(self, schema: StructType) -> RemoteLogMetadataReader:
         return RemoteLogMetadataReader(dict(self.options))
@@ -104,6 +106,7 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self._bytes_per_record: float | None = None
         self._planned = 0
         self._tasks = int(known.get("tasks", TASKS))
+        self._packed = _packed(options)
         self._properties = {name[6:]: value for name, value in known.items() if name.startswith("kafka.")}
         self._available_now: dict[str, int] | None = None
 
@@ -172,7 +175,8 @@ class RemoteLogMetadataReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRanges)
-        return read(_consumer_of(self), self._topic, partition.ranges)
+        batches = read(_consumer_of(self), self._topic, partition.ranges)
+        return pack(batches) if self._packed else batches
 
 
 class RemoteLogMetadataBatchReader(DataSourceReader):
@@ -189,6 +193,11 @@ class RemoteLogMetadataBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._stream.read(partition)
+
+
+def _packed(options: Mapping[str, str]) -> bool:
+    known = {name.lower(): value.lower() for name, value in options.items()}
+    return known.get(PACKED, "false") == "true"
 
 
 def admit(start: Mapping[str, int], high: Mapping[str, int], max_records: int) -> dict[str, int]:

@@ -21,6 +21,7 @@ from backend.store import event_months
 from backend.store import tables as t
 from backend.store.engine import create_engine, writing
 from spark.ledger import Event
+from spark.packed import unpack
 from spark.schemas import EVENT_COLUMNS, RECORD_COLUMNS
 from spark.sinks.bulk import quoted
 from spark.sinks.chunk import follow
@@ -38,7 +39,10 @@ class StagedRowsLost(Exception):
 
 
 class Stager:
-    """Runs in a task: stores its rows, gives back one row that names them. It takes the database's URL along."""
+    """Runs in a task: stores its records, which come packed (`spark.packed`), and gives back one row that names them.
+
+    It takes the database's URL along.
+    """
 
     def __init__(self, url: str, cluster_id: str, job: str) -> None:
         self._url, self._cluster_id, self._job = url, cluster_id, job
@@ -48,8 +52,8 @@ class Stager:
         engine = create_engine(self._url)
         try:
             with writing(engine) as connection:
-                for batch in batches:
-                    columns = (column.to_pylist() for column in batch.columns)
+                for packed in batches:
+                    columns = (column.to_pylist() for column in unpack([packed]).columns)
                     rows = [(attempt, self._cluster_id, self._job, *row) for row in zip(*columns, strict=True)]
                     PostgresqlBulk().insert(connection, t.staged_record, _STAGED, rows, "leave")
                     records += len(rows)

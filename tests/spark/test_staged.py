@@ -9,6 +9,7 @@ from sqlalchemy import Engine, func, select
 from backend.store import tables as t
 from backend.store.engine import reading
 from spark.decode import RawRecord, to_batch
+from spark.packed import pack
 from spark.rebuild import forget
 from spark.sinks.ledger_sink import DatabaseWentBack
 from spark.sinks.staged import StagedLedgerSink, StagedRowsLost, Stager
@@ -29,7 +30,7 @@ def staged(url: str, *tasks: list[RawRecord]) -> pa.Table:
     rows = [
         row
         for task in tasks
-        for row in stager(iter([to_batch(task[: len(task) // 2]), to_batch(task[len(task) // 2 :])]))
+        for row in stager(pack([to_batch(task[: len(task) // 2]), to_batch(task[len(task) // 2 :])]))
     ]
     return pa.Table.from_batches(rows)
 
