@@ -7,7 +7,6 @@ written anew: about a minute for five million events, and room for the intervals
 
 from __future__ import annotations
 
-import sqlalchemy as sa
 from alembic import op
 
 revision = "0009"
