@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import psycopg
+from psycopg.adapt import Dumper
+from psycopg.postgres import types
+from psycopg.pq import Format
 from sqlalchemy import JSON, Connection, Engine, Table
 from sqlalchemy.exc import IntegrityError, OperationalError
 
@@ -46,13 +49,13 @@ class PostgresqlBulk:
             marks = ", ".join("%s" + _cast(table, name) for name in columns)
             connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) VALUES ({marks}) {suffix}', list(rows))
         elif on_conflict == "raise":
-            _copy(connection, table.name, names, rows)
-        elif on_conflict == "replace" or not _copied_as_new(connection, table.name, names, rows):
+            _copy(connection, table, table.name, columns, rows)
+        elif on_conflict == "replace" or not _copied_as_new(connection, table, columns, rows):
             staging = f"load_{table.name}"
             connection.exec_driver_sql(
                 f'CREATE TEMPORARY TABLE IF NOT EXISTS "{staging}" (LIKE "{table.name}") ON COMMIT DELETE ROWS'
             )
-            _copy(connection, staging, names, rows)
+            _copy(connection, table, staging, columns, rows)
             connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) SELECT {names} FROM "{staging}" {suffix}')
             connection.exec_driver_sql(f'DELETE FROM "{staging}"')
 
@@ -67,24 +70,39 @@ class PostgresqlBulk:
         connection.exec_driver_sql(f"ANALYZE (SKIP_LOCKED) {', '.join(table.name for table in tables)}")
 
 
-def _copied_as_new(connection: Connection, table: str, names: str, rows: Rows) -> bool:
+def _copied_as_new(connection: Connection, table: Table, columns: Sequence[str], rows: Rows) -> bool:
     """COPY without a staging table, half the work; False, and nothing done, when a row is refused."""
     try:
         with connection.begin_nested():
-            _copy(connection, table, names, rows)
+            _copy(connection, table, table.name, columns, rows)
     except IntegrityError:
         return False
     return True
 
 
-def _copy(connection: Connection, table: str, names: str, rows: Rows) -> None:
-    """Raises what SQLAlchemy raises for statements of its own."""
+class _JsonText(Dumper):
+    """JSON that is text already, as jsonb."""
+
+    format, oid = Format.BINARY, types["jsonb"].oid
+
+    def dump(self, obj: str) -> bytes:
+        return b"\x01" + obj.encode()  # the version of jsonb's binary form
+
+
+def _copy(connection: Connection, table: Table, into: str, columns: Sequence[str], rows: Rows) -> None:
+    """Raises what SQLAlchemy raises for statements of its own.
+
+    In binary, which takes a sixth less of the driver's time than text. So each value must be of its column's type.
+    """
     driver: Any = connection.connection.driver_connection  # psycopg's: only it can COPY
-    sql = f'COPY "{table}" ({names}) FROM STDIN'
+    sql = f'COPY "{into}" ({", ".join(quoted(columns))}) FROM STDIN (FORMAT BINARY)'
     try:
-        with driver.cursor() as cursor, cursor.copy(sql) as copy:
-            for row in rows:
-                copy.write_row(row)
+        with driver.cursor() as cursor:
+            cursor.adapters.register_dumper(None, _JsonText)
+            with cursor.copy(sql) as copy:
+                copy.set_types([table.c[name].type.compile(connection.dialect).lower() for name in columns])
+                for row in rows:
+                    copy.write_row(row)
     except psycopg.IntegrityError as error:
         raise IntegrityError(sql, None, error) from error
     except psycopg.OperationalError as error:
