@@ -79,6 +79,9 @@ class SegmentRow:
     last_event_ms: int
 
 
+SEGMENT_COLUMNS: Final = tuple(field.name for field in fields(SegmentRow))
+
+
 class IntervalRow(NamedTuple):
     """One row of table ``segment_interval``; fields are its columns after ``cluster_id``."""
 
@@ -145,9 +148,8 @@ class PartitionRow:
             self.delete_finished_bytes += size
 
 
-_COUNTED: Final = tuple(
-    name for name in (field.name for field in fields(PartitionRow)) if name.endswith(("_segments", "_bytes", "_events"))
-)
+PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionRow))
+_COUNTED: Final = tuple(name for name in PARTITION_COLUMNS if name.endswith(("_segments", "_bytes", "_events")))
 
 
 @dataclass(slots=True)

@@ -1,52 +1,64 @@
 """The records of one transaction, made ready before it begins: all that it stores as far as nothing need be looked up.
 
 A segment whose first event is among the records is taken for new. Its row, its interval and what it adds to the summary
-of its partition are made here, while the transaction before is under way. Events about other segments wait for the rows
-they are about. Pure functions over values.
+of its partition are made here, while the transaction before is under way: by columns where its events tell a plain
+life (`spark.sinks.lives`), and event by event where not, with the same result. Events about other segments wait for the
+rows they are about. Pure functions over values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import repeat
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from spark.ledger import Event, Ledger, PartitionKey, PartitionRow, SegmentKey, SegmentRow, interval
+from spark.ledger import (
+    PARTITION_COLUMNS,
+    SEGMENT_COLUMNS,
+    Event,
+    Ledger,
+    PartitionKey,
+    PartitionRow,
+    SegmentKey,
+    interval,
+)
 from spark.schemas import EVENT_COLUMNS, KIND_SEGMENT
+from spark.sinks.lives import Row, interval_rows, partitions_added, plain_lives, segment_rows
 
-Row = tuple[Any, ...]
-SEGMENT_COLUMNS: Final = tuple(field.name for field in fields(SegmentRow))
-PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionRow))
 _segment_values = attrgetter(*SEGMENT_COLUMNS)
 _partition_values = attrgetter(*PARTITION_COLUMNS)
-_WIDTH: Final = len(EVENT_COLUMNS)
+_EVENT: Final = slice(1, 1 + len(EVENT_COLUMNS))  # of a row of table ``segment_event``
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Some events and what they make of the ledger, as far as that can be told without it.
+    """What events make of the ledger, as far as that can be told without it.
 
-    ``rows`` are those of table ``segment_event``, ``segments`` and ``intervals`` those of segments that begin here,
-    ``added`` what these add to their partitions. ``waiting``: which events are about other segments, or delete a
-    partition; their rows are empty yet.
+    ``segments`` and ``intervals`` are rows of segments that begin here, ``added`` is what these add to their
+    partitions. By their places among the events, ``illegal`` says why which may not follow, and ``waiting`` are those
+    that are about other segments or delete a partition.
     """
 
-    events: Sequence[Event]
-    rows: list[Row]
     segments: list[Row]
     intervals: list[Row]
-    added: Mapping[PartitionKey, PartitionRow]
-    waiting: list[int]
+    added: dict[PartitionKey, PartitionRow]
+    illegal: dict[int, str]
+    waiting: dict[int, Event]
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Records of one transaction, without those that are stored already or twice among them.
 
-    ``first_offsets`` and ``next_offsets``: of every topic partition that is left.
+    ``rows`` of table ``segment_event`` say that the event is legal, whatever ``followed`` says (see `with_reasons`);
+    ``times_ms`` are when these events happened. ``first_offsets`` and ``next_offsets``: of every topic partition that
+    is left.
     """
 
     records: pa.Table
@@ -54,6 +66,8 @@ class Chunk:
     next_offsets: dict[int, int]
     replayed: int
     unreadable: list[Row]
+    rows: list[Row]
+    times_ms: list[int]
     followed: Followed
 
     def fits(self, stored: Mapping[int, int]) -> bool:
@@ -63,61 +77,110 @@ class Chunk:
 
 def chunk_of(cluster_id: str, records: pa.Table, stored: Mapping[int, int], *, trusting: bool) -> Chunk:
     """The chunk of ``records``, in log order, of which those below the offsets ``stored`` are left out."""
+    fresh, first_offsets, next_offsets = _fresh(records, stored)
+    readable = records["problem"].is_null().to_numpy()
+    events = records.filter(fresh & readable).select(EVENT_COLUMNS)
+    unreadable = _rows(records.filter(fresh & ~readable))
+    columns = (column.to_pylist() for column in events.columns)
+    rows = list(zip(repeat(cluster_id), *columns, repeat(True), repeat(None), strict=False))
+    if trusting:
+        followed = _follow_lives(cluster_id, events, rows)
+    else:
+        followed = follow(cluster_id, _events(rows, range(len(rows))), trusting=False)
+    times_ms = events["event_timestamp_ms"].to_pylist()
+    replayed = records.num_rows - int(fresh.sum())
+    return Chunk(records, first_offsets, next_offsets, replayed, unreadable, rows, times_ms, followed)
+
+
+def _fresh(
+    records: pa.Table, stored: Mapping[int, int]
+) -> tuple[npt.NDArray[np.bool_], dict[int, int], dict[int, int]]:
+    """Which records are neither stored nor there before; where they begin and end in each topic partition."""
+    fresh = np.zeros(records.num_rows, np.bool_)
     first_offsets: dict[int, int] = {}
     next_offsets: dict[int, int] = {}
-    events: list[Event] = []
-    unreadable: list[Row] = []
-    for row in zip(*(column.to_pylist() for column in records.columns), strict=True):
-        partition, offset = row[0], row[1]
-        ahead = next_offsets.get(partition)
-        if ahead is None:
-            if offset < stored.get(partition, 0):
-                continue
-            first_offsets[partition] = offset
-        elif offset < ahead:
-            continue
-        next_offsets[partition] = offset + 1
-        if row[_WIDTH] is None:
-            events.append(Event._make(row[:_WIDTH]))
-        else:
-            unreadable.append(row)
-    replayed = records.num_rows - len(events) - len(unreadable)
-    followed = follow(cluster_id, events, trusting=trusting)
-    return Chunk(records, first_offsets, next_offsets, replayed, unreadable, followed)
+    partitions, offsets = (records[name].to_numpy() for name in ("metadata_partition", "metadata_offset"))
+    for partition in np.unique(partitions).tolist():
+        places = np.flatnonzero(partitions == partition)
+        here = offsets[places]
+        reached = np.maximum.accumulate(np.insert(here, 0, stored.get(partition, 0) - 1))[:-1]
+        places = places[here > reached]
+        if len(places):
+            fresh[places] = True
+            first_offsets[partition] = int(offsets[places[0]])
+            next_offsets[partition] = int(offsets[places[-1]]) + 1
+    return fresh, first_offsets, next_offsets
 
 
-def follow(cluster_id: str, events: Sequence[Event], *, trusting: bool) -> Followed:
-    """Follow events as far as the ledger need not be asked; not at all unless ``trusting``."""
+def _follow_lives(cluster_id: str, events: pa.Table, rows: list[Row]) -> Followed:
+    """What `follow`, trusting, gives for all events."""
+    lives = plain_lives(events)
+    others = _events(rows, lives.others)
+    rest = follow(cluster_id, others, trusting=True)
+    # Neighbours stay neighbours: see `ledger_rows`.
+    segments = sorted(segment_rows(cluster_id, lives) + rest.segments)
+    intervals = interval_rows(cluster_id, lives)
+    begun = {
+        (event.topic_id, event.partition, event.segment_id): at
+        for at, event in reversed(others.items())
+        if event.kind == KIND_SEGMENT and at not in rest.illegal
+    }
+    intervals |= {begun[row[1:4]]: row for row in rest.intervals}
+    added = partitions_added(lives)
+    _add(added, rest.added)
+    return Followed(segments, [row for _, row in sorted(intervals.items())], added, rest.illegal, rest.waiting)
+
+
+def follow(cluster_id: str, events: Mapping[int, Event], *, trusting: bool) -> Followed:
+    """Follow events, by their places in the log, as far as the ledger need not be asked; not at all unless trusting."""
     begun = Ledger()
-    rows: list[Row] = []
-    waiting: list[int] = []
+    illegal: dict[int, str] = {}
+    waiting: dict[int, Event] = {}
     before: set[SegmentKey] = set()
-    for event in events:
+    for at, event in events.items():
         segment_id = event.segment_id
         if trusting and segment_id is not None:
             key = (event.topic_id, event.partition, segment_id)
             if key in begun.segments or (event.kind == KIND_SEGMENT and key not in before):
-                rows.append(_event_row(cluster_id, event, begun.apply(event)))
+                reason = begun.apply(event)
+                if reason is not None:
+                    illegal[at] = reason
                 continue
             before.add(key)
-        waiting.append(len(rows))
-        rows.append(())
-    return Followed(events, rows, *ledger_rows(cluster_id, begun), begun.partitions, waiting)
+        waiting[at] = event
+    return Followed(*ledger_rows(cluster_id, begun), begun.partitions, illegal, waiting)
 
 
-def complete(cluster_id: str, followed: Followed, ledger: Ledger) -> list[Row]:
-    """Has ``ledger``, as it is stored, follow the events that waited; the rows of table ``segment_event``."""
-    rows = followed.rows.copy()
-    for at in followed.waiting:
-        event = followed.events[at]
-        rows[at] = _event_row(cluster_id, event, ledger.apply(event))
-    for key, added in followed.added.items():
-        ledger.partitions.setdefault(key, PartitionRow(*key, added.topic)).add(added)
-    return rows
+def complete(followed: Followed, ledger: Ledger) -> dict[int, str]:
+    """Has ``ledger``, as it is stored, follow the events that waited; of all events, why which may not follow."""
+    illegal = followed.illegal.copy()
+    for at, event in followed.waiting.items():
+        reason = ledger.apply(event)
+        if reason is not None:
+            illegal[at] = reason
+    _add(ledger.partitions, followed.added)
+    return illegal
 
 
-def _event_row(cluster_id: str, event: Event, reason: str | None) -> Row:
-    return (cluster_id, *event, reason is None, reason)
+def with_reasons(rows: list[Row], illegal: Mapping[int, str]) -> list[Row]:
+    """Rows of table ``segment_event``, with why some of these events may not follow."""
+    result = rows.copy()
+    for at, reason in illegal.items():
+        result[at] = (*rows[at][:-2], False, reason)
+    return result
+
+
+def _events(rows: list[Row], places: Iterable[int]) -> dict[int, Event]:
+    return {at: Event._make(rows[at][_EVENT]) for at in places}
+
+
+def _rows(records: pa.Table) -> list[Row]:
+    return list(zip(*(column.to_pylist() for column in records.columns), strict=True))
+
+
+def _add(partitions: dict[PartitionKey, PartitionRow], added: Mapping[PartitionKey, PartitionRow]) -> None:
+    for key, row in added.items():
+        partitions.setdefault(key, PartitionRow(*key, row.topic)).add(row)
 
 
 def ledger_rows(cluster_id: str, ledger: Ledger) -> tuple[list[Row], list[Row]]:

@@ -25,21 +25,20 @@ from backend.store import event_months
 from backend.store import tables as t
 from backend.store.engine import reading, writing
 from backend.store.writes import data_changed
-from spark.ledger import IntervalRow, Ledger, PartitionRow, SegmentRow, partition_keys, segment_keys
+from spark.ledger import (
+    PARTITION_COLUMNS,
+    SEGMENT_COLUMNS,
+    IntervalRow,
+    Ledger,
+    PartitionRow,
+    SegmentRow,
+    partition_keys,
+    segment_keys,
+)
 from spark.reading import TopicRecreated
 from spark.schemas import EVENT_COLUMNS
 from spark.sinks import bulk_for
-from spark.sinks.chunk import (
-    PARTITION_COLUMNS,
-    SEGMENT_COLUMNS,
-    Chunk,
-    Followed,
-    Row,
-    chunk_of,
-    complete,
-    ledger_rows,
-    partition_rows,
-)
+from spark.sinks.chunk import Chunk, Followed, chunk_of, complete, ledger_rows, partition_rows, with_reasons
 
 log = logging.getLogger(__name__)
 
@@ -259,37 +258,35 @@ class LedgerSink:
             require_reached(self._reached, before)
             if not trusting or not chunk.fits(before):
                 chunk = chunk_of(self._cluster_id, chunk.records, before, trusting=trusting)
-            events = chunk.followed.events
-            illegal = self._store_events(connection, chunk.followed)
+            illegal = self._store_events(connection, chunk)
             quarantined = [self._quarantine_row(row, started_ms) for row in chunk.unreadable]
             self._bulk.insert(connection, t.quarantine, _QUARANTINE_COLUMNS, quarantined, "leave")
             next_offsets = before | chunk.next_offsets
             self._store_offsets(connection, before, next_offsets, started_ms)
             written = Written(
-                records=len(events) + len(quarantined),
+                records=len(chunk.rows) + len(quarantined),
                 replayed=chunk.replayed,
                 illegal=illegal,
                 quarantined=len(quarantined),
-                newest_event_ms=max((event.event_timestamp_ms for event in events), default=None),
+                newest_event_ms=max(chunk.times_ms, default=None),
                 next_offsets=next_offsets,
             )
             self._note_batch(connection, batch_id, written, started_ms)
         return written
 
-    def _store_events(self, connection: Connection, followed: Followed) -> int:
+    def _store_events(self, connection: Connection, chunk: Chunk) -> int:
         """How many events may not follow."""
-        times_ms = (event.event_timestamp_ms for event in followed.events)
-        event_months.ensure(connection, times_ms, self._now_ms())
-        rows = self._follow(connection, followed)
+        event_months.ensure(connection, chunk.times_ms, self._now_ms())
+        reasons = self._follow(connection, chunk.followed)
         columns = ("cluster_id", *EVENT_COLUMNS, "legal", "illegal_reason")
-        self._bulk.insert(connection, t.segment_event, columns, rows, "leave")
-        return sum(not row[-2] for row in rows)
+        self._bulk.insert(connection, t.segment_event, columns, with_reasons(chunk.rows, reasons), "leave")
+        return len(reasons)
 
-    def _follow(self, connection: Connection, followed: Followed) -> list[Row]:
-        """Store what the events make of the ledger; the rows of the history. IntegrityError: trust was misplaced."""
+    def _follow(self, connection: Connection, followed: Followed) -> dict[int, str]:
+        """Store what the events make of the ledger; why which may not follow. IntegrityError: trust was misplaced."""
         mine, insert = self._cluster_id, self._bulk.insert
         ledger = self._load_ledger(connection, followed)
-        rows = complete(mine, followed, ledger)
+        reasons = complete(followed, ledger)
         segments, intervals = ledger_rows(mine, ledger)
         names = ("cluster_id", *SEGMENT_COLUMNS)
         insert(connection, t.segment, names, followed.segments, "raise")
@@ -299,12 +296,12 @@ class LedgerSink:
         insert(connection, t.segment_interval, names, intervals, "replace")
         names = ("cluster_id", *PARTITION_COLUMNS)
         insert(connection, t.remote_partition, names, partition_rows(mine, ledger), "replace")
-        return rows
+        return reasons
 
     def _load_ledger(self, connection: Connection, followed: Followed) -> Ledger:
         """What is stored about the segments of waiting events, and about the partitions of all."""
         ledger = Ledger()
-        waiting = [followed.events[at] for at in followed.waiting]
+        waiting = followed.waiting.values()
         names = ("topic_id", "partition", "segment_id")
         wanted = _Keys(self._cluster_id, names, sorted(segment_keys(waiting)))
         for row in self._bulk.load(connection, t.segment, SEGMENT_COLUMNS, wanted):

@@ -156,11 +156,11 @@ class StagedLedgerSink(LedgerSink):
 
     def _flag(self, connection: Connection, events: list[Event], *, trusting: bool) -> int:
         """Let the ledger follow some events and flag those that it does not; how many."""
-        rows = self._follow(connection, follow(self._cluster_id, events, trusting=trusting))
+        followed = follow(self._cluster_id, dict(enumerate(events)), trusting=trusting)
+        reasons = self._follow(connection, followed)
         illegal = [
-            {"p": event.metadata_partition, "o": event.metadata_offset, "at": event.event_timestamp_ms, "why": row[-1]}
-            for event, row in zip(events, rows, strict=True)
-            if row[-1] is not None
+            {"p": event.metadata_partition, "o": event.metadata_offset, "at": event.event_timestamp_ms, "why": why}
+            for event, why in ((events[at], why) for at, why in reasons.items())
         ]
         if illegal:
             connection.execute(

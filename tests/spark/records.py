@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from backend.protocol.remote_log_metadata import (
     PartitionDelete,
@@ -18,7 +20,7 @@ from backend.protocol.remote_log_metadata import (
     encode,
 )
 from backend.tiering.ids import TopicIdPartition
-from spark.decode import RawRecord
+from spark.decode import RawRecord, to_batch
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "apache-kafka-4.3.1"
 CAPTURED = ("metadata-records.jsonl", "metadata-records-dangling.jsonl")
@@ -78,6 +80,11 @@ def log(
 ) -> list[RawRecord]:
     """Events as records of one metadata partition at successive offsets."""
     return [(partition, first + n, 1_700_000_000_000 + n, None, encode(event)) for n, event in enumerate(events)]
+
+
+def table(records: Sequence[RawRecord]) -> pa.Table:
+    """The records as the sink is given them."""
+    return pa.Table.from_batches([to_batch(records)])
 
 
 def mixed(records: int, *, partitions: int = 5, seed: int = 1) -> list[RawRecord]:

@@ -19,12 +19,23 @@ from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
 from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
-from spark.decode import RAW_VALUE_BYTES_MAX, RawRecord, to_batch
+from spark.decode import RAW_VALUE_BYTES_MAX, RawRecord
 from spark.reading import TopicRecreated
 from spark.rebuild import forget
 from spark.sinks.ledger_sink import DatabaseWentBack, LedgerSink, Stopped
 from spark.sinks.postgresql import PostgresqlBulk
-from tests.spark.records import CAPTURED, FIXTURES, captured, delete_partition, final_states, life, log, mixed, raw
+from tests.spark.records import (
+    CAPTURED,
+    FIXTURES,
+    captured,
+    delete_partition,
+    final_states,
+    life,
+    log,
+    mixed,
+    raw,
+    table,
+)
 from tests.spark.replay import expected, stored
 
 CLUSTER = "cluster-1"
@@ -39,10 +50,6 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 def sink_of(engine: Engine, **options: object) -> LedgerSink:
     return LedgerSink(engine, cluster_id=CLUSTER, job="ledger", source_topic="__remote_log_metadata", **options)  # type: ignore[arg-type]  # passed through
-
-
-def table(records: Sequence[RawRecord]) -> pa.Table:
-    return pa.Table.from_batches([to_batch(records)])
 
 
 def content(engine: Engine) -> dict[str, object]:
