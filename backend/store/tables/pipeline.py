@@ -58,7 +58,8 @@ segment_event = Table(
     Index(
         "ix_segment_event_illegal",
         "cluster_id",
-        "metadata_partition",
+        "topic",
+        "partition",
         "metadata_offset",
         sqlite_where=text("legal = 0"),
         postgresql_where=text("NOT legal"),
