@@ -48,8 +48,8 @@ def downgrade() -> None:
 
 def _index_of_illegal(columns: tuple[str, ...]) -> None:
     op.drop_index(ILLEGAL, table_name=EVENTS)
-    where = {"sqlite_where": sa.text("legal = 0"), "postgresql_where": sa.text("NOT legal")}
-    op.create_index(ILLEGAL, EVENTS, columns, unique=False, **where)
+    where = sa.text("legal = 0"), sa.text("NOT legal")
+    op.create_index(ILLEGAL, EVENTS, columns, unique=False, sqlite_where=where[0], postgresql_where=where[1])
 
 
 def _key_of_intervals(columns: tuple[str, ...]) -> None:
