@@ -23,17 +23,28 @@ PACKED_BYTES_MAX: Final = 8 << 20
 
 
 def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A row of `PACKED_SCHEMA` for each batch, or for each part of about `PACKED_BYTES_MAX` bytes of a larger one."""
+    """A row of `PACKED_SCHEMA` for each batch, or for each part of one that is larger than `PACKED_BYTES_MAX`.
+
+    A single record may be larger than that, up to what Kafka takes (`max.message.bytes`, 1 MiB).
+    """
     for batch in batches:
-        rows = max(1, batch.num_rows * PACKED_BYTES_MAX // max(batch.nbytes, PACKED_BYTES_MAX))
-        for at in range(0, batch.num_rows, rows):
-            yield pa.RecordBatch.from_arrays([_value(batch.slice(at, rows))], schema=_PACKED_ARROW)
+        for part in _parts(batch):
+            yield pa.RecordBatch.from_arrays([_value(part)], schema=_PACKED_ARROW)
 
 
 def unpack(packed: Iterable[pa.RecordBatch]) -> pa.Table:
     """The records (`spark.schemas.RECORD_ARROW`) of all rows."""
     parts = [pa.ipc.open_stream(value.as_buffer()).read_all() for batch in packed for value in batch.column(0)]
     return pa.concat_tables(parts) if parts else RECORD_ARROW.empty_table()
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows > 1 and batch.nbytes > PACKED_BYTES_MAX:
+        half = batch.num_rows // 2
+        yield from _parts(batch.slice(0, half))
+        yield from _parts(batch.slice(half))
+    elif batch.num_rows:
+        yield batch
 
 
 def _value(batch: pa.RecordBatch) -> pa.Array:

@@ -196,8 +196,10 @@ class RemoteLogMetadataBatchReader(DataSourceReader):
 
 
 def _packed(options: Mapping[str, str]) -> bool:
-    known = {name.lower(): value.lower() for name, value in options.items()}
-    return known.get(PACKED, "false") == "true"
+    value = {name.lower(): value for name, value in options.items()}.get(PACKED, "false").lower()
+    if value not in ("true", "false"):
+        raise ValueError(f"The option {PACKED} of format({FORMAT!r}) is {value!r}: set it to true or false.")
+    return value == "true"
 
 
 def admit(start: Mapping[str, int], high: Mapping[str, int], max_records: int) -> dict[str, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from spark.ledger import (
     PARTITION_COLUMNS,
     SEGMENT_COLUMNS,
     Event,
+    IntervalRow,
     Ledger,
     PartitionKey,
     PartitionRow,
@@ -33,6 +34,9 @@ from spark.sinks.lives import Row, interval_rows, partitions_added, plain_lives,
 
 _segment_values = attrgetter(*SEGMENT_COLUMNS)
 _partition_values = attrgetter(*PARTITION_COLUMNS)
+# The key of table ``segment_interval``.
+_KEY: Final = ("topic_id", "partition", "start_offset", "segment_id")
+_by_begin = itemgetter(*(1 + IntervalRow._fields.index(name) for name in _KEY))
 _EVENT: Final = slice(1, 1 + len(EVENT_COLUMNS))  # of a row of table ``segment_event``
 
 
@@ -115,20 +119,12 @@ def _fresh(
 def _follow_lives(cluster_id: str, events: pa.Table, rows: list[Row]) -> Followed:
     """What `follow`, trusting, gives for all events."""
     lives = plain_lives(events)
-    others = _events(rows, lives.others)
-    rest = follow(cluster_id, others, trusting=True)
-    # Neighbours stay neighbours: see `ledger_rows`.
+    rest = follow(cluster_id, _events(rows, lives.others), trusting=True)
     segments = sorted(segment_rows(cluster_id, lives) + rest.segments)
-    intervals = interval_rows(cluster_id, lives)
-    begun = {
-        (event.topic_id, event.partition, event.segment_id): at
-        for at, event in reversed(others.items())
-        if event.kind == KIND_SEGMENT and at not in rest.illegal
-    }
-    intervals |= {begun[row[1:4]]: row for row in rest.intervals}
+    intervals = sorted(interval_rows(cluster_id, lives) + rest.intervals, key=_by_begin)
     added = partitions_added(lives)
     _add(added, rest.added)
-    return Followed(segments, [row for _, row in sorted(intervals.items())], added, rest.illegal, rest.waiting)
+    return Followed(segments, intervals, added, rest.illegal, rest.waiting)
 
 
 def follow(cluster_id: str, events: Mapping[int, Event], *, trusting: bool) -> Followed:
@@ -186,13 +182,12 @@ def _add(partitions: dict[PartitionKey, PartitionRow], added: Mapping[PartitionK
 def ledger_rows(cluster_id: str, ledger: Ledger) -> tuple[list[Row], list[Row]]:
     """The rows of its segments and of the intervals that changed.
 
-    Each in the order of its key, so that neighbours in it are stored one after the other: segments by their ids,
-    intervals by where they begin, which is the order of the log.
+    Each in the order of its key, so that neighbours in it are stored one after the other.
     """
     mine, changed, segments = (cluster_id,), ledger.changed_intervals, ledger.segments
     return (
         [mine + _segment_values(segments[key]) for key in sorted(segments)],
-        [mine + interval(row) for key, row in segments.items() if key in changed],
+        sorted((mine + interval(segments[key]) for key in changed), key=_by_begin),
     )
 
 

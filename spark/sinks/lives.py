@@ -93,9 +93,8 @@ def segment_rows(cluster_id: str, lives: Lives) -> list[Row]:
     return list(zip(repeat(cluster_id), *(columns[name].to_pylist() for name in SEGMENT_COLUMNS), strict=False))
 
 
-def interval_rows(cluster_id: str, lives: Lives) -> dict[int, Row]:
-    """The rows of table ``segment_interval`` by the places of their segments' first events, as `spark.ledger.interval`
-    makes them."""
+def interval_rows(cluster_id: str, lives: Lives) -> list[Row]:
+    """The rows of table ``segment_interval``, as `spark.ledger.interval` makes them, as their segments begin."""
     finished = lives.lengths > SegmentState.COPY_SEGMENT_FINISHED
     places, lengths = lives.places[:, finished], lives.lengths[finished]
     moments = np.clip(lives.events["event_timestamp_ms"].to_numpy()[places], 1, MOMENT_MAX)
@@ -107,8 +106,7 @@ def interval_rows(cluster_id: str, lives: Lives) -> dict[int, Row]:
     first = lives.events.take(places[0])
     key = (first[name].to_pylist() for name in _KEY)
     size = (first[name].fill_null(0).to_pylist() for name in ("start_offset", "end_offset", "segment_size_bytes"))
-    rows = zip(repeat(cluster_id), *key, starts, to_ms, nodes, *size, strict=False)
-    return dict(zip(places[0].tolist(), rows, strict=True))
+    return list(zip(repeat(cluster_id), *key, starts, to_ms, nodes, *size, strict=False))
 
 
 def partitions_added(lives: Lives) -> dict[PartitionKey, PartitionRow]:

@@ -9,14 +9,15 @@ import psycopg
 from psycopg.adapt import Dumper
 from psycopg.postgres import types
 from psycopg.pq import Format
-from sqlalchemy import JSON, Connection, Engine, Table
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy import JSON, Connection, Engine, Integer, SmallInteger, Table
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 
 from spark.sinks.bulk import Keys, OnConflict, Rows, insert_suffix, quoted
 
 _ARRAY_TYPES: Final = {str: "text[]", int: "integer[]"}
 # Below this many rows the round trips of COPY cost more than they save.
 COPY_ROWS_MIN: Final = 32
+_LIMITS: Final[dict[type[Any], int]] = {SmallInteger: 1 << 15, Integer: 1 << 31}
 
 
 class PostgresqlBulk:
@@ -92,8 +93,9 @@ class _JsonText(Dumper):
 def _copy(connection: Connection, table: Table, into: str, columns: Sequence[str], rows: Rows) -> None:
     """Raises what SQLAlchemy raises for statements of its own.
 
-    In binary, which takes a sixth less of the driver's time than text. So each value must be of its column's type.
+    In binary, which takes a sixth less of the driver's time than text; so each value must be of its column's type.
     """
+    _require_fitting(table, columns, rows)
     driver: Any = connection.connection.driver_connection  # psycopg's: only it can COPY
     sql = f'COPY "{into}" ({", ".join(quoted(columns))}) FROM STDIN (FORMAT BINARY)'
     try:
@@ -107,6 +109,19 @@ def _copy(connection: Connection, table: Table, into: str, columns: Sequence[str
         raise IntegrityError(sql, None, error) from error
     except psycopg.OperationalError as error:
         raise OperationalError(sql, None, error) from error
+    except (psycopg.DataError, OverflowError, TypeError) as error:
+        raise DataError(sql, None, error) from error
+
+
+def _require_fitting(table: Table, columns: Sequence[str], rows: Rows) -> None:
+    """DataError for a number that is too large for its column: the driver would send some other number."""
+    for at, column in enumerate(table.c[name] for name in columns):
+        limit = _LIMITS.get(type(column.type))
+        if limit is not None:
+            values = [row[at] for row in rows if row[at] is not None]
+            if values and not -limit <= min(values) <= max(values) < limit:
+                reason = ValueError(f"{min(values)} to {max(values)} do not fit {column.type!r}")
+                raise DataError(f"COPY of {column}", None, reason)
 
 
 def _is_json(table: Table, name: str) -> bool:

@@ -52,7 +52,8 @@ class Stager:
         engine = create_engine(self._url)
         try:
             with writing(engine) as connection:
-                for packed in batches:
+                # Value by value: all of a task's are a batch of Spark's, and may be hundreds of thousands of records.
+                for packed in (batch.slice(at, 1) for batch in batches for at in range(batch.num_rows)):
                     columns = (column.to_pylist() for column in unpack([packed]).columns)
                     rows = [(attempt, self._cluster_id, self._job, *row) for row in zip(*columns, strict=True)]
                     PostgresqlBulk().insert(connection, t.staged_record, _STAGED, rows, "leave")

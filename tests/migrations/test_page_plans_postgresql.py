@@ -71,7 +71,7 @@ def _reads_too_much(node: dict[str, Any]) -> bool:
     condition = str(node.get("Index Cond", ""))
     of_growing = any(f"_{table}_" in f"_{index}_" for table in GROWING)
     by_cluster = of_growing and condition.count(" = ") + condition.count(">") + condition.count("NULL") < 2
-    illegal = index.startswith("segment_event_") and "_metadata_" in index  # the month's part of that index
+    illegal = index.startswith("segment_event_") and "_topic_partition_" in index  # the month's part of that index
     return by_cluster and not illegal and index != "ix_segment_open"
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import text
 
 from backend.store import migrate
 from backend.store.engine import create_engine, reading, writing
 from backend.store.queries.time_travel import remote_at
+from spark.decode import to_batch
+from spark.sinks.ledger_sink import LedgerSink
 from tests.migrations.test_migrate import catalogue
+from tests.spark.records import mixed
 
 VERSIONS = Path(__file__).parents[2] / "migrations" / "versions"
 SEGMENT = {
@@ -39,6 +43,26 @@ def test_each_revision_comes_back_the_same_after_it_was_undone(empty_database: s
         migrate.upgrade(empty_database, step.revision)
         assert catalogue(engine) == made
         engine.dispose()
+
+
+def test_rows_of_the_pipeline_come_through_the_order_in_which_they_come(empty_database: str) -> None:
+    migrate.upgrade(empty_database, "0008")
+    engine = create_engine(empty_database)
+    before = catalogue(engine)
+    migrate.upgrade(empty_database)
+    sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
+    sink.write(0, pa.Table.from_batches([to_batch(mixed(600))]))
+    sink.close()
+    tables = ("segment_event", "segment_interval", "segment")
+    with reading(engine) as connection:
+        rows = {name: sorted(map(repr, connection.execute(text(f"SELECT * FROM {name}")))) for name in tables}
+    assert all(rows.values())
+    migrate.downgrade(empty_database, "0008")
+    assert catalogue(engine) == before
+    migrate.upgrade(empty_database)
+    with reading(engine) as connection:
+        assert rows == {name: sorted(map(repr, connection.execute(text(f"SELECT * FROM {name}")))) for name in tables}
+    engine.dispose()
 
 
 def test_a_pre_upgrade_stops_before_what_older_programs_cannot_bear(monkeypatch: pytest.MonkeyPatch) -> None:

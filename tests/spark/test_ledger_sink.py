@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, event, select
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
@@ -468,3 +468,31 @@ def test_the_check_of_these_tests_notices_a_lost_and_a_doubled_row(engine: Engin
     assert content(engine) != expected(records)
     sink_of(engine).write(1, table(log(life(77), partition=9)))
     assert content(engine) != expected(records)
+
+
+def test_many_rows_hold_bytes_and_nulls_as_few_do(engine: Engine) -> None:
+    events = table([*log(event for number in range(60) for event in life(number))])
+    at = events.schema.get_field_index("custom_metadata")
+    custom = [None if place % 3 else b"\x00\xff" + bytes([place]) for place in range(events.num_rows)]
+    events = events.set_column(at, events.schema.field(at), pa.array(custom, pa.binary()))
+    unreadable = [(3, offset, 7, None if offset % 2 else b"\x00k", b"\xff" + bytes([offset])) for offset in range(50)]
+    sink_of(engine).write(0, pa.concat_tables([events, table(unreadable)]))
+    event = t.segment_event.c
+    with reading(engine) as connection:
+        kept = connection.execute(select(event.custom_metadata).order_by(event.metadata_offset)).scalars().all()
+        values = connection.execute(select(t.quarantine.c.key, t.quarantine.c.value).order_by(t.quarantine.c.offset))
+        assert (kept, values.all()) == (custom, [(key, value) for *_, key, value in unreadable])
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("rows", [20, 40])
+@pytest.mark.parametrize("number", [1 << 31, -(1 << 31) - 1, 1 << 63])
+def test_a_number_that_does_not_fit_is_refused_however_many_rows_there_are(
+    engine: Engine, rows: int, number: int
+) -> None:
+    columns = ("cluster_id", "topic", "partition", "offset", "reason", "record_timestamp_ms", "ingested_ms")
+    values: list[tuple[Any, ...]] = [(CLUSTER, "t", 1, offset, "why", 1, 1) for offset in range(rows)]
+    values[7] = (CLUSTER, "t", number, 7, "why", 1, 1)
+    with pytest.raises(DataError), writing(engine) as connection:
+        PostgresqlBulk().insert(connection, t.quarantine, columns, values, "leave")
+    assert content(engine)["quarantine"] == set()

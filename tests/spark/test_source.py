@@ -17,7 +17,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from spark import kafka, reading, source
 from spark.decode import RawRecord
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
+from spark.packed import PACKED_SCHEMA
 from spark.reading import MetadataGap, OffsetsWentBack
+from spark.schemas import RECORD_SCHEMA
 from spark.source import OffsetRanges, RemoteLogMetadataReader, admit, spread
 from tests.spark.kafka_peer import admin, create_topic, produce
 from tests.spark.records import life, log, mixed
@@ -55,6 +57,16 @@ def test_work_is_dealt_once_and_evenly(parts: list[tuple[int, int, int]], tasks:
     loads = [sum(end - start for _, start, end in part) for part in dealt]
     if len(dealt) == tasks and ranges:
         assert max(loads) - min(loads) <= max(count for _, _, count in parts)
+
+
+def test_rows_are_records_or_packed_and_nothing_else() -> None:
+    def columns(**options: str) -> list[str]:
+        return source.RemoteLogMetadataSource({"bootstrap.servers": "", **options}).schema().names
+
+    assert columns() == columns(packed="false") == RECORD_SCHEMA.names
+    assert columns(packed="TRUE") == PACKED_SCHEMA.names
+    with pytest.raises(ValueError, match="is 'yes': set it to true or false"):
+        columns(packed="yes")
 
 
 # --- with a Kafka ---
