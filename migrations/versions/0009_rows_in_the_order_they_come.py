@@ -2,8 +2,8 @@
 
 An index by random ids is changed in a page of its own for each row: together they were a third of what storing an event
 cost. Events are found by their partition now, those of a segment among them, intervals by where they begin. Both are
-written anew: about half a minute for five million events, and room for the intervals twice. Events that were not followed
-are found by their partition, too, also by a PostgreSQL that has never looked at what the table holds.
+written anew: half a minute for five million events, and room for the intervals twice. Events that were not followed are
+found by their partition, too, also by a PostgreSQL that has never looked at what the table holds.
 """
 
 from __future__ import annotations
