@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 FORMAT: Final = "rlmm"
 MAX_RECORDS: Final = 50_000
-# Of keys and values. In Arrow, as Spark's rows and as Python's a batch takes some three times that: 200 MB.
+# Of keys and values. In Arrow, as Spark's values and as Python's rows a batch takes some three times that: 200 MB.
 MAX_BYTES: Final = 64 << 20
 TASKS: Final = 2
 SAMPLE_EVERY_BATCHES: Final = 10

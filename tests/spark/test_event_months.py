@@ -76,8 +76,9 @@ def test_months_are_made_for_events_and_ahead_and_dropped_with_what_was_deleted_
         assert set(connection.execute(select(event.cluster_id, event.event_timestamp_ms).distinct())) == {
             ("c", -5), ("c", 1 << 62), ("other", kept)
         }  # fmt: skip
-        starts = connection.scalars(select(segment.start_offset).where(segment.cluster_id == "c"))
-        assert set(starts) == {200, 400, 500}, "what is remote stays, and what other months told"
+        for table in (segment, t.segment_interval.c):
+            starts = connection.scalars(select(table.start_offset).where(table.cluster_id == "c"))
+            assert set(starts) == {200, 400, 500}, "what is remote stays, and what other months told"
     assert history.prune_history(engine, "c", ms(2025, 8)) == 0
     store(engine, "c", lived(6, old), first=18)
     assert months(engine)[0] == "y2025m01", "a month comes back when an event needs it"

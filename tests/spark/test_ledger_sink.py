@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,17 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, event, select
-from sqlalchemy.exc import DataError, IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError
 
 from backend.store import tables as t
-from backend.store.engine import create_engine, reading, writing
+from backend.store.engine import reading, writing
 from backend.tiering.ids import uuid_text
 from backend.tiering.segment_state import SegmentState
 from spark.decode import RAW_VALUE_BYTES_MAX, RawRecord
 from spark.reading import TopicRecreated
 from spark.rebuild import forget
 from spark.sinks.ledger_sink import DatabaseWentBack, LedgerSink, Stopped
-from spark.sinks.postgresql import PostgresqlBulk
 from tests.spark.records import (
     CAPTURED,
     FIXTURES,
@@ -39,13 +38,6 @@ from tests.spark.records import (
 from tests.spark.replay import expected, stored
 
 CLUSTER = "cluster-1"
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    engine = create_engine(database_url)
-    yield engine
-    engine.dispose()
 
 
 def sink_of(engine: Engine, **options: object) -> LedgerSink:
@@ -393,39 +385,6 @@ def test_where_to_continue_is_asked_until_the_database_answers(outage: Outage, e
     assert asked() == {3: 4}
 
 
-class _BreaksOff(list[tuple[Any, ...]]):
-    """Rows in the middle of which the server ends the statement, or the connection, that stores them."""
-
-    def __init__(self, rows: Sequence[tuple[Any, ...]], engine: Engine, ended_by: str, pid: int) -> None:
-        super().__init__(rows)
-        self._engine, self._ended_by, self._pid = engine, ended_by, pid
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for at, row in enumerate(super().__iter__()):
-            if at == len(self) // 2:
-                with self._engine.begin() as other:
-                    other.exec_driver_sql(f"SELECT {self._ended_by}(%s)", (self._pid,))
-            yield row
-
-
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-@pytest.mark.parametrize("ended_by", ["pg_terminate_backend", "pg_cancel_backend"])
-def test_a_copy_that_the_server_ends_half_way_is_a_database_that_is_away(engine: Engine, ended_by: str) -> None:
-    columns = ("cluster_id", "job", "topic", "partition", "next_offset", "updated_ms")
-    rows = [(CLUSTER, "ledger", "t", number, 1, 1) for number in range(100)]
-
-    def store() -> None:
-        with writing(engine) as connection:
-            pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
-            broken = _BreaksOff(rows, engine, ended_by, pid)
-            PostgresqlBulk().insert(connection, t.source_offsets, columns, broken, "replace")
-
-    with pytest.raises(OperationalError):
-        store()
-    with reading(engine) as connection:
-        assert connection.execute(select(t.source_offsets)).all() == []
-
-
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_load_lets_the_planner_know_what_the_tables_hold(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark.sinks.ledger_sink.ANALYZE_FIRST_RECORDS", 200)
@@ -482,17 +441,3 @@ def test_many_rows_hold_bytes_and_nulls_as_few_do(engine: Engine) -> None:
         kept = connection.execute(select(event.custom_metadata).order_by(event.metadata_offset)).scalars().all()
         values = connection.execute(select(t.quarantine.c.key, t.quarantine.c.value).order_by(t.quarantine.c.offset))
         assert (kept, values.all()) == (custom, [(key, value) for *_, key, value in unreadable])
-
-
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-@pytest.mark.parametrize("rows", [20, 40])
-@pytest.mark.parametrize("number", [1 << 31, -(1 << 31) - 1, 1 << 63])
-def test_a_number_that_does_not_fit_is_refused_however_many_rows_there_are(
-    engine: Engine, rows: int, number: int
-) -> None:
-    columns = ("cluster_id", "topic", "partition", "offset", "reason", "record_timestamp_ms", "ingested_ms")
-    values: list[tuple[Any, ...]] = [(CLUSTER, "t", 1, offset, "why", 1, 1) for offset in range(rows)]
-    values[7] = (CLUSTER, "t", number, 7, "why", 1, 1)
-    with pytest.raises(DataError), writing(engine) as connection:
-        PostgresqlBulk().insert(connection, t.quarantine, columns, values, "leave")
-    assert content(engine)["quarantine"] == set()
