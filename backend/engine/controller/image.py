@@ -81,7 +81,10 @@ class BrokerRegistration:
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """The broker's address under a listener name."""
-        return next((endpoint for endpoint in self.endpoints if endpoint.name == listener_name), None)
+        for endpoint in self.endpoints:  # some 100,000 times for the metadata of a large cluster
+            if endpoint.name == listener_name:
+                return endpoint
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class PartitionRegistration:
 
     def is_lost(self, replica: int) -> bool:
         """Whether the broker has said that it cannot use its log of the partition."""
-        return self.directory_of(replica) == DIRECTORY_LOST
+        return DIRECTORY_LOST in self.directories and self.directory_of(replica) == DIRECTORY_LOST
 
     @property
     def reassigning(self) -> bool:

@@ -88,6 +88,18 @@ class PartitionCreated(NamedTuple):
     registration: PartitionRegistration
 
 
+class PartitionChanged(NamedTuple):
+    """A PartitionChangeRecord, read in bulk: `change` is one that says the same of some partition.
+
+    `merged` are the registrations that it was merged with so far, by their identity, each with what that gave.
+    """
+
+    topic_id: bytes
+    partition_id: int
+    change: m.PartitionChangeRecord
+    merged: dict[int, tuple[PartitionRegistration, PartitionRegistration]]
+
+
 @dataclass(slots=True)
 class _Draft:
     """The maps of an image while groups of records are applied; nothing outside sees it."""
@@ -202,11 +214,20 @@ def _put_partition(draft: _Draft, created: PartitionCreated) -> None:
 
 
 def _change_partition(draft: _Draft, record: m.PartitionChangeRecord) -> None:
-    partitions = draft.partitions(bytes(record.topic_id))
-    old = partitions.get(record.partition_id)
+    _merge_partition(draft, PartitionChanged(bytes(record.topic_id), record.partition_id, record, {}))
+
+
+def _merge_partition(draft: _Draft, changed: PartitionChanged) -> None:
+    topic_id, index, change, merged = changed
+    partitions = draft.partitions(topic_id)
+    old = partitions.get(index)
     if old is None:
-        raise ReplayError(f"partition {record.partition_id} of topic id {record.topic_id.hex()} changes but is unknown")
-    partitions[record.partition_id] = merge_partition(old, record)
+        raise ReplayError(f"partition {index} of topic id {topic_id.hex()} changes but is unknown")
+    known = merged.get(id(old))
+    if known is None:
+        # With the old one, which so keeps its identity.
+        known = merged[id(old)] = (old, merge_partition(old, change))
+    partitions[index] = known[1]
 
 
 def _clear_elr(draft: _Draft, record: m.ClearElrRecord) -> None:
@@ -307,6 +328,7 @@ _REPLAY: Final[dict[type, Callable[[_Draft, Any], None]]] = {
     m.PartitionRecord: _create_partition,
     PartitionCreated: _put_partition,
     m.PartitionChangeRecord: _change_partition,
+    PartitionChanged: _merge_partition,
     m.ClearElrRecord: _clear_elr,
     m.ConfigRecord: _set_config,
     m.FeatureLevelRecord: _set_feature,
@@ -390,5 +412,5 @@ def apply_records(
 
 # Replays that may change the topics; without one the maps keep their identity, which is how readers see "no change".
 _TOPIC_REPLAYS: Final = frozenset(
-    {_create_topic, _remove_topic, _create_partition, _put_partition, _change_partition, _clear_elr}
+    {_create_topic, _remove_topic, _create_partition, _put_partition, _change_partition, _merge_partition, _clear_elr}
 )

@@ -105,17 +105,18 @@ class _Loader:
         self.remote_enabled = options.remote_system_enabled and is_remote_enabled(topic_id_partition.topic, config)
         self.producers = self._new_producers()
         self.recovery_point = options.recovery_point
+        self.scanned = False
 
     def _new_producers(self) -> ProducerStateManager:
         return ProducerStateManager(self.disk, self.dir, expiration_ms=self.options.producer_id_expiration_ms)
 
     def load(self) -> UnifiedLog:
-        self.disk.make_dirs(self.dir)
-        names = self._tidy(self.disk.list_dir(self.dir))
-        epochs = self._load_epochs()
+        names = self._tidy(self._names())
+        epochs = self._load_epochs(names)
         segments = self._open_segments(names)
         self._recover(segments, epochs)
-        self.producers.load_stored(self.disk.list_dir(self.dir))
+        # Recovery stores snapshots, too.
+        self.producers.load_stored(self.disk.list_dir(self.dir) if self.scanned else names)
         log_start = self._log_start(epochs)
         if segments and segments.active.next_offset < log_start:
             _log.warning("Partition %s: the log ends at %d, below its start %d, and starts afresh there",
@@ -165,22 +166,30 @@ class _Loader:
         if log_start < end:
             epochs.prepend(epochs_in_batches(segments, log_start, end).entries)
 
+    def _names(self) -> list[str]:
+        try:
+            return self.disk.list_dir(self.dir)
+        except FileNotFoundError:
+            self.disk.make_dirs(self.dir)
+            return []
+
     def _tidy(self, names: list[str]) -> list[str]:
         """Removes what an interrupted run left: deleted and temporary files, indexes without a log."""
         kept: list[str] = []
+        there = set(names)
         for name in finish_swaps(self.disk, self.dir, names):
             base = base_offset_of(name)
-            orphan = name.endswith(_INDEX_SUFFIXES) and base is not None and file_name(base, LOG_SUFFIX) not in names
+            orphan = name.endswith(_INDEX_SUFFIXES) and base is not None and file_name(base, LOG_SUFFIX) not in there
             if name.endswith(_TEMPORARY_SUFFIXES) or orphan:
                 self.disk.remove(f"{self.dir}/{name}")
             else:
                 kept.append(name)
         return kept
 
-    def _load_epochs(self) -> LeaderEpochCache:
+    def _load_epochs(self, names: list[str]) -> LeaderEpochCache:
         path = f"{self.dir}/{LEADER_EPOCH_FILE}"
         entries: list[tuple[int, int]] = []
-        if self.disk.exists(path):
+        if LEADER_EPOCH_FILE in names:
             try:
                 entries = decode_epochs(self.disk.read(path))
             except MalformedCheckpoint as error:
@@ -242,6 +251,7 @@ class _Loader:
 
     def _scan(self, segment: LogSegment, segments: LogSegments, epochs: LeaderEpochCache) -> Damage | None:
         """Recovers one segment and stores the producer snapshot at its end, which the next segment starts from."""
+        self.scanned = True
         base = segment.base_offset
         producers = self._new_producers()
         producers.load_stored([n for n in self.disk.list_dir(self.dir) if (base_offset_of(n) or 0) <= base])

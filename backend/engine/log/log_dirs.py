@@ -157,7 +157,10 @@ def probe_dir(disk: Disk, path: str) -> None:
 def read_topic_id(disk: Disk, folder: str) -> bytes:
     """The topic id in a partition's folder, the zero id when it has none. Raises `CorruptLog`."""
     path = f"{folder}/{PARTITION_METADATA_FILE}"
-    data = disk.read(path) if disk.exists(path) else b""
+    try:
+        data = disk.read(path)
+    except FileNotFoundError:
+        data = b""
     if not data:
         # An empty file is one that lost its content with the machine's power, before it was synced.
         return ZERO_UUID

@@ -11,24 +11,25 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from backend.engine.log.config import LogConfig, LogManagerConfig
 from backend.engine.log.errors import CorruptLog
-from backend.engine.log.future_logs import FutureLog, forget_move, left_over_folders
+from backend.engine.log.future_logs import FutureLog, left_over_folders
 from backend.engine.log.housekeeping import INTERVAL_MS, Housekeeping, retention_interval_ms
 from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_checkpoints import LogCheckpoints
 from backend.engine.log.log_cleaner import LogCleaner
 from backend.engine.log.log_directories import LogDirectories
-from backend.engine.log.log_dirs import LogDir, probe_dir, read_topic_id, write_topic_id
+from backend.engine.log.log_dirs import LogDir, probe_dir, write_topic_id
 from backend.engine.log.log_state import FULL_ERRNOS
 from backend.engine.log.names import (
     dir_name,
     dir_name_for_delete,
 )
+from backend.engine.log.opening import Found, in_jobs, open_found
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -73,7 +74,7 @@ class LogManager(LogDirectories):
         """Opens every log found. `config_of` gives a topic's settings; the broker's defaults without it. `directory_of`
         gives the id of the directory where the controller has a partition's replica, as far as it knows.
         """
-        work: list[tuple[LogDir, TopicPartition, str]] = []
+        work: list[Found] = []
         for log_dir in self._dirs:
             for folder in log_dir.doomed_folders():
                 self.housekeeping.remove_folder(folder)
@@ -82,32 +83,31 @@ class LogManager(LogDirectories):
                 if moving is not None:
                     self.preferred_dirs[moving] = log_dir.path
             for partition, folder in log_dir.partitions():
-                work.append((log_dir, partition, folder))
+                work.append(Found(log_dir, partition, folder))
         work = self._without_left_over(work, directory_of)
-        for start in range(0, len(work), RECOVERIES_AT_ONCE):
-            batch = work[start : start + RECOVERIES_AT_ONCE]
-            await tasks.gather(self._load(log_dir, tp, folder, config_of) for log_dir, tp, folder in batch)
+        jobs = in_jobs(work)
+        await tasks.gather(self._load(jobs, config_of) for _ in range(RECOVERIES_AT_ONCE))
         for log_dir in self._dirs:
             log_dir.forget_clean_shutdown()
         _log.info("Loaded %d partition logs, %d are offline", len(self._logs), len(self._offline))
 
     def _without_left_over(
-        self, work: list[tuple[LogDir, TopicPartition, str]], directory_of: Callable[[TopicPartition], bytes | None]
-    ) -> list[tuple[LogDir, TopicPartition, str]]:
+        self, work: list[Found], directory_of: Callable[[TopicPartition], bytes | None]
+    ) -> list[Found]:
         """Each partition once: folders that do not count go."""
-        ids = {folder: log_dir.meta.directory_id for log_dir, _, folder in work}
+        ids = {one.folder: one.log_dir.meta.directory_id for one in work}
 
         def is_assigned(partition: TopicPartition, folder: str) -> bool:
             return ids[folder] == directory_of(partition)
 
-        found = [(partition, folder) for _, partition, folder in work]
+        found = [(one.partition, one.folder) for one in work]
         left_over = set()
         for partition, folder in left_over_folders(self._ports.disk, found, is_assigned):
             left_over.add(folder)
             doomed = f"{folder.rpartition('/')[0]}/{dir_name_for_delete(partition, self._ports.random.uuid())}"
             self._ports.disk.rename(folder, doomed)
             self.housekeeping.remove_folder(doomed)
-        return [one for one in work if one[2] not in left_over]
+        return [one for one in work if one.folder not in left_over]
 
     # --- moving to another directory
 
@@ -150,39 +150,26 @@ class LogManager(LogDirectories):
         if work is not None:
             await self.housekeeping.flush(log, work)
 
-    async def _load(
-        self,
-        log_dir: LogDir,
-        partition: TopicPartition,
-        folder: str,
-        config_of: Callable[[str], LogConfig] | None,
-    ) -> None:
-        config = config_of(partition.topic) if config_of is not None else self.config.default_log
-        options = LoadOptions(
-            recovery_point=log_dir.checkpoints.recovery_point.get(partition, 0),
-            log_start_offset=log_dir.checkpoints.log_start.get(partition, 0),
-            clean_shutdown=log_dir.clean_shutdown,
-            remote_system_enabled=self.config.remote_system_enabled,
-            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
-        )
-        try:
-            log = await self._ports.workers.run(partial(self._open, partition, folder, config, options))
-        except CorruptLog as error:
-            self._set_offline(partition, folder, error.message)
-        except OSError as error:
-            self._set_offline(partition, folder, f"{folder} cannot be read: {error}")
+    async def _load(self, jobs: Iterator[list[Found]], config_of: Callable[[str], LogConfig] | None) -> None:
+        """Opens the logs of one job after the other; who shares the jobs works beside."""
+        for job in jobs:
+            configs = [self.config.default_log if config_of is None else config_of(one.partition.topic) for one in job]
+            work = partial(open_found, self._ports, job, configs, self.config)
+            for found, outcome in zip(job, await self._ports.workers.run(work), strict=True):
+                self._opened(found, outcome)
+
+    def _opened(self, found: Found, outcome: UnifiedLog | CorruptLog | OSError) -> None:
+        log_dir, partition, folder = found
+        if isinstance(outcome, CorruptLog):
+            self._set_offline(partition, folder, outcome.message)
+        elif isinstance(outcome, OSError):
+            self._set_offline(partition, folder, f"{folder} cannot be read: {outcome}")
         else:
             # What retention has taken from the disk was committed, also when the checkpoint is older.
             checkpoint = log_dir.checkpoints.high_watermark.get(partition, 0)
-            log.update_high_watermark(max(checkpoint, log.local_log_start_offset))
-            log.cleaner_checkpoint = log_dir.checkpoints.cleaner.get(partition)
-            self._adopt(log)
-
-    def _open(self, partition: TopicPartition, folder: str, config: LogConfig, options: LoadOptions) -> UnifiedLog:
-        disk = self._ports.disk
-        forget_move(disk, folder)
-        tip = TopicIdPartition(partition.topic, read_topic_id(disk, folder), partition.partition)
-        return open_log(disk, self._ports.random, folder, tip, config, options, now_ms=self._ports.clock.time_ms())
+            outcome.update_high_watermark(max(checkpoint, outcome.local_log_start_offset))
+            outcome.cleaner_checkpoint = log_dir.checkpoints.cleaner.get(partition)
+            self._adopt(outcome)
 
     def _adopt(self, log: UnifiedLog) -> None:
         partition = log.topic_partition

@@ -334,11 +334,18 @@ class Follower:
             return True
         return attempts <= ATTEMPTS_REPORTED or attempts % ATTEMPTS_REPORTED_EVERY == 0
 
+    def _is_usual(self) -> bool:
+        """Whether the replica goes on where its log ends, as thousands do at a start."""
+        state = self.state
+        if state.phase is FollowerPhase.TRUNCATING:
+            return state.target_offset == self.partition.log.log_end_offset
+        return state.phase in (FollowerPhase.IN_SYNC, FollowerPhase.FETCHING)
+
     def _report(self) -> None:
         state = self.state
         self._reported = (state.attempts, state.evidence)
         tip = self.partition.topic_id_partition
-        level = logging.DEBUG if state.phase in (FollowerPhase.IN_SYNC, FollowerPhase.FETCHING) else logging.INFO
+        level = logging.DEBUG if self._is_usual() else logging.INFO
         _log.log(level, "%s on broker %d is %s at offset %d: %s", self, self._host.node_id, state.phase.value,
                  state.fetch_offset, state.evidence or f"following broker {self.leader}")  # fmt: skip
         self._host.events.emit(

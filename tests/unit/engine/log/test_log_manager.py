@@ -17,6 +17,8 @@ from backend.engine.log.errors import LogDirError
 from backend.engine.log.housekeeping import retention_interval_ms
 from backend.engine.log.log_dirs import read_topic_id
 from backend.engine.log.log_manager import LogManager
+from backend.engine.log.names import dir_name
+from backend.engine.log.opening import CLEAN_LOGS_PER_JOB
 from backend.engine.ports import system_ports
 from backend.engine.ports.disk import OsDisk, OsFile
 from backend.protocol.chunks import Buffer
@@ -92,6 +94,30 @@ def test_after_a_kill_everything_written_is_recovered(tmp_path: Path) -> None:
         assert found is not None
         assert (found.high_watermark, found.log_end_offset) == (4, 5)
         assert values(found) == [(i, f"v{i}".encode()) for i in range(5)]
+        again.abandon()
+
+    run(play)
+
+
+def test_of_many_logs_that_were_closed_each_is_opened_as_it_was_and_a_broken_one_stops_no_other(tmp_path: Path) -> None:
+    count = 2 * CLEAN_LOGS_PER_JOB + 3
+
+    async def play() -> None:
+        manager = await start(tmp_path)
+        for number in range(count):
+            append(manager.get_or_create(tip(partition=number), CONFIG), *range(number % 5))
+        await manager.shutdown()
+        broken = TopicPartition("orders", CLEAN_LOGS_PER_JOB // 2)
+        (tmp_path / "log0" / dir_name(broken) / "partition.metadata").write_text("none")
+
+        again = await start(tmp_path)
+        ends = {
+            number: log.log_end_offset
+            for number in range(count)
+            if (log := again.get(TopicPartition("orders", number)))
+        }
+        assert ends == {number: number % 5 for number in range(count) if number != broken.partition}
+        assert list(again.offline_partitions) == [broken]
         again.abandon()
 
     run(play)
