@@ -32,6 +32,12 @@ MANIFEST_SCHEMA: Final = StructType([StructField("attempt", StringType(), False)
 _MANIFEST_ARROW: Final = pa.schema([pa.field("attempt", pa.string(), False), pa.field("records", pa.int64())])
 _STAGED: Final = ("attempt", "cluster_id", "job", *RECORD_COLUMNS)
 FOLLOWED_AT_ONCE: Final = 4_000
+# All of the key of events on PostgreSQL: by fewer of its columns it would be searched, and each month's.
+_KEY: Final = ("topic_id", "partition", "metadata_offset", "metadata_partition", "event_timestamp_ms")
+_ILLEGAL: Final = (
+    "UPDATE segment_event SET legal = false, illegal_reason = :why WHERE cluster_id = :c AND "
+    + " AND ".join(f"{name} = :{name}" for name in _KEY)
+)
 
 
 class StagedRowsLost(Exception):
@@ -160,17 +166,11 @@ class StagedLedgerSink(LedgerSink):
         followed = follow(self._cluster_id, dict(enumerate(events)), trusting=trusting)
         reasons = self._follow(connection, followed)
         illegal = [
-            {"p": event.metadata_partition, "o": event.metadata_offset, "at": event.event_timestamp_ms, "why": why}
-            for event, why in ((events[at], why) for at, why in reasons.items())
+            {"c": self._cluster_id, "why": why} | {name: getattr(events[at], name) for name in _KEY}
+            for at, why in reasons.items()
         ]
         if illegal:
-            connection.execute(
-                text(
-                    "UPDATE segment_event SET legal = false, illegal_reason = :why WHERE cluster_id = :c "
-                    "AND metadata_partition = :p AND metadata_offset = :o AND event_timestamp_ms = :at"
-                ),
-                [{"c": self._cluster_id, **one} for one in illegal],
-            )
+            connection.execute(text(_ILLEGAL), illegal)
         return len(illegal)
 
 

@@ -18,6 +18,7 @@ from backend.store import migrate, tables
 from backend.store.engine import create_engine, reading, writing
 from backend.store.writes import heartbeat
 from tests.migrations.postgresql import Server, new_database
+from tests.migrations.test_migrate import catalogue
 
 
 def db(url: str, *arguments: str, answer: str = "") -> Result:
@@ -121,6 +122,7 @@ def test_a_backup_put_back_is_the_database(
     other = create_engine(restored)
     with reading(other) as connection:
         assert [dict(row._mapping) for row in connection.execute(tables.api_token.select())] == [TOKEN]
+    assert catalogue(other) == catalogue(engine)
     other.dispose()
     expected = {name + end for name in ("copy", "ebbline.db") for end in ("", "-wal", "-shm", "-turn")}
     assert {path.name for path in tmp_path.iterdir()} <= expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -12,8 +13,10 @@ from sqlalchemy import Engine, event, text
 from backend.store.engine import create_engine, reading
 from backend.store.event_months import ensure, is_part
 from backend.store.migrate import upgrade
+from backend.tiering.segment_state import SegmentState
+from spark.verify import _COMPARED, _forgotten
 from tests.migrations.postgresql import Server, new_database
-from tests.unit.store.test_page_plans import CLUSTER, GROWING, QUERIES
+from tests.unit.store.test_page_plans import CLUSTER, GROWING, QUERIES, Query, queries
 
 # 20 partitions of 1,000 segments, samples and events: enough for the planner to prefer what it would at millions.
 FILL = (
@@ -51,7 +54,7 @@ def engine(postgresql_server: Server) -> Iterator[Engine]:
         for statement in FILL:
             connection.execute(text(statement), {"c": CLUSTER})
     with made.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("ANALYZE"))
+        connection.execute(text("VACUUM ANALYZE"))
     yield made
     made.dispose()
 
@@ -75,8 +78,8 @@ def _reads_too_much(node: dict[str, Any]) -> bool:
     return by_cluster and not illegal and index != "ix_segment_open"
 
 
-@pytest.mark.parametrize("name", QUERIES)
-def test_no_read_of_a_page_walks_a_growing_table(engine: Engine, name: str) -> None:
+def plans(engine: Engine, query: Query) -> dict[str, list[dict[str, Any]]]:
+    """The nodes of the plan of each SELECT of a read."""
     asked: list[tuple[str, Any]] = []
 
     def note(_: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: Any) -> None:
@@ -85,21 +88,63 @@ def test_no_read_of_a_page_walks_a_growing_table(engine: Engine, name: str) -> N
     event.listen(engine, "before_cursor_execute", note)
     try:
         with reading(engine) as connection:
-            QUERIES[name](connection)
+            query(connection)
     finally:
         event.remove(engine, "before_cursor_execute", note)
+    found = {}
     with engine.connect() as connection:
         connection.exec_driver_sql("SET plan_cache_mode = force_custom_plan")
         for statement, parameters in asked:
-            if not statement.lstrip().startswith("SELECT"):
-                continue
-            (plan,) = connection.exec_driver_sql("EXPLAIN (FORMAT JSON) " + statement, parameters).scalar_one()
-            too_much = [
-                {key: node[key] for key in ("Node Type", "Relation Name", "Index Name", "Index Cond") if key in node}
-                for node in nodes(plan["Plan"])
-                if _reads_too_much(node)
-            ]
-            assert too_much == [], statement
+            if statement.lstrip().startswith("SELECT"):
+                (plan,) = connection.exec_driver_sql("EXPLAIN (FORMAT JSON) " + statement, parameters).scalar_one()
+                found[statement] = list(nodes(plan["Plan"]))
+    return found
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_read_of_a_page_walks_a_growing_table(engine: Engine, name: str) -> None:
+    for statement, found in plans(engine, QUERIES[name]).items():
+        too_much = [
+            {key: node[key] for key in ("Node Type", "Relation Name", "Index Name", "Index Cond") if key in node}
+            for node in found
+            if _reads_too_much(node)
+        ]
+        assert too_much == [], statement
+
+
+def of_events(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The nodes that read the four months with rows."""
+    return [node for node in found if re.fullmatch(r"segment_event_y\d+m\d+", node.get("Relation Name", ""))][:4]
+
+
+def test_events_of_a_segment_are_looked_for_in_the_key_alone(engine: Engine) -> None:
+    query = queries("t7", "s3")["events of a segment"]
+    with reading(engine) as connection:
+        assert [event.metadata_offset for event in query(connection)] == [70012, 70013, 70014, 70015]
+    looked_for, fetched = (of_events(found) for found in plans(engine, query).values())
+    assert [(node["Node Type"], node["Index Name"]) for node in looked_for] == [
+        ("Index Only Scan", f"{node['Relation Name']}_pkey") for node in looked_for
+    ]
+    assert len(looked_for) == 4
+    for node in fetched:
+        assert node["Index Name"] == f"{node['Relation Name']}_pkey"
+        assert "(metadata_offset = ANY" in node["Index Cond"], "only rows of the segment are read"
+    assert len(fetched) == 4
+
+
+@pytest.mark.parametrize("name", ["events of the past", "newest segment events of a partition"])
+def test_events_of_a_partition_are_read_by_the_key(engine: Engine, name: str) -> None:
+    for found in plans(engine, queries("t7")[name]).values():
+        used = [(node["Node Type"].split(" Scan")[0], node["Index Name"]) for node in of_events(found)]
+        assert len(used) == 4
+        assert all(kind.startswith("Index") and index.endswith("_pkey") for kind, index in used), used
+
+
+def test_what_the_ledger_has_forgotten_is_told_by_the_key_alone(engine: Engine) -> None:
+    gone = {"s3": tuple(int(SegmentState.DELETE_SEGMENT_FINISHED) for _ in _COMPARED)}
+    found = plans(engine, lambda connection: _forgotten(connection, CLUSTER, ("t7", 7), {}, gone))
+    (read,) = (of_events(one) for one in found.values())
+    assert [node["Node Type"] for node in read] == ["Index Only Scan"] * 4
 
 
 def test_the_check_notices_a_read_without_an_index(engine: Engine) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, inspect, text
 
 from backend.store import migrate
 from backend.store.engine import create_engine, reading, writing
+from backend.store.event_months import is_part
 from backend.store.queries.time_travel import remote_at
 from spark.decode import to_batch
 from spark.sinks.ledger_sink import LedgerSink
 from tests.migrations.test_migrate import catalogue
-from tests.spark.records import mixed
+from tests.spark.records import delete_partition, life, log, mixed
 
 VERSIONS = Path(__file__).parents[2] / "migrations" / "versions"
 SEGMENT = {
@@ -63,6 +65,43 @@ def test_rows_of_the_pipeline_come_through_the_order_in_which_they_come(empty_da
     with reading(engine) as connection:
         assert rows == {name: sorted(map(repr, connection.execute(text(f"SELECT * FROM {name}")))) for name in tables}
     engine.dispose()
+
+
+def test_the_key_of_events_changes_on_postgresql_alone_and_every_row_stays(empty_database: str) -> None:
+    migrate.upgrade(empty_database, "0009")
+    engine = create_engine(empty_database)
+    before = catalogue(engine)
+    migrate.upgrade(empty_database, "0010")
+    after = catalogue(engine)
+    assert {name for name in after if after[name] != before[name]} == (
+        {"segment_event"} if engine.dialect.name == "postgresql" else set()
+    )
+    at_ms = 1_700_000_000_000
+    told = [*life(1), *(event._replace(event_timestamp_ms=at_ms) for event in life(2)), *delete_partition()]
+    sink = LedgerSink(engine, cluster_id="c", job="j", source_topic="t")
+    sink.write(0, pa.Table.from_batches([to_batch([*mixed(600), *log(told, partition=7)])]))
+    sink.close()
+    every = text("SELECT * FROM segment_event ORDER BY metadata_partition, metadata_offset")
+    with reading(engine) as connection:
+        rows = connection.execute(every).all()
+    assert len(rows) > 500
+    for revision, tables in (("0009", before), ("0010", after)):
+        (migrate.downgrade if revision == "0009" else migrate.upgrade)(empty_database, revision)
+        assert catalogue(engine) == tables
+        assert all(key == key_of(engine, "segment_event") for key in keys_of_parts(engine))
+        with reading(engine) as connection:
+            assert connection.execute(every).all() == rows
+    engine.dispose()
+
+
+def keys_of_parts(engine: Engine) -> list[dict[str, Any]]:
+    return [key_of(engine, name) for name in inspect(engine).get_table_names() if is_part(name)]
+
+
+def key_of(engine: Engine, table: str) -> dict[str, Any]:
+    """Columns of a primary key, and what comes along; each part has a name of its own for it."""
+    key = inspect(engine).get_pk_constraint(table)
+    return {name: key.get(name) for name in ("constrained_columns", "dialect_options")}
 
 
 def test_a_pre_upgrade_stops_before_what_older_programs_cannot_bear(monkeypatch: pytest.MonkeyPatch) -> None:

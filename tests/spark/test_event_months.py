@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, inspect, select, text
 
 from backend.protocol.remote_log_metadata import RemoteLogMetadata, encode
 from backend.store import event_months, history, migrate
@@ -82,6 +82,21 @@ def test_months_are_made_for_events_and_ahead_and_dropped_with_what_was_deleted_
     assert history.prune_history(engine, "c", ms(2025, 8)) == 0
     store(engine, "c", lived(6, old), first=18)
     assert months(engine)[0] == "y2025m01", "a month comes back when an event needs it"
+
+
+@on_postgresql
+def test_a_month_has_the_key_of_all(engine: Engine) -> None:
+    store(engine, "c", [*lived(1, ms(2025, 1)), *lived(2, 7)])
+    found = inspect(engine)
+    keys = [
+        (key["constrained_columns"], key["dialect_options"])
+        for key in map(
+            found.get_pk_constraint, [t.segment_event.name, *filter(event_months.is_part, found.get_table_names())]
+        )
+    ]
+    assert len(keys) == 1 + 2 + 4, "of all, before and after, January and three months from now"
+    columns = ["cluster_id", "topic_id", "partition", "metadata_offset", "metadata_partition", "event_timestamp_ms"]
+    assert keys == [(columns, {"postgresql_include": ["segment_id"]})] * len(keys)
 
 
 @on_postgresql

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, event, func, select
 
 from backend.store import tables as t
 from backend.store.engine import reading
@@ -61,6 +63,24 @@ def test_named_rows_are_stored_once_and_those_of_a_lost_try_never(
     assert left(engine) == len(early)
     assert sink_of(engine).next_offsets() == expected(records)["next_offsets"]
     assert left(engine) == 0
+
+
+def test_an_event_that_may_not_follow_is_flagged_by_the_whole_key(database_url: str, engine: Engine) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def note(_: Any, __: Any, statement: str, parameters: Any, ___: Any, ____: Any) -> None:
+        if statement.startswith("UPDATE segment_event"):
+            asked.append((statement, parameters))
+
+    event.listen(engine, "before_cursor_execute", note)
+    sink_of(engine).write(0, staged(database_url, mixed(200, seed=5)))
+    (statement, parameters), *_ = asked
+    with engine.connect() as connection:
+        connection.exec_driver_sql("SET enable_seqscan = off")  # which is quicker while the table is as small as here
+        (plan,) = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", parameters[0]).scalar_one()
+    (scan,) = plan["Plan"]["Plans"]
+    assert scan["Index Name"] == f"{scan['Relation Name']}_pkey"
+    assert scan["Index Cond"].count(" = ") == 6
 
 
 def test_a_batch_whose_rows_are_gone_is_not_stored(database_url: str, engine: Engine) -> None:

@@ -198,17 +198,14 @@ def events_of_segment(
 ) -> list[StoredEvent]:
     """What was told of one segment, in the order of the metadata topic.
 
-    Looked for among the events of its partition, in the index alone: 20 ms for a hundred thousand, and in proportion.
+    Looked for among the events of its partition, in the index alone: 30 ms for a hundred thousand, and in proportion.
     """
     table = t.segment_event
-    return _events(
-        connection,
-        cluster_id,
-        limit,
-        table.c.topic_id == topic_id,
-        table.c.partition == partition,
-        table.c.segment_id == segment_id,
-    )
+    of = (table.c.topic_id == topic_id, table.c.partition == partition, table.c.segment_id == segment_id)
+    # Their offsets first: PostgreSQL takes a segment's id from the index only where it needs nothing else of the row.
+    found = select(table.c.metadata_offset).where(table.c.cluster_id == cluster_id, *of)
+    offsets = connection.scalars(found.order_by(table.c.metadata_offset).limit(limit)).all()
+    return _events(connection, cluster_id, limit, *of, table.c.metadata_offset.in_(offsets))
 
 
 def _events(connection: Connection, cluster_id: str, limit: int, *where: ColumnElement[bool]) -> list[StoredEvent]:

@@ -34,6 +34,7 @@ from backend.store.tables.observer import (
     topic,
 )
 from backend.store.tables.pipeline import (
+    EVENTS_BY_PARTITION,
     OPEN_SEGMENT,
     pipeline_batch,
     quarantine,
@@ -48,6 +49,7 @@ from backend.store.tables.pipeline import (
 from backend.store.tables.shared import metadata
 
 __all__ = [
+    "EVENTS_BY_PARTITION",
     "OPEN_SEGMENT",
     "api_token",
     "audit",

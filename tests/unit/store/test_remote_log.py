@@ -10,14 +10,14 @@ from sqlalchemy import Engine
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
 from backend.store.migrate import upgrade
-from backend.store.queries.remote_log import past_events
+from backend.store.queries.remote_log import events_of_segment, past_events
 
 CLUSTER = "0J8z8jVtQb2nLrv6y1Yb4g"
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    """Three events of orders-7, and one of its neighbour."""
+    """Three events of two segments of orders-7, and one of its neighbour."""
     url = f"sqlite:///{tmp_path / 'ebbline.db'}"
     upgrade(url)
     made = create_engine(url)
@@ -32,7 +32,7 @@ def engine(tmp_path: Path) -> Engine:
                     "metadata_partition": partition,
                     "metadata_offset": offset,
                     "partition": partition,
-                    "segment_id": f"s{offset}",
+                    "segment_id": f"s{offset % 20}",
                     "event_timestamp_ms": offset,
                     "record_timestamp_ms": offset,
                     "legal": True,
@@ -50,3 +50,16 @@ def test_the_past_of_a_partition_is_told_in_order_or_not_at_all(engine: Engine) 
         assert [one.metadata_offset for one in found] == [10, 20, 30]
         assert past_events(connection, CLUSTER, "t", 7, limit=2) is None
         assert past_events(connection, CLUSTER, "t", 9, limit=2) == []
+
+
+def test_what_was_told_of_a_segment_is_told_in_order_and_nothing_else(engine: Engine) -> None:
+    with reading(engine) as connection:
+
+        def told(partition: int, segment_id: str, limit: int = 100) -> list[int]:
+            found = events_of_segment(connection, CLUSTER, "t", partition, segment_id, limit)
+            return [one.metadata_offset for one in found]
+
+        assert told(7, "s10") == [10, 30]
+        assert told(7, "s10", limit=1) == [10]
+        assert told(7, "s0") == [20], "the neighbour has a segment of the same id"
+        assert told(8, "s10") == []
