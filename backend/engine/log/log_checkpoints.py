@@ -37,6 +37,11 @@ class LogCheckpoints:
         self._workers = workers
         # Cleanings and moves may finish while the clock asks for a checkpoint, and each is one file.
         self._writing = tasks.Lock()
+        self._high_watermarks_moved = True
+
+    def high_watermark_moved(self) -> None:
+        """One of the logs has another, or there are other logs."""
+        self._high_watermarks_moved = True
 
     async def write_all(self) -> None:
         """Writes all four."""
@@ -67,8 +72,17 @@ class LogCheckpoints:
         )
 
     async def write_high_watermarks(self) -> None:
-        """`replication-offset-checkpoint` of every directory."""
-        await self._write(HIGH_WATERMARK_FILE, lambda logs: {log.topic_partition: log.high_watermark for log in logs})
+        """`replication-offset-checkpoint` of every directory, if any moved: it is asked every few seconds."""
+        if not self._high_watermarks_moved:
+            return
+        self._high_watermarks_moved, written = False, False
+        try:
+            await self._write(
+                HIGH_WATERMARK_FILE, lambda logs: {log.topic_partition: log.high_watermark for log in logs}
+            )
+            written = True
+        finally:
+            self._high_watermarks_moved = self._high_watermarks_moved or not written
 
     async def write_log_starts(self) -> None:
         """`log-start-offset-checkpoint`: tiered partitions always, others when log start is past the first segment's
@@ -96,3 +110,7 @@ class LogCheckpoints:
                 if error.errno in FULL_ERRNOS:
                     raise
                 self._directories.fail_dir(log_dir.path, f"its {name} could not be written: {error}")
+
+
+def _high_watermarks(logs: Iterable[UnifiedLog]) -> dict[TopicPartition, int]:
+    return {log.topic_partition: log.high_watermark for log in logs}

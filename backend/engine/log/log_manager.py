@@ -176,9 +176,12 @@ class LogManager(LogDirectories):
         self._logs[partition] = log
         self.housekeeping.look_after(log)
         log.on_offline = partial(self._on_offline, log)
+        log.on_high_watermark = self.checkpoints.high_watermark_moved
+        self.checkpoints.high_watermark_moved()
 
     def _on_offline(self, log: UnifiedLog, reason: str) -> None:
         self._offline[log.topic_partition] = (reason, log.dir)
+        self.checkpoints.high_watermark_moved()
         if self.on_offline is not None:
             self.on_offline(log, reason)
         path = log.dir.rpartition("/")[0]
@@ -323,6 +326,7 @@ class LogManager(LogDirectories):
         log = self._logs.pop(partition, None)
         offline = self._offline.pop(partition, None)
         self.housekeeping.forget(partition)
+        self.checkpoints.high_watermark_moved()
         now_ms = self._ports.clock.time_ms()
         try:
             if log is not None:

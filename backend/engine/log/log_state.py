@@ -70,6 +70,8 @@ class LogState:
         self._disk_full = False
         self.on_offline: Callable[[str], None] | None = None
         self.on_log_start: Callable[[], None] | None = None
+        # Told of every new high watermark.
+        self.on_high_watermark: Callable[[], None] | None = None
         self._log_start_offset = log_start_offset
         self._local_log_start_offset = max(log_start_offset, segments.first_base_offset)
         if not self.remote_enabled:
@@ -162,9 +164,14 @@ class LogState:
         clamped = min(max(offset, self._log_start_offset), self.log_end_offset)
         if clamped == self._high_watermark:
             return False
-        self._high_watermark = clamped
+        self._set_high_watermark(clamped)
         self.producer_state.on_high_watermark(clamped)
         return True
+
+    def _set_high_watermark(self, offset: int) -> None:
+        self._high_watermark = offset
+        if self.on_high_watermark is not None:
+            self.on_high_watermark()
 
     def maybe_increment_high_watermark(self, offset: int) -> bool:
         """Raises it; True when it moved. A value past the log end is the caller's mistake."""

@@ -189,7 +189,7 @@ class LogStorage(LogState):
         self.producer_state.truncate_fully(offset)
         self._log_start_offset = log_start_offset
         self._local_log_start_offset = offset
-        self._high_watermark = offset
+        self._set_high_watermark(offset)
 
     def _note_cut(self, end_offset: int) -> None:
         self.truncations += 1

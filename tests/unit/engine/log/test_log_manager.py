@@ -80,6 +80,56 @@ def test_after_a_kill_the_high_watermark_is_not_below_what_retention_left(tmp_pa
     run(play)
 
 
+def test_the_checkpoint_of_high_watermarks_follows_whatever_moves_them(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path, dirs=2)
+
+        async def stored() -> dict[str, int]:
+            await manager.checkpoints.write_high_watermarks()
+            lines = [
+                line.split() for number in range(2)
+                for line in (tmp_path / f"log{number}" / "replication-offset-checkpoint").read_text().splitlines()[2:]
+            ]  # fmt: skip
+            return {f"{topic}-{partition}": int(offset) for topic, partition, offset in lines}
+
+        one, other = manager.get_or_create(tip(), CONFIG), manager.get_or_create(tip(partition=1), CONFIG)
+        assert await stored() == {"orders-0": 0, "orders-1": 0}
+        append(one, *range(4))
+        append(other, *range(2))
+        one.update_high_watermark(3)
+        assert await stored() == {"orders-0": 3, "orders-1": 0}
+        other.maybe_increment_high_watermark(2)
+        one.truncate_to(1)
+        assert await stored() == {"orders-0": 1, "orders-1": 2}
+        other.truncate_fully_and_start_at(7)
+        assert await stored() == {"orders-0": 1, "orders-1": 7}
+        manager.async_delete(ORDERS)
+        assert await stored() == {"orders-1": 7}
+        other.mark_offline("as if its disk were broken")
+        assert await stored() == {}
+        manager.abandon()
+
+    run(play)
+
+
+def test_high_watermarks_that_stay_are_not_written_again(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path)
+        log = manager.get_or_create(tip(), CONFIG)
+        append(log, 0)
+        await manager.checkpoints.write_high_watermarks()
+        file = tmp_path / "log0" / "replication-offset-checkpoint"
+        file.unlink()
+        await manager.checkpoints.write_high_watermarks()
+        assert not file.exists()
+        log.update_high_watermark(1)
+        await manager.checkpoints.write_high_watermarks()
+        assert file.read_text() == "0\n1\norders 0 1\n"
+        manager.abandon()
+
+    run(play)
+
+
 def test_after_a_kill_everything_written_is_recovered(tmp_path: Path) -> None:
     async def play() -> None:
         manager = await start(tmp_path)
