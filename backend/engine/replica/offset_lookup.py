@@ -6,7 +6,7 @@ Facts: `Partition.fetchOffsetForTimestamp`, `UnifiedLog.fetchOffsetByTimestamp`,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from backend.engine.log.timestamps import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
@@ -32,8 +32,7 @@ FIRST_VERSION: Final = {
 UNKNOWN: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FoundOffset:
+class FoundOffset(NamedTuple):
     """One answer; all -1 when the timestamp names nothing."""
 
     offset: int = UNKNOWN
