@@ -83,14 +83,14 @@ def topic(site: ControlSite, name: str, assignment: list[list[int]], *, records:
     )
 
 
-def slow(site: ControlSite, name: str, partitions: int, **more: Any) -> dict[str, Any]:
-    """A plan that takes long: 100 kB a partition, to broker 3, slower than it comes."""
+def slow(site: ControlSite, name: str, partitions: int, *, records: int = 80, **more: Any) -> dict[str, Any]:
+    """A plan that takes long: `records` of 1 kB a partition, to broker 3, slower than they come."""
     topic(site, name, [[1, 2]] * partitions, records=0)
-    site.produce(name, 80 * partitions, value_bytes=1000)
+    site.produce(name, records * partitions, value_bytes=1000)
     inputs = {"action": "add", "topics": [name], "brokers": [3], "throttle_bytes_per_s": SLOW, **more}
     site.wait_until(
         f"{name} is sampled",
-        lambda: sum(row["local_log_bytes"] or 0 for row in site.partitions(name)) > 80 * partitions * 1000,
+        lambda: sum(row["local_log_bytes"] or 0 for row in site.partitions(name)) > records * partitions * 1000,
     )
     plan = site.plan(inputs, kind="reassign")
     assert plan["state"] == "checked", plan["checks"]

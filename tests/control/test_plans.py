@@ -165,7 +165,8 @@ def test_a_move_goes_on_after_the_control_plane_was_stopped(site: ControlSite) -
 def test_a_move_that_kafka_refuses_in_the_middle_says_what_goes_on_without_it(
     site: ControlSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = slow(site, "abandoned", 2, at_once=1)
+    # Some 2,500 fetches: it still moves when the limits are gone and the plan looks.
+    plan = slow(site, "abandoned", 2, at_once=1, records=20_000)
     site.execute(plan["id"], wait_ms=0)
     moving(site, plan["id"])
     refusals = iter([KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)])

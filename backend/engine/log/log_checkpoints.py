@@ -77,9 +77,7 @@ class LogCheckpoints:
             return
         self._high_watermarks_moved, written = False, False
         try:
-            await self._write(
-                HIGH_WATERMARK_FILE, lambda logs: {log.topic_partition: log.high_watermark for log in logs}
-            )
+            await self._write(HIGH_WATERMARK_FILE, _high_watermarks)
             written = True
         finally:
             self._high_watermarks_moved = self._high_watermarks_moved or not written
