@@ -1,7 +1,7 @@
 """The Produce request that costs most because there are most of it, read and answered without message objects.
 
-Versions 9-13, acks=1, no transactional id, one batch for one partition: what a producer sends that does not batch. The
-bytes are those of the generated codec; whatever is different in any way is left to it.
+Versions 9-13, acks=1 or all, no transactional id, one batch for one partition: what a producer sends that does not
+batch. The bytes are those of the generated codec; whatever is different in any way is left to it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from struct import error as StructError
 from typing import Final, NamedTuple
 
 from backend.protocol.batch import HEADER_BYTES
-from backend.protocol.errors import DecodeError
+from backend.protocol.errors import DecodeError, ErrorCode
 from backend.protocol.varint import decode_uvarint
 
 FIRST_VERSION: Final = 9  # the first flexible one
@@ -24,6 +24,7 @@ _HEAD: Final = Struct(">hhih")
 _BEGIN: Final = Struct(">BBhiB")
 # Number of partitions + 1, index.
 _PARTITION: Final = Struct(">Bi")
+_ACKS: Final = (1, -1)
 _ONE: Final = 2
 _NO_TAGS: Final = b"\0\0\0"
 _ATTRIBUTES_AT: Final = 22
@@ -42,6 +43,8 @@ class PlainProduce(NamedTuple):
     version: int
     correlation_id: int
     client_id: str | None
+    acks: int
+    timeout_ms: int
     topic_field: bytes
     partition: int
     records: memoryview
@@ -65,8 +68,8 @@ def read_plain(frame: bytearray) -> PlainProduce | None:
             return None
         at = 10 if size < 0 else 10 + size
         client_id = None if size < 0 else frame[10:at].decode()
-        tags, transactional_id, acks, _, topics = _BEGIN.unpack_from(frame, at)
-        if acks != 1 or tags or transactional_id or topics != _ONE:
+        tags, transactional_id, acks, timeout_ms, topics = _BEGIN.unpack_from(frame, at)
+        if acks not in _ACKS or tags or transactional_id or topics != _ONE:
             return None
         at += _BEGIN.size
         # A compact string counts its own length byte; longer ones than 126 have two, and topics' have up to 249.
@@ -85,16 +88,25 @@ def read_plain(frame: bytearray) -> PlainProduce | None:
             topic_field[1:].decode()
     except (StructError, IndexError, UnicodeDecodeError, DecodeError):
         return None
-    return PlainProduce(version, correlation_id, client_id, topic_field, index, memoryview(frame)[at:end])
+    records = memoryview(frame)[at:end]
+    return PlainProduce(version, correlation_id, client_id, acks, timeout_ms, topic_field, index, records)
 
 
-def encode_plain(request: PlainProduce, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> bytes:
-    """The frame of the answer to a request whose records were appended, with its length in front."""
+def encode_plain(
+    request: PlainProduce,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+    error: ErrorCode = ErrorCode.NONE,
+) -> bytes:
+    """The frame of the answer to a request whose records were appended, with its length in front. `error`: why they
+    were not acknowledged.
+    """
     topic = request.topic_field
     return b"".join((
         _ANSWER_HEAD.pack(_ANSWER_BYTES + len(topic), request.correlation_id, 0, _ONE),
         topic,
         _ANSWER_ROW.pack(
-            _ONE, request.partition, 0, base_offset, log_append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0
+            _ONE, request.partition, error, base_offset, log_append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0
         ),
     ))  # fmt: skip

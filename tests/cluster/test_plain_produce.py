@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from backend.protocol import frames
@@ -42,7 +43,8 @@ def exchange(connection: socket.socket, frame: bytes) -> bytes:
     return exactly(connection, size)
 
 
-def test_both_ways_answer_append_and_count_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("acks", [1, -1])
+def test_both_ways_answer_append_and_count_the_same(tmp_path: Path, acks: int) -> None:
     settings = {"auto.create.topics.enable": "false"}
     with EngineCluster(tmp_path, brokers=1, settings=settings) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -72,7 +74,7 @@ def test_both_ways_answer_append_and_count_the_same(tmp_path: Path) -> None:
                         place = index or (0 if plain else 1)
                         part = m.ProduceRequest.TopicData.PartitionData(index=place, records=records)
                         data = m.ProduceRequest.TopicData(name="plain", topic_id=topic_id, partition_data=[part])
-                        request = m.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data])
+                        request = m.ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
                         frame = b"".join(frames.encode_request(request, version, 5, "test"))[4:]
                         frame += b"" if plain else b"\0"
                         assert (read_plain(bytearray(frame)) is not None) == plain
@@ -92,6 +94,46 @@ def test_both_ways_answer_append_and_count_the_same(tmp_path: Path) -> None:
         assert served >= 2 * len(cases) * len(VERSIONS)
         ends = [cluster.ask(lambda index=index: end(broker, index)) for index in (0, 1)]  # type: ignore[misc]
         assert ends[0] == ends[1] == 5
+
+
+def test_both_ways_wait_for_the_followers_and_say_when_they_are_late(tmp_path: Path) -> None:
+    with EngineCluster(tmp_path, brokers=3, settings={"broker.session.timeout.ms": "60000"}) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        config = {"min.insync.replicas": "2"}
+        topic = NewTopic("plain", 2, replica_assignment=[[1, 2], [1, 2]], config=config)
+        admin.create_topics([topic])["plain"].result(30)
+        broker = cluster.broker(1)
+
+        def sent(connection: socket.socket, *, plain: bool, timeout_ms: int) -> Any:
+            part = m.ProduceRequest.TopicData.PartitionData(index=0 if plain else 1, records=batch())
+            data = m.ProduceRequest.TopicData(name="plain", partition_data=[part])
+            request = m.ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[data])
+            frame = b"".join(frames.encode_request(request, 12, 5, "test"))[4:] + (b"" if plain else b"\0")
+            _, answer = frames.decode_response(m.ProduceResponse, 12, exchange(connection, frame))
+            row = answer.responses[0].partition_responses[0]
+            row.index = 0
+            return row
+
+        def both(connection: socket.socket, timeout_ms: int) -> tuple[Any, Any]:
+            short = sent(connection, plain=True, timeout_ms=timeout_ms)
+            return short, sent(connection, plain=False, timeout_ms=timeout_ms)
+
+        with socket.create_connection(("127.0.0.1", cluster.layout.ports[1]), timeout=30) as connection:
+            for offset in range(3):
+                short, general = both(connection, 30_000)
+                assert repr(short) == repr(general)
+                assert (short.error_code, short.base_offset) == (0, offset)
+                marks = [cluster.ask(lambda i=i: high_watermark(broker, i)) for i in (0, 1)]  # type: ignore[misc]
+                assert marks == [offset + 1, offset + 1], "it is acknowledged once the follower has it"
+            cluster.kill_broker(2)
+            short, general = both(connection, 300)
+            assert repr(short) == repr(general)
+            assert (short.error_code, short.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 3)
+
+
+def high_watermark(broker: Any, index: int) -> int:
+    found: int = broker.services.replica_manager.partition("plain", index).log.high_watermark
+    return found
 
 
 def meters(broker: Any) -> dict[str, int]:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from backend.engine.ports import tasks
 from backend.protocol.chunks import Chunk
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
@@ -51,10 +52,17 @@ class NoAnswer(Exception):
 Handler = Callable[["Services", RequestContext, Any], Message | Awaitable[Message | None] | None]
 
 
+class Deferred(NamedTuple):
+    """The frame of an answer that is to be waited for, and what its request said of itself."""
+
+    header: RequestHeader
+    frame: tasks.PromptFuture[Sequence[Chunk]]
+
+
 # Serves a frame without decoding it to a message; the frame of the answer, or None, with nothing done, for `Handler`.
 PlainWay = Callable[
     ["Services", Callable[[RequestHeader], RequestContext], bytearray],
-    Sequence[Chunk] | None,
+    Sequence[Chunk] | Deferred | None,
 ]
 
 

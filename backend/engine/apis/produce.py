@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from backend.engine.apis import produce_verification
-from backend.engine.apis.context import Api, NoAnswer, RequestContext
+from backend.engine.apis.context import Api, Deferred, NoAnswer, RequestContext
 from backend.engine.apis.current_leader import leader_hint
 from backend.engine.apis.produce_repeats import without_repeats
 from backend.engine.apis.services import Services
@@ -301,8 +301,8 @@ def _hint_leaders(services: Services, context: RequestContext, response: m.Produ
 
 def produce_plain(
     services: Services, context: Callable[[RequestHeader], RequestContext], frame: bytearray
-) -> Sequence[Chunk] | None:
-    """What `produce` does, the shortest way, for one batch to one partition with acks=1 (`protocol.plain_produce`).
+) -> Sequence[Chunk] | Deferred | None:
+    """What `produce` does, the shortest way, for one batch to one partition (`protocol.plain_produce`).
 
     The frame of the answer; None, with nothing done, for a request that has to go the general way.
     """
@@ -319,14 +319,40 @@ def produce_plain(
     if not isinstance(partition, Partition):
         return None
     try:
-        info = partition.append(request.records, acks=1)
+        info = partition.append(request.records, acks=request.acks)
     except KafkaError as error:
-        header = RequestHeader(API_KEY, request.version, request.correlation_id, request.client_id)
-        answer = _refused_alone(services, context(header), name, partition, request, error)
+        answer = _refused_alone(services, context(_header(request)), name, partition, request, error)
         return frames.encode_response(answer, request.version, request.correlation_id)
     services.metrics.all_topics.totalproducerequests += 1
     _count(services.metrics, name, info)
+    if request.acks == ALL:
+        return _acknowledged_plain(services, request, partition, info)
     return (encode_plain(request, info.first_offset, info.log_append_time_ms, info.log_start_offset),)
+
+
+def _header(request: PlainProduce) -> RequestHeader:
+    return RequestHeader(API_KEY, request.version, request.correlation_id, request.client_id)
+
+
+def _acknowledged_plain(
+    services: Services, request: PlainProduce, partition: Partition, info: AppendInfo
+) -> Sequence[Chunk] | Deferred:
+    """As `_acknowledged`."""
+    deferred: Deferred | None = None
+    made: Sequence[Chunk] | None = None
+
+    def answer(errors: dict[int, ErrorCode]) -> None:
+        nonlocal made
+        error = errors.get(0, ErrorCode.NONE)
+        made = (encode_plain(request, info.first_offset, info.log_append_time_ms, info.log_start_offset, error),)
+        if deferred is not None and not deferred.frame.done():
+            deferred.frame.set_result(made)
+
+    services.replica_manager.wait_for_acks([(0, partition, info.last_offset + 1)], request.timeout_ms, answer)
+    if made is not None:
+        return made
+    deferred = Deferred(_header(request), tasks.prompt_future())
+    return deferred
 
 
 def _refused_alone(

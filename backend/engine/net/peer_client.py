@@ -13,10 +13,13 @@ from typing import Final
 from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.net.sasl_client import authenticate
 from backend.engine.ports import Ports, tasks
-from backend.engine.ports.network import Connection
+from backend.engine.ports.neighbour_network import NeighbourConnection
+from backend.engine.ports.network import Connection, Handed
 from backend.protocol import frames
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
-from backend.protocol.messages import Message
+from backend.protocol.frames import RequestHeader
+from backend.protocol.handed import HandedAnswer, HandedRequest
+from backend.protocol.messages import FetchRequest, Message
 
 # Kafka's reconnect.backoff.ms and its max, for a node of the same machine.
 RECONNECT_PAUSE_MS: Final = 50.0
@@ -107,7 +110,7 @@ class PeerClient:
         if self._timer is None or due_ms < self._timer_due_ms:
             self._wake_at(due_ms)
         try:
-            connection.send(frames.encode_request(request, version, correlation_id, self._client_id))
+            self._send_on(connection, request, version, correlation_id)
             return await future
         except tasks.Timeout:
             # Answers come in order: behind one that is late every other would be late too.
@@ -116,6 +119,17 @@ class PeerClient:
             raise
         finally:
             self._pending.pop(correlation_id, None)
+
+    def _send_on(self, connection: Connection, request: Message, version: int, correlation_id: int) -> None:
+        if (
+            isinstance(request, FetchRequest)
+            and isinstance(connection, NeighbourConnection)
+            and connection.takes_messages
+        ):
+            header = RequestHeader(request.API_KEY, version, correlation_id, self._client_id)
+            connection.hand(HandedRequest(header, request))
+        else:
+            connection.send(frames.encode_request(request, version, correlation_id, self._client_id))
 
     def _wake_at(self, due_ms: float) -> None:
         if self._timer is not None:
@@ -213,12 +227,22 @@ class PeerClient:
     def _handler(self, connection: Connection) -> _Answers:
         return _Answers(self, connection)
 
-    def on_frame(self, frame: bytearray) -> None:
-        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+    def on_answer(self, answer: HandedAnswer) -> None:
+        """What a neighbour hands over in the middle of its own work: who asked goes on in the next turn."""
+        pending = self._asked(answer.correlation_id)
+        if pending is not None and not pending.future.done():
+            pending.future.set_result(answer.message)
+
+    def _asked(self, correlation_id: int) -> _Pending | None:
         pending = self._pending.get(correlation_id)
         if pending is None:
             # Whoever asked was cancelled meanwhile.
             _log.debug("Node at %s answered a request %d that nobody waits for", self.address, correlation_id)
+        return pending
+
+    def on_frame(self, frame: bytearray) -> None:
+        pending = self._asked(int.from_bytes(frame[:4], "big", signed=True))
+        if pending is None:
             return
         try:
             _, message = frames.decode_response(pending.response_class, pending.version, frame)
@@ -261,12 +285,18 @@ class PeerClient:
 class _Answers:
     """The upper side of a peer client's connection; a new one for each, so that an old one's end is told apart."""
 
+    takes_messages: Final = True
+
     def __init__(self, client: PeerClient, connection: Connection) -> None:
         self._client = client
         self._connection = connection
 
     def on_frame(self, frame: bytearray) -> None:
         self._client.on_frame(frame)
+
+    def on_message(self, message: Handed) -> None:
+        assert isinstance(message, HandedAnswer)
+        self._client.on_answer(message)
 
     def on_closed(self, error: BaseException | None) -> None:
         self._client.on_connection_closed(self._connection, error)

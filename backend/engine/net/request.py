@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from backend.engine.apis import api_versions
 from backend.engine.apis.context import Api, ListenerKind
 from backend.protocol import codec, frames, messages
+from backend.protocol.chunks import Chunk
 from backend.protocol.errors import DecodeError, ErrorCode
 from backend.protocol.frames import RequestHeader
+from backend.protocol.handed import HandedRequest
 from backend.protocol.messages import Message
 
 # Only requests with records have a reason to reach socket.request.max.bytes. Decoding another one of this size can
@@ -20,7 +22,7 @@ REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
 class Request:
     """One request on its way."""
 
-    __slots__ = ("answer", "answered", "api", "frame_bytes", "header", "message", "spent_ms", "started_ms")
+    __slots__ = ("answer", "answered", "api", "frame", "frame_bytes", "header", "message", "spent_ms", "started_ms")
 
     def __init__(self, api: Api, header: RequestHeader, message: Message, frame_bytes: int, started_ms: float) -> None:
         self.api = api
@@ -32,14 +34,14 @@ class Request:
         self.spent_ms = 0.0
         self.answered = False
         self.answer: Message | None = None
+        # That of the answer, where it was made without a message (`Api.plain`).
+        self.frame: Sequence[Chunk] | None = None
 
 
 def decode(apis: Mapping[int, Api], listener_kind: ListenerKind, frame: bytearray, now_ms: float) -> Request:
     """The request of a frame. DecodeError when there is none that this kind of listener serves."""
     header, position = frames.decode_request_header(frame)
-    api = apis.get(header.api_key)
-    if api is None:
-        raise DecodeError(f"API key {header.api_key} is not served by {listener_kind} listeners")
+    api = _served(apis, listener_kind, header)
     if not api.min_version <= header.api_version <= api.max_version:
         if header.api_key == api_versions.API_KEY:
             # Answered in the format of version 0, which every client reads (KIP-511).
@@ -47,15 +49,35 @@ def decode(apis: Mapping[int, Api], listener_kind: ListenerKind, frame: bytearra
             request = Request(api, header, messages.ApiVersionsRequest(), len(frame), now_ms)
             request.answer, request.answered = api_versions.unsupported_version(), True
             return request
-        raise DecodeError(
-            f"API key {header.api_key} is served in versions {api.min_version} to {api.max_version},"
-            f" not {header.api_version}"
-        )
+        raise _not_served(api, header)
     cls = frames.request_class(header.api_key)
     if len(frame) > REQUEST_BYTES_MAX and not cls.HAS_RECORDS:
         raise DecodeError(f"{cls.__name__} of {len(frame)} bytes is larger than {REQUEST_BYTES_MAX}")
     message, _ = codec.decode(cls, header.api_version, frame, position)
     return Request(api, header, message, len(frame), now_ms)
+
+
+def handed(apis: Mapping[int, Api], listener_kind: ListenerKind, given: HandedRequest, now_ms: float) -> Request:
+    """The request that a neighbour handed over. DecodeError when this kind of listener does not serve it."""
+    header = given.header
+    api = _served(apis, listener_kind, header)
+    if not api.min_version <= header.api_version <= api.max_version:
+        raise _not_served(api, header)
+    return Request(api, header, given.message, given.size_bytes, now_ms)
+
+
+def _served(apis: Mapping[int, Api], listener_kind: ListenerKind, header: RequestHeader) -> Api:
+    api = apis.get(header.api_key)
+    if api is None:
+        raise DecodeError(f"API key {header.api_key} is not served by {listener_kind} listeners")
+    return api
+
+
+def _not_served(api: Api, header: RequestHeader) -> DecodeError:
+    return DecodeError(
+        f"API key {header.api_key} is served in versions {api.min_version} to {api.max_version},"
+        f" not {header.api_version}"
+    )
 
 
 def illegal_state(request: Request) -> Message | None:

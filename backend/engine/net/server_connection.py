@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from backend.engine.apis.context import ANONYMOUS, ListenerKind, NoAnswer, RequestContext
+from backend.engine.apis.context import ANONYMOUS, Deferred, ListenerKind, NoAnswer, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.net.authentication import (
     HANDSHAKE_KEY,
@@ -23,16 +23,18 @@ from backend.engine.net.authentication import (
     Authentication,
     AuthenticationFailed,
 )
-from backend.engine.net.request import Request, api_name, decode, error_answer, illegal_state
+from backend.engine.net.request import Request, api_name, decode, error_answer, handed, illegal_state
 from backend.engine.net.throttle import charge
 from backend.engine.ports import tasks
 from backend.engine.ports.file_range import FileUnreadable
-from backend.engine.ports.network import Connection, FrameTooLarge, NoRoom
+from backend.engine.ports.neighbour_network import NeighbourConnection
+from backend.engine.ports.network import Connection, FrameTooLarge, Handed, NoRoom
 from backend.engine.ports.tls_connection import TlsFailed
 from backend.protocol import frames, messages
 from backend.protocol.chunks import Chunk
 from backend.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader
+from backend.protocol.handed import HandedAnswer, HandedRequest
 from backend.protocol.messages import Message
 
 # Unanswered pipelined requests of one connection: librdkafka sends up to 5 of a partition leader's batches at once.
@@ -60,6 +62,7 @@ class ServerConnection:
         self.id = id
         self._services = services
         self._connection = connection
+        self._near = connection if isinstance(connection, NeighbourConnection) else None
         self._listener_name = listener_name
         self._listener_kind = listener_kind
         self.client_host = connection.peer.rpartition(":")[0]
@@ -105,8 +108,23 @@ class ServerConnection:
         self._waiting.append(request)
         self._start_waiting()
 
+    @property
+    def takes_messages(self) -> bool:
+        return self._authentication is None
+
+    def on_message(self, message: Handed) -> None:
+        assert isinstance(message, HandedRequest)
+        now_ms = self._last_active_ms = self._clock.monotonic_ms()
+        try:
+            request = handed(self._apis, self._listener_kind, message, now_ms)
+        except DecodeError as error:
+            self._refuse_frame(str(error))
+            return
+        self._waiting.append(request)
+        self._start_waiting()
+
     def _serves_plainly(self, frame: bytearray, now_ms: float) -> bool:
-        """Whether the frame was answered at once without being decoded, as `Api.plain` can."""
+        """Whether the frame was served without being decoded, as `Api.plain` can."""
         if self._running or self._waiting or self._muted is not None or len(frame) < 2:
             return False
         api = self._apis.get(frame[0] << 8 | frame[1])
@@ -122,6 +140,12 @@ class ServerConnection:
             return True
         if answer is None:
             return False
+        if isinstance(answer, Deferred):
+            request = Request(api, answer.header, frames.request_class(api.key)(), len(frame), now_ms)
+            self._running.append(request)
+            self._running_bytes += request.frame_bytes
+            answer.frame.tell(partial(self._settled_promptly, request))
+            return True
         self._measure(api.key, now_ms)
         self._connection.send(answer)
         return True
@@ -325,14 +349,14 @@ class ServerConnection:
             waiting = handler
         waiting.add_done_callback(partial(self._settled, request))
 
-    def _settled_promptly(self, request: Request, outcome: tasks.Future[Message | None]) -> None:
+    def _settled_promptly(self, request: Request, outcome: tasks.Future[Message | Sequence[Chunk] | None]) -> None:
         """As `_settled`, in the middle of other work, such as a change of role: no handler may begin there."""
         if self._waiting:
             outcome.add_done_callback(partial(self._settled, request))
         else:
             self._settled(request, outcome)
 
-    def _settled(self, request: Request, outcome: tasks.Future[Message | None]) -> None:
+    def _settled(self, request: Request, outcome: tasks.Future[Message | Sequence[Chunk] | None]) -> None:
         if outcome.cancelled():
             self._connection.close()
         elif (error := outcome.exception()) is not None:
@@ -361,8 +385,12 @@ class ServerConnection:
 
     # Answers
 
-    def _answered(self, request: Request, answer: Message | None) -> None:
-        request.answer, request.answered = answer, True
+    def _answered(self, request: Request, answer: Message | Sequence[Chunk] | None) -> None:
+        if answer is None or isinstance(answer, Message):
+            request.answer = answer
+        else:
+            request.frame = answer
+        request.answered = True
         if self._running and self._running[0].answered:
             self._send_answered()
 
@@ -377,11 +405,20 @@ class ServerConnection:
                                      frame_bytes=request.frame_bytes, spent_ms=request.spent_ms)  # fmt: skip
             if throttle_ms:
                 self._mute(throttle_ms)
-            if request.answer is None or self._connection.closed:
+            if self._connection.closed:
+                continue
+            if request.frame is not None:
+                self._connection.send(request.frame)
+                continue
+            if request.answer is None:
                 continue
             header = request.header
+            near, answer = self._near, request.answer
+            if near is not None and isinstance(answer, messages.FetchResponse) and near.takes_messages:
+                near.hand(HandedAnswer(header.correlation_id, answer), at_once=True)
+                continue
             try:
-                chunks = frames.encode_response(request.answer, header.api_version, header.correlation_id)
+                chunks = frames.encode_response(answer, header.api_version, header.correlation_id)
             except EncodeError as error:
                 _log.error("Node %d could not encode an answer for %s: %s", self._services.node_id,
                            self._connection.peer, error)  # fmt: skip

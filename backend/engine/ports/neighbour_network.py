@@ -1,6 +1,7 @@
 """Nodes that share an event loop reach one another without the system's sockets; everybody else comes over TCP.
 
 A frame is handed over whole, in the loop's next turn and in the receiver's context: log lines bear the receiver's name.
+Messages that both ends know are handed over in the place of their frames, which then need not be made and read.
 What protects a port (TLS) is never passed by: such a port is reached over TCP by its neighbours too. So is one that is
 bound and not served yet; such a connection stays what it is.
 """
@@ -20,6 +21,8 @@ from backend.engine.ports.network import (
     Connection,
     FrameHandler,
     FrameTooLarge,
+    Handed,
+    MessageHandler,
     Network,
     Server,
     Transport,
@@ -40,8 +43,9 @@ class NeighbourConnection:
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._handler: FrameHandler | None = None
-        # Frames without their lengths.
-        self._input: deque[bytearray] = deque()
+        self._messages: MessageHandler | None = None
+        # Frames without their lengths, and messages; each with its size.
+        self._input: deque[tuple[bytearray | Handed, int]] = deque()
         self._input_bytes = 0
         self._due = False
         self._paused = False
@@ -53,6 +57,8 @@ class NeighbourConnection:
     def start(self, handler: FrameHandler) -> None:
         """Begins to deliver frames."""
         self._handler = handler
+        if isinstance(handler, MessageHandler) and handler.takes_messages:
+            self._messages = handler
         self._deliver_soon()
 
     @property
@@ -92,7 +98,32 @@ class NeighbourConnection:
             return
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4, "one frame at a time"
         del frame[:4]
-        self.far._arrived(frame)
+        self._pass_on(frame, len(frame))
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether the far end takes messages by :meth:`hand`; not before it is accepted."""
+        return self.far._messages is not None
+
+    def hand(self, message: Handed, *, at_once: bool = False) -> None:
+        """A message in the place of its frame. `at_once`: who takes it only notes it, so that it may do so in the
+        middle of what is done here; a turn of the loop less.
+        """
+        if self._closed:
+            return
+        try:
+            message.read_files()
+        except FileUnreadable as error:
+            self._finish(error)
+            return
+        far = self.far
+        if at_once and far._messages is not None and not far._input and far._is_ready():
+            far._messages.on_message(message)
+        else:
+            self._pass_on(message, message.size_bytes)
+
+    def _pass_on(self, item: bytearray | Handed, size: int) -> None:
+        self.far._arrived(item, size)
         if self.far._input_bytes > OUTPUT_HIGH_BYTES:
             self._held = True
 
@@ -105,10 +136,10 @@ class NeighbourConnection:
 
     # Input
 
-    def _arrived(self, frame: bytearray) -> None:
+    def _arrived(self, item: bytearray | Handed, size: int) -> None:
         if not self._closed:
-            self._input.append(frame)
-            self._input_bytes += len(frame)
+            self._input.append((item, size))
+            self._input_bytes += size
             self._deliver_soon()
 
     def _deliver_soon(self) -> None:
@@ -117,14 +148,16 @@ class NeighbourConnection:
             self._loop.call_soon(self._deliver, context=self._context)
 
     def _may_deliver(self) -> bool:
-        ready = bool(self._input) or self._far_ended
-        return ready and self._handler is not None and not (self._closed or self._paused or self._held)
+        return (bool(self._input) or self._far_ended) and self._is_ready()
+
+    def _is_ready(self) -> bool:
+        return self._handler is not None and not (self._closed or self._paused or self._held)
 
     def _deliver(self) -> None:
         self._due = False
         try:
             while self._input and self._may_deliver():
-                self._hand_up(self._input.popleft())
+                self._hand_up(*self._input.popleft())
         finally:
             # The loop logs what a handler raises, and the next frame is not to wait for the one after it.
             if self._input:
@@ -132,15 +165,18 @@ class NeighbourConnection:
             else:
                 self._end_with_far()
 
-    def _hand_up(self, frame: bytearray) -> None:
-        self._input_bytes -= len(frame)
+    def _hand_up(self, item: bytearray | Handed, size: int) -> None:
+        self._input_bytes -= size
         if self.far._held and self._input_bytes < OUTPUT_LOW_BYTES:
             self.far._held = False
             self.far._deliver_soon()
-        if len(frame) > self._frame_bytes_max:
-            self._finish(FrameTooLarge(f"{self._peer} announced a frame of {len(frame)} bytes"))
-        elif self._handler is not None:
-            self._handler.on_frame(frame)
+        if size > self._frame_bytes_max:
+            self._finish(FrameTooLarge(f"{self._peer} announced a frame of {size} bytes"))
+        elif isinstance(item, bytearray):
+            if self._handler is not None:
+                self._handler.on_frame(item)
+        elif self._messages is not None:
+            self._messages.on_message(item)
 
     # The end
 

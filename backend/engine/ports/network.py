@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from backend.protocol.chunks import Chunk
 
@@ -51,6 +51,33 @@ class FrameHandler(Protocol):
 
     def on_closed(self, error: BaseException | None) -> None:
         """Called exactly once; None when the peer closed or we did."""
+        ...
+
+
+class Handed(Protocol):
+    """What the nodes of one process hand over in the place of a frame."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About as much as the frame, for limits."""
+        ...
+
+    def read_files(self) -> None:
+        """Reads what would have left its file by itself. Raises FileUnreadable."""
+        ...
+
+
+@runtime_checkable
+class MessageHandler(FrameHandler, Protocol):
+    """A handler that knows what neighbours hand over."""
+
+    @property
+    def takes_messages(self) -> bool:
+        """False where a peer has to prove first who it is: such a connection has frames only. It does not change."""
+        ...
+
+    def on_message(self, message: Handed) -> None:
+        """One message, which nobody else touches any more."""
         ...
 
 

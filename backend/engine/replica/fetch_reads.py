@@ -38,11 +38,17 @@ class FetchReads:
     """Fetches of one broker."""
 
     def __init__(
-        self, purgatory: Purgatory, remote: Callable[[], RemoteLogs | None], config: Callable[[], BrokerConfig]
+        self,
+        purgatory: Purgatory,
+        remote: Callable[[], RemoteLogs | None],
+        config: Callable[[], BrokerConfig],
+        settle: Callable[[], None],
     ) -> None:
+        """`settle` answers those who wait for what has changed."""
         self._purgatory = purgatory
         self._remote = remote
         self._config = config
+        self._settle = settle
 
     def fetch(
         self,
@@ -62,6 +68,9 @@ class FetchReads:
             # What a limit below nothing makes of each partition in Kafka.
             return respond([failed(ErrorCode.UNKNOWN_SERVER_ERROR) for _ in wanted])
         found = self._read_all(params, wanted, first=True)
+        if params.from_follower:
+            # Who waits for the follower to have the records has waited long enough: the follower itself waits next.
+            self._settle()
         if any(data.remote_bytes_max for data in found):
             answered: tasks.Future[R] = tasks.future()
             self._read_remotely(params, wanted, found, respond, answered)

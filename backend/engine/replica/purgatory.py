@@ -122,13 +122,17 @@ class WaitingFetch:
         self._purgatory = purgatory
         self._params = params
         self._wanted = wanted
-        self._parts = parts = {item: spec for item, spec in wanted if not isinstance(item, ErrorCode)}
+        self._parts: dict[Partition, FetchSpec] = {}
         self._answer = answer
         self._done = False
-        for partition in parts:
-            partition.waiting_fetches[self] = None
+        less = False
+        for item, spec in wanted:
+            if not isinstance(item, ErrorCode):
+                self._parts[item] = spec
+                item.waiting_fetches[self] = None
+                less = less or knows_less(item, params, spec)
         self._due = purgatory.enter(self, params.max_wait_ms)
-        if any(knows_less(partition, params, spec) for partition, spec in parts.items()):
+        if less:
             purgatory.tell_soon(self)
 
     def join(self, partition: Partition, spec: FetchSpec) -> None:

@@ -78,7 +78,7 @@ class ReplicaManager:
         self._fetchers = FetcherManager(self, connect_to_leader)
         self._deadlines = Deadlines(ports.clock)
         self.purgatory = Purgatory(self._deadlines)
-        self.reads = FetchReads(self.purgatory, lambda: self.remote_logs, lambda: self.config)
+        self.reads = FetchReads(self.purgatory, lambda: self.remote_logs, lambda: self.config, self.settle)
         self._alter_partition = AlterPartitionSender(node_id, lambda: self.broker_epoch, controller_channel)
         self._directories = DirectorySender(node_id, lambda: self.broker_epoch, controller_channel)
         windows = Windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
@@ -150,13 +150,17 @@ class ReplicaManager:
     def wake(self, partition: Partition) -> None:
         """Settles the partition's waiting requests after the present callback, so that its answer goes out first."""
         if not self._to_wake:
-            tasks.call_soon(self._settle)
+            tasks.call_soon(self.settle)
         self._to_wake[partition] = None
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Settles now what is due after the present callback: who waits is told, and begins nothing yet."""
         changed, self._to_wake = self._to_wake, {}
         for partition in changed:
-            partition.settle_waiting()
+            try:
+                partition.settle_waiting()
+            except Exception:  # one partition's trouble is not to stop the others, nor who settles in the middle
+                _log.exception("%s could not answer the requests that wait for it", partition)
 
     def propose_isr(self, proposal: IsrProposal) -> None:
         """Sends an ISR change to the controller."""
@@ -246,6 +250,8 @@ class ReplicaManager:
         if not pending:
             answer(errors)
             return
+        # Followers that wait for these records have waited long enough: their producer waits for them next.
+        self.settle()
         WaitingProduce(self.purgatory, pending, max(0.0, timeout_ms), lambda late: answer(errors | late))
 
     async def append(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData, build_batch
-from backend.protocol.errors import DecodeError
+from backend.protocol.errors import DecodeError, ErrorCode
 from backend.protocol.plain_produce import FIRST_VERSION, LAST_VERSION, PlainProduce, encode_plain, read_plain
 
 BATCH = bytes(build_batch([RecordData(1, b"k", b"v" * 100)]))
@@ -38,19 +38,24 @@ def same(plain: PlainProduce, frame: bytearray) -> None:
     (topic,) = message.topic_data
     (part,) = topic.partition_data
     assert (plain.version, plain.correlation_id, plain.client_id) == header[1:]
-    assert (message.acks, message.transactional_id) == (1, None)
+    assert (plain.acks, plain.timeout_ms, None) == (message.acks, message.timeout_ms, message.transactional_id)
     records: Any = part.records
     assert (plain.partition, bytes(plain.records)) == (part.index, bytes(records))
     assert plain.topic_id == topic.topic_id if plain.version >= 13 else plain.topic_name == topic.name
 
 
 @given(
-    VERSIONS, st.text(max_size=40), st.integers(0, 2**31 - 1), st.none() | st.text(max_size=20), st.integers(0, 9000)
+    VERSIONS,
+    st.text(max_size=40),
+    st.integers(0, 2**31 - 1),
+    st.none() | st.text(max_size=20),
+    st.integers(0, 9000),
+    st.sampled_from((1, -1)),
 )
 def test_the_usual_request_is_read_as_the_codec_reads_it(
-    version: int, name: str, index: int, client_id: str | None, more: int
+    version: int, name: str, index: int, client_id: str | None, more: int, acks: int
 ) -> None:
-    frame = frame_of(request(name, index, BATCH + bytes(more)), version, client_id)
+    frame = frame_of(request(name, index, BATCH + bytes(more), acks=acks), version, client_id)
     plain = read_plain(frame)
     short_enough = 1 <= len(name.encode()) <= 126
     assert (plain is not None) == (version >= 13 or short_enough)
@@ -75,8 +80,8 @@ def test_a_damaged_frame_is_left_alone_or_read_as_the_codec_reads_it(version: in
 @pytest.mark.parametrize(
     "message",
     [
-        request(acks=-1),
         request(acks=0),
+        request(acks=2),
         request(transactional_id="t"),
         request(topic_data=[]),
         request(topic_data=request().topic_data * 2),
@@ -86,7 +91,7 @@ def test_a_damaged_frame_is_left_alone_or_read_as_the_codec_reads_it(version: in
         request(records=build_batch([RecordData(1, None, b"v")], producer_id=1, producer_epoch=0, base_sequence=0,
                                     transactional=True)),
     ],
-    ids=["acks all", "acks 0", "transactional id", "no topic", "two topics", "null", "empty", "short", "transaction"],
+    ids=["acks 0", "acks 2", "transactional id", "no topic", "two topics", "null", "empty", "short", "transaction"],
 )  # fmt: skip
 def test_other_requests_go_the_general_way(message: m.ProduceRequest) -> None:
     assert read_plain(frame_of(message, 12)) is None
@@ -99,13 +104,15 @@ def test_versions_before_9_and_other_apis_go_the_general_way() -> None:
     assert read_plain(bytearray(other)) is None
 
 
-@given(VERSIONS, st.integers(-(2**31), 2**31 - 1), INT64, INT64, INT64)
-def test_the_answer_has_the_bytes_of_the_codec(version: int, number: int, base: int, time_ms: int, start: int) -> None:
+@given(VERSIONS, st.integers(-(2**31), 2**31 - 1), INT64, INT64, INT64, st.sampled_from(ErrorCode))
+def test_the_answer_has_the_bytes_of_the_codec(
+    version: int, number: int, base: int, time_ms: int, start: int, error: ErrorCode
+) -> None:
     plain = read_plain(frame_of(request(), version, number=number))
     assert plain is not None
     row = m.ProduceResponse.Responses.PartitionResponses(
-        index=3, base_offset=base, log_append_time_ms=time_ms, log_start_offset=start
+        index=3, error_code=error, base_offset=base, log_append_time_ms=time_ms, log_start_offset=start
     )
     topic = m.ProduceResponse.Responses(name="orders", topic_id=TOPIC_ID, partition_responses=[row])
     expected = frames.encode_response(m.ProduceResponse(responses=[topic]), version, number)
-    assert encode_plain(plain, base, time_ms, start) == b"".join(map(bytes, expected))
+    assert encode_plain(plain, base, time_ms, start, error) == b"".join(map(bytes, expected))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
+from backend.engine.ports import tasks
 from backend.engine.ports.clock import SystemClock
 from backend.engine.replica.deadlines import Deadlines
 
@@ -56,6 +58,41 @@ def test_a_removed_deadline_never_expires() -> None:
     asyncio.run(run())
 
 
+def test_nobody_is_woken_for_requests_that_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer that waits 100 ms and is answered every millisecond."""
+
+    async def run() -> None:
+        clock = MovedClock()
+        deadlines = Deadlines(clock)
+        armed: list[float] = []
+        later = tasks.call_later
+
+        def call_later(delay_ms: float, callback: Callable[[], object]) -> tasks.TimerHandle:
+            armed.append(clock.now_ms + delay_ms)
+            return later(60_000, callback)
+
+        monkeypatch.setattr(tasks, "call_later", call_later)
+        log: list[str] = []
+        for _ in range(1_000):
+            one = Waiting(log, "answered", SystemClock())
+            due = deadlines.add(one, 100)
+            clock.now_ms += 1
+            if clock.now_ms >= armed[-1]:
+                deadlines._fire()
+            deadlines.remove(one, due)
+        assert len(armed) <= 1_000 / 100 + 2
+        deadlines.add(Waiting(log, "late", SystemClock()), 100)
+        while not log:
+            assert clock.now_ms < armed[-1]
+            clock.now_ms = armed[-1]
+            deadlines._fire()
+        assert log == ["late"]
+        assert 1_100 <= clock.now_ms <= 1_102
+        deadlines.close()
+
+    asyncio.run(run())
+
+
 def test_close_leaves_no_timer() -> None:
     async def run() -> None:
         deadlines = Deadlines(SystemClock())
@@ -66,6 +103,16 @@ def test_close_leaves_no_timer() -> None:
         assert log == []
 
     asyncio.run(run())
+
+
+class MovedClock:
+    now_ms = 0.0
+
+    def time_ms(self) -> int:
+        return 0
+
+    def monotonic_ms(self) -> float:
+        return self.now_ms
 
 
 class StillClock:

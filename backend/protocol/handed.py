@@ -1,0 +1,60 @@
+"""A Fetch and its answer as they are, for nodes that share a process: what their frames would say, without the frames.
+
+Followers of partitions and of the metadata ask for every record by Fetch, so nearly all that such nodes say to one
+another is this. Who hands a message over does not touch it again, nor does who takes it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from backend.protocol.chunks import Buffer
+from backend.protocol.frames import RequestHeader
+from backend.protocol.messages import FetchRequest, FetchResponse
+
+# What a message says besides its partitions, and of each: about what a frame takes, which is what limits are for.
+MESSAGE_BYTES: Final = 64
+PARTITION_BYTES: Final = 48
+
+
+class HandedRequest(NamedTuple):
+    """A Fetch on its way to who answers it."""
+
+    header: RequestHeader
+    message: FetchRequest
+
+    @property
+    def size_bytes(self) -> int:
+        """About as much as its frame."""
+        partitions = 0
+        for topic in self.message.topics:
+            partitions += len(topic.partitions)
+        for forgotten in self.message.forgotten_topics_data:
+            partitions += len(forgotten.partitions)
+        return MESSAGE_BYTES + PARTITION_BYTES * partitions
+
+    def read_files(self) -> None:
+        """It has no records."""
+
+
+class HandedAnswer(NamedTuple):
+    """The answer to a Fetch on its way to who asked."""
+
+    correlation_id: int
+    message: FetchResponse
+
+    @property
+    def size_bytes(self) -> int:
+        """About as much as its frame."""
+        rows = [row for topic in self.message.responses for row in topic.partitions]
+        return MESSAGE_BYTES + sum(PARTITION_BYTES + len(row.records or b"") for row in rows)
+
+    def read_files(self) -> None:
+        """Makes one buffer of all records, as a decoder gives them; FileUnreadable (`ports.file_range`)."""
+        for topic in self.message.responses:
+            for row in topic.partitions:
+                records = row.records
+                if isinstance(records, list):
+                    row.records = b"".join(records)
+                elif records is not None and not isinstance(records, Buffer):
+                    row.records = bytes(records)
