@@ -70,6 +70,57 @@ def test_many_requests_share_one_connection_and_get_their_own_answers(network: N
     run(play)
 
 
+def test_a_fetch_is_answered_the_same_by_message_and_by_frame(network: Network) -> None:
+    """Between neighbours it comes as it is, but the first, which is sent before anybody is accepted."""
+    seen: list[m.FetchRequest] = []
+
+    def fetch(_services: Any, context: Any, request: m.FetchRequest) -> m.FetchResponse:
+        seen.append(request)
+        assert context.header == (1, 18, len(seen) - 1, "peer")
+        row = m.FetchResponse.Responses.Partitions(
+            partition_index=3, high_watermark=len(seen), records=b"records", aborted_transactions=[]
+        )
+        responses = [m.FetchResponse.Responses(topic_id=bytes(range(16)), partitions=[row])]
+        return m.FetchResponse(session_id=5, responses=responses)
+
+    async def play() -> None:
+        async with (
+            node(pipelined(Api(1, 4, 18, fetch)), network=network) as served,
+            peer(served.port, network) as client,
+        ):
+            part = m.FetchRequest.Topics.Partitions(partition=3, fetch_offset=17)
+            for turn in range(1, 4):
+                request = m.FetchRequest(
+                    session_epoch=turn,
+                    topics=[m.FetchRequest.Topics(topic_id=bytes(range(16)), partitions=[part])],
+                    replica_state=m.FetchRequest.ReplicaState(replica_id=2, replica_epoch=9),
+                )
+                answer: Any = await client.send(request, 18, timeout_ms=5000)
+                assert repr(seen[-1]) == repr(request)
+                assert (seen[-1] is request) == (isinstance(network, NeighbourNetwork) and turn > 1)
+                (topic,) = answer.responses
+                (row,) = topic.partitions
+                assert (answer.session_id, bytes(topic.topic_id)) == (5, bytes(range(16)))
+                assert (row.partition_index, row.high_watermark, bytes(row.records)) == (3, turn, b"records")
+            assert served.services.metrics.request("Fetch").count == 3
+
+    run(play)
+
+
+def test_a_fetch_that_is_not_served_ends_the_connection(network: Network) -> None:
+    async def play() -> None:
+        async with (
+            node(Api(1, 4, 17, echo), Api(12, 0, 4, echo), network=network) as served,
+            peer(served.port, network) as client,
+        ):
+            await client.send(numbered(1), 4, timeout_ms=5000)
+            await refused(ErrorCode.NETWORK_EXCEPTION, client.send(m.FetchRequest(), 18, timeout_ms=5000))
+            assert served.services.metrics.malformed_frames == 1
+            await client.send(numbered(1), 4, timeout_ms=5000)
+
+    run(play)
+
+
 def test_a_node_that_cannot_be_reached_is_a_network_exception_and_is_tried_again(network: Network) -> None:
     async def play() -> None:
         async with node(network=network) as free:

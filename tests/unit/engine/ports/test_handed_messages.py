@@ -1,0 +1,217 @@
+"""Messages that neighbours hand over in the place of frames: order, limits, ends; who takes none gets frames."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from backend.engine.ports.disk import OsDisk
+from backend.engine.ports.file_range import FileUnreadable
+from backend.engine.ports.neighbour_network import NeighbourConnection, NeighbourNetwork
+from backend.engine.ports.network import Connection, FrameTooLarge, Handed
+from backend.engine.ports.socket_connection import OUTPUT_HIGH_BYTES
+from backend.engine.ports.socket_network import SocketNetwork
+from backend.protocol import frames
+from backend.protocol import messages as m
+from backend.protocol.chunks import Chunk
+from backend.protocol.frames import RequestHeader
+from backend.protocol.handed import HandedAnswer, HandedRequest
+from tests.unit.engine.ports.test_network import Recorder, framed
+
+
+class Taker(Recorder):
+    """Takes both; `log` has them in their order."""
+
+    takes_messages = True
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.log: list[object] = []
+
+    def on_frame(self, frame: bytearray) -> None:
+        self.log.append(bytes(frame))
+        super().on_frame(frame)
+
+    def on_message(self, message: Handed) -> None:
+        self.log.append(message)
+
+    @property
+    def near(self) -> NeighbourConnection:
+        return cast(NeighbourConnection, self.connection)
+
+
+class Deaf(Taker):
+    """Knows messages and takes none, as where a peer has to prove first who it is."""
+
+    takes_messages = False
+
+
+Play = Callable[[Taker, Taker], Awaitable[None]]
+
+
+def run(test: Play, *, server_type: type[Taker] = Taker) -> None:
+    """Plays with (client, server), once the server's end is accepted."""
+
+    async def bounded() -> None:
+        network = NeighbourNetwork(SocketNetwork())
+        accepted: asyncio.Future[Taker] = asyncio.get_running_loop().create_future()
+
+        def accept(connection: Connection) -> Taker:
+            accepted.set_result(server_type(connection))
+            return accepted.result()
+
+        server = network.listen("127.0.0.1", 0, accept)
+        server.start()
+        made: list[Taker] = []
+
+        def called(connection: Connection) -> Taker:
+            made.append(Taker(connection))
+            return made[0]
+
+        await network.connect("127.0.0.1", server.port, called, timeout_ms=5000)
+        assert not made[0].near.takes_messages, "nobody is there yet"
+        far = await accepted
+        await asyncio.sleep(0)
+        try:
+            await test(made[0], far)
+        finally:
+            server.close()
+
+    asyncio.run(asyncio.wait_for(bounded(), 30))
+
+
+def asked(partitions: int = 1) -> HandedRequest:
+    topic = m.FetchRequest.Topics(topic_id=bytes(16))
+    topic.partitions = [m.FetchRequest.Topics.Partitions(partition=index) for index in range(partitions)]
+    request = m.FetchRequest(topics=[topic], replica_state=m.FetchRequest.ReplicaState(replica_id=1, replica_epoch=2))
+    return HandedRequest(RequestHeader(1, 18, 7, "peer"), request)
+
+
+def answered(records: Chunk | list[bytes] | None) -> HandedAnswer:
+    row = m.FetchResponse.Responses.Partitions(partition_index=0, records=records)
+    return HandedAnswer(7, m.FetchResponse(responses=[m.FetchResponse.Responses(partitions=[row])]))
+
+
+def test_a_message_comes_as_it_is_in_a_later_turn_and_in_order_with_frames() -> None:
+    async def play(client: Taker, server: Taker) -> None:
+        message = asked()
+        client.connection.send(framed(b"before"))
+        client.near.hand(message)
+        client.connection.send(framed(b"after"))
+        assert server.log == []
+        await server.have(2)
+        assert server.log == [b"before", message, b"after"]
+        assert server.log[1] is message
+
+    run(play)
+
+
+def test_what_is_only_noted_comes_at_once_unless_something_came_before_or_nobody_reads() -> None:
+    async def play(client: Taker, server: Taker) -> None:
+        messages = [answered(b"") for _ in range(3)]
+        client.near.hand(messages[0], at_once=True)
+        assert server.log == [messages[0]]
+        client.connection.send(framed(b"frame"))
+        client.near.hand(messages[1], at_once=True)
+        assert server.log == [messages[0]]
+        await asyncio.sleep(0)
+        assert server.log == [messages[0], b"frame", messages[1]]
+        server.connection.pause_reading()
+        client.near.hand(messages[2], at_once=True)
+        await asyncio.sleep(0)
+        assert len(server.log) == 3
+        server.connection.resume_reading()
+        await asyncio.sleep(0)
+        assert server.log[3:] == [messages[2]]
+
+    run(play)
+
+
+def test_who_takes_no_messages_is_given_none() -> None:
+    async def play(client: Taker, server: Taker) -> None:
+        assert not client.near.takes_messages
+        assert server.near.takes_messages, "the other end takes them all the same"
+
+    run(play, server_type=Deaf)
+
+
+def test_messages_count_as_much_as_their_frames_about() -> None:
+    for partitions in (1, 1_000):
+        message = asked(partitions)
+        frame = sum(map(len, frames.encode_request(message.message, 18, 7, "peer")))
+        assert 0.5 * frame < message.size_bytes < 2 * frame + 64
+    for answer in (answered(b""), answered(None), answered(bytes(100_000))):
+        size = sum(map(len, frames.encode_response(answer.message, 18, 7)))
+        assert 0.5 * size < answer.size_bytes < 2 * size + 64
+
+
+def test_a_peer_that_does_not_read_is_not_served_further() -> None:
+    async def play(client: Taker, server: Taker) -> None:
+        server.connection.pause_reading()
+        client.near.hand(answered(bytes(OUTPUT_HIGH_BYTES + 1)))
+        assert client.connection.output_bytes > OUTPUT_HIGH_BYTES
+        server.near.hand(asked(), at_once=True)
+        await asyncio.sleep(0)
+        assert client.log == [], "it would ask for still more"
+        server.connection.resume_reading()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(server.log) == len(client.log) == 1
+        assert client.connection.output_bytes == 0
+
+    run(play)
+
+
+def test_a_message_above_the_limit_ends_both_ends() -> None:
+    async def play(client: Taker, server: Taker) -> None:
+        server.connection.limit_frames(1_000)
+        client.near.hand(asked())
+        client.near.hand(asked(partitions=100))
+        assert isinstance(await server.closed, FrameTooLarge)
+        assert len(server.log) == 1
+        assert await client.closed is None
+
+    run(play)
+
+
+def test_nothing_comes_after_the_end() -> None:
+    async def play(client: Taker, server: Taker) -> None:
+        server.connection.close()
+        client.near.hand(answered(b""), at_once=True)
+        client.near.hand(answered(b""))
+        assert await client.closed is None
+        client.near.hand(answered(b""), at_once=True)
+        assert server.log == []
+        assert client.connection.output_bytes == 0
+
+    run(play)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_records_are_one_buffer_and_a_file_that_was_cut_ends_the_connection(tmp_path: Path, at_once: bool) -> None:
+    def ignored(error: OSError) -> None:
+        raise AssertionError(error)
+
+    def records_of(message: object) -> object:
+        assert isinstance(message, HandedAnswer)
+        return message.message.responses[0].partitions[0].records
+
+    async def play(client: Taker, server: Taker) -> None:
+        file = OsDisk().open(str(tmp_path / "log"), create=True)
+        file.append([b"0123456789"])
+        for records in (file.range(10, 0, ignored), [b"01234", b"56789"], memoryview(b"0123456789"), None):
+            server.near.hand(answered(records), at_once=at_once)
+        await asyncio.sleep(0)
+        assert [records_of(message) for message in client.log] == [b"0123456789"] * 3 + [None]
+        cut = file.range(10, 0, ignored)
+        file.truncate(5)
+        server.near.hand(answered(cut), at_once=at_once)
+        assert isinstance(await server.closed, FileUnreadable)
+        assert await client.closed is None
+        assert len(client.log) == 4
+
+    run(play)
