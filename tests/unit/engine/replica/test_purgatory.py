@@ -7,9 +7,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from backend.engine.ports.clock import SystemClock
 from backend.engine.replica.deadlines import Deadlines
+from backend.engine.replica.partition import Partition
 from backend.engine.replica.purgatory import HIGH_WATERMARK_LINGER_MS, Purgatory
+from backend.protocol import messages as m
+from backend.protocol.batch import build_batch
+from backend.protocol.records import RecordData
 from tests.unit.engine.replica.nodes import Nodes, play
 
 
@@ -60,3 +66,72 @@ def test_records_go_to_their_reader_before_their_producer_is_told(tmp_path: Path
             assert order == ["reader", "producer"]
 
     play(run)
+
+
+def test_nobody_who_waits_is_kept_until_who_let_them_go_on_waits(tmp_path: Path) -> None:
+    """Followers have a record that is to be acknowledged, and the others the news of it, before the next turn."""
+
+    async def run() -> None:
+        async with Nodes(tmp_path) as nodes:
+            topic_id = nodes.create("orders", [1, 2])
+            leader = nodes[1]
+            waiting = leader.partition("orders").waiting_fetches
+            await nodes.until("the follower waits", lambda: len(waiting) == 1)
+            reading = leader.begin(fetch_of(topic_id, 0), 17)
+            assert len(waiting) == 2
+            producing = leader.begin(produce_of(topic_id, b"value"), 13)
+            assert [one._params.from_follower for one in waiting] == [False]
+            assert not (reading.done() or producing.done())
+            epoch = nodes.play.image.brokers[2].epoch
+            following = leader.begin(fetch_of(topic_id, 1, replica=(2, epoch)), 17)
+            assert reading.done()
+            assert producing.done()
+            assert not following.done()
+            assert len(reading.result().responses[0].partitions[0].records) > 0
+            assert producing.result().responses[0].partition_responses[0].error_code == 0
+
+    play(run)
+
+
+def test_a_partition_that_fails_to_answer_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, count=1) as nodes:
+            topic_id = nodes.create("orders", [1], [1])
+            leader = nodes[1]
+            reading = [leader.begin(fetch_of(topic_id, 0, index=index), 17) for index in (0, 1)]
+            broken = leader.partition("orders", 0)
+            settle = Partition.settle_waiting
+
+            def settle_waiting(partition: Partition) -> None:
+                if partition is broken:
+                    raise RuntimeError("the partition's own trouble")
+                settle(partition)
+
+            monkeypatch.setattr(Partition, "settle_waiting", settle_waiting)
+            for index in (0, 1):
+                leader.begin(produce_of(topic_id, b"value", index=index), 13)
+            await asyncio.sleep(0)
+            assert [one.done() for one in reading] == [False, True]
+            assert "orders-0 could not answer the requests that wait for it" in caplog.text
+
+    play(run)
+
+
+def fetch_of(topic_id: bytes, offset: int, *, index: int = 0, replica: tuple[int, int] = (-1, -1)) -> m.FetchRequest:
+    topics = m.FetchRequest.Topics
+    wanted = [topics.Partitions(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)]
+    return m.FetchRequest(
+        max_wait_ms=20_000,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[topics(topic_id=topic_id, partitions=wanted)],
+        replica_state=m.FetchRequest.ReplicaState(replica_id=replica[0], replica_epoch=replica[1]),
+    )
+
+
+def produce_of(topic_id: bytes, value: bytes, *, index: int = 0) -> m.ProduceRequest:
+    data = m.ProduceRequest.TopicData
+    part = data.PartitionData(index=index, records=build_batch([RecordData(1_700_000_000_000, None, value)]))
+    return m.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data(topic_id=topic_id, partition_data=[part])])
