@@ -1,7 +1,7 @@
 """A Fetch and its answer as they are, for nodes that share a process: what their frames would say, without the frames.
 
 Followers of partitions and of the metadata ask for every record by Fetch, so nearly all that such nodes say to one
-another is this. Who hands a message over does not touch it again, nor does who takes it.
+another is this. Nobody changes a message that was handed over: both ends may still read it.
 """
 
 from __future__ import annotations

@@ -97,43 +97,67 @@ def test_both_ways_answer_append_and_count_the_same(tmp_path: Path, acks: int) -
 
 
 def test_both_ways_wait_for_the_followers_and_say_when_they_are_late(tmp_path: Path) -> None:
-    with EngineCluster(tmp_path, brokers=3, settings={"broker.session.timeout.ms": "60000"}) as cluster:
+    # The follower that is killed stays in the ISR.
+    settings = {"broker.session.timeout.ms": "60000"}
+    with EngineCluster(tmp_path, brokers=3, settings=settings) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         config = {"min.insync.replicas": "2"}
         topic = NewTopic("plain", 2, replica_assignment=[[1, 2], [1, 2]], config=config)
         admin.create_topics([topic])["plain"].result(30)
         broker = cluster.broker(1)
 
-        def sent(connection: socket.socket, *, plain: bool, timeout_ms: int) -> Any:
+        def send(connection: socket.socket, *, plain: bool, timeout_ms: int) -> None:
             part = m.ProduceRequest.TopicData.PartitionData(index=0 if plain else 1, records=batch())
             data = m.ProduceRequest.TopicData(name="plain", partition_data=[part])
             request = m.ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[data])
             frame = b"".join(frames.encode_request(request, 12, 5, "test"))[4:] + (b"" if plain else b"\0")
-            _, answer = frames.decode_response(m.ProduceResponse, 12, exchange(connection, frame))
+            connection.sendall(struct.pack(">i", len(frame)) + frame)
+
+        def answered(connection: socket.socket) -> Any:
+            (size,) = struct.unpack(">i", exactly(connection, 4))
+            _, answer = frames.decode_response(m.ProduceResponse, 12, exactly(connection, size))
             row = answer.responses[0].partition_responses[0]
             row.index = 0
             return row
 
-        def both(connection: socket.socket, timeout_ms: int) -> tuple[Any, Any]:
-            short = sent(connection, plain=True, timeout_ms=timeout_ms)
-            return short, sent(connection, plain=False, timeout_ms=timeout_ms)
+        def both(timeout_ms: int) -> Any:
+            """What both ways answer, at the same time."""
+            send(one, plain=True, timeout_ms=timeout_ms)
+            send(other, plain=False, timeout_ms=timeout_ms)
+            short, general = answered(one), answered(other)
+            assert repr(short) == repr(general)
+            return short
 
-        with socket.create_connection(("127.0.0.1", cluster.layout.ports[1]), timeout=30) as connection:
+        address = ("127.0.0.1", cluster.layout.ports[1])
+        with (
+            socket.create_connection(address, timeout=60) as one,
+            socket.create_connection(address, timeout=60) as other,
+        ):
             for offset in range(3):
-                short, general = both(connection, 30_000)
-                assert repr(short) == repr(general)
+                short = both(30_000)
                 assert (short.error_code, short.base_offset) == (0, offset)
                 marks = [cluster.ask(lambda i=i: high_watermark(broker, i)) for i in (0, 1)]  # type: ignore[misc]
                 assert marks == [offset + 1, offset + 1], "it is acknowledged once the follower has it"
             cluster.kill_broker(2)
-            short, general = both(connection, 300)
-            assert repr(short) == repr(general)
+            short = both(300)
             assert (short.error_code, short.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 3)
+            send(one, plain=True, timeout_ms=60_000)
+            send(other, plain=False, timeout_ms=60_000)
+            waiting = [cluster.ask(lambda i=i: waiting_produces(broker, i)) for i in (0, 1)]  # type: ignore[misc]
+            cluster.wait_until("both wait", lambda: all(map(len, waiting)))
+            admin.delete_topics(["plain"])["plain"].result(30)
+            short, general = answered(one), answered(other)
+            assert repr(short) == repr(general)
+            assert (short.error_code, short.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 4)
 
 
 def high_watermark(broker: Any, index: int) -> int:
     found: int = broker.services.replica_manager.partition("plain", index).log.high_watermark
     return found
+
+
+def waiting_produces(broker: Any, index: int) -> Any:
+    return broker.services.replica_manager.partition("plain", index).waiting_produces
 
 
 def meters(broker: Any) -> dict[str, int]:

@@ -47,6 +47,8 @@ class LogCheckpoints:
         """Writes all four."""
         await self.write_recovery_points()
         await self.write_log_starts()
+        # Also while the clock's own turn is writing them: who asks goes on once they are on the disk.
+        self._high_watermarks_moved = True
         await self.write_high_watermarks()
 
     async def write_recovery_points(self) -> None:

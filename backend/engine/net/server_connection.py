@@ -113,6 +113,7 @@ class ServerConnection:
         return self._authentication is None
 
     def on_message(self, message: Handed) -> None:
+        assert self._authentication is None
         assert isinstance(message, HandedRequest)
         now_ms = self._last_active_ms = self._clock.monotonic_ms()
         try:

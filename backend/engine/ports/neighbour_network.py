@@ -1,7 +1,8 @@
 """Nodes that share an event loop reach one another without the system's sockets; everybody else comes over TCP.
 
 A frame is handed over whole, in the loop's next turn and in the receiver's context: log lines bear the receiver's name.
-Messages that both ends know are handed over in the place of their frames, which then need not be made and read.
+Messages that both ends know are handed over in the place of their frames, which then need not be made and read; those
+that are only noted at once, in the sender's context.
 What protects a port (TLS) is never passed by: such a port is reached over TCP by its neighbours too. So is one that is
 bound and not served yet; such a connection stays what it is.
 """

@@ -69,7 +69,7 @@ class FetchReads:
             return respond([failed(ErrorCode.UNKNOWN_SERVER_ERROR) for _ in wanted])
         found = self._read_all(params, wanted, first=True)
         if params.from_follower:
-            # Who waits for the follower to have the records has waited long enough: the follower itself waits next.
+            # Who waits for the follower to have the records has waited long enough; itself it seldom finds new ones.
             self._settle()
         if any(data.remote_bytes_max for data in found):
             answered: tasks.Future[R] = tasks.future()

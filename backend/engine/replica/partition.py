@@ -364,7 +364,7 @@ class Partition:
     # Waiting requests
 
     def _changed(self) -> None:
-        """Something that a reader may wait for. What waits is answered after the present callback."""
+        """Something that a reader may wait for. What waits is answered after the present callback at the latest."""
         self._tell_watchers()
         self._host.wake(self)
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from backend.engine.replica.partition import Partition
 
 # A connection has at most 32 requests underway (pipelined produce), nearly all connections one: this is some 10,000
-# connections, at under 1 kB each some 20 MB. A fetch beyond it is answered at once, an acks=all produce is refused.
+# connections, at under 1 kB each some 20 MB. A fetch beyond it is answered at once; of produces each connection has
+# few.
 WAITING_MAX: Final = 20_000
 # How long news of the high watermark alone waits at least, and at most twice as long, for records to travel with: on a
 # busy partition this halves the number of fetches, on a quiet one nobody notices.

@@ -148,7 +148,7 @@ class ReplicaManager:
         return self.remote_logs
 
     def wake(self, partition: Partition) -> None:
-        """Settles the partition's waiting requests after the present callback, so that its answer goes out first."""
+        """Settles the partition's waiting requests after the present callback, unless `settle` comes before."""
         if not self._to_wake:
             tasks.call_soon(self.settle)
         self._to_wake[partition] = None

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from backend.engine.apis import sasl
 from backend.engine.apis.context import Api, Handler
 from backend.engine.common.log_context import NodeFilter, logging_as_node
+from backend.engine.config.security import SaslClientSettings
 from backend.engine.net.peer_client import IN_FLIGHT_MAX, PeerClient
+from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.ports import system_ports
 from backend.engine.ports.neighbour_network import NeighbourNetwork
 from backend.engine.ports.network import Network
@@ -23,6 +26,7 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
 from tests.unit.engine.net.node import node, pipelined, run
+from tests.unit.engine.net.test_authentication import SETTINGS
 
 HEARTBEAT = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
@@ -33,9 +37,9 @@ def network(request: pytest.FixtureRequest) -> Network:
 
 
 @asynccontextmanager
-async def peer(port: int, network: Network) -> AsyncIterator[PeerClient]:
+async def peer(port: int, network: Network, security: PeerSecurity = OPEN) -> AsyncIterator[PeerClient]:
     ports = replace(system_ports(), network=network)
-    client = PeerClient(ports, "127.0.0.1", port, client_id="peer")
+    client = PeerClient(ports, "127.0.0.1", port, client_id="peer", security=security)
     try:
         yield client
     finally:
@@ -103,6 +107,34 @@ def test_a_fetch_is_answered_the_same_by_message_and_by_frame(network: Network) 
                 assert (answer.session_id, bytes(topic.topic_id)) == (5, bytes(range(16)))
                 assert (row.partition_index, row.high_watermark, bytes(row.records)) == (3, turn, b"records")
             assert served.services.metrics.request("Fetch").count == 3
+
+    run(play)
+
+
+def test_who_has_to_prove_who_they_are_does_so_before_a_fetch_is_seen(network: Network) -> None:
+    """Where a listener asks for that, neighbours too send frames."""
+    seen: list[m.FetchRequest] = []
+
+    def fetch(_services: Any, context: Any, request: m.FetchRequest) -> m.FetchResponse:
+        seen.append(request)
+        assert context.user == "alice"
+        return m.FetchResponse(session_id=len(seen))
+
+    async def play() -> None:
+        apis = (*sasl.APIS, Api(1, 4, 18, fetch))
+        async with node(*apis, protocol="SASL_PLAINTEXT", properties=SETTINGS, network=network) as served:
+            async with peer(served.port, network) as stranger:
+                for _ in range(2):
+                    await refused(ErrorCode.NETWORK_EXCEPTION, stranger.send(m.FetchRequest(), 18, timeout_ms=5000))
+            assert seen == []
+            known = PeerSecurity(sasl=SaslClientSettings("PLAIN", "alice", "alice-secret"))
+            async with peer(served.port, network, known) as client:
+                for number in (1, 2, 3):
+                    request = m.FetchRequest(session_epoch=number)
+                    answer: Any = await client.send(request, 18, timeout_ms=5000)
+                    assert answer.session_id == number
+                    assert seen[-1] == request
+                    assert seen[-1] is not request
 
     run(play)
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from immutables import Map
 
-from backend.engine.apis.context import Api, NoAnswer
+from backend.engine.apis.context import Api, Deferred, NoAnswer
 from backend.engine.controller.image import BROKER_RESOURCE, MetadataImage
 from backend.engine.net.listener import WAITING_MAX
 from backend.engine.ports import tasks
 from backend.protocol import frames
 from backend.protocol import messages as m
+from backend.protocol.chunks import Chunk
 from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.net.node import node, pipelined, run
 
@@ -303,5 +306,75 @@ def test_nothing_that_waits_begins_within_what_settles_the_request_before_it() -
             waiting[1].set_result(m.HeartbeatResponse())
             assert served.services.metrics.request("Heartbeat").count == 2, "it is sent at once"
             assert (await client.answer(m.HeartbeatResponse, 4))[0] == 2
+
+    run(play)
+
+
+class Deferring:
+    """Serves heartbeats without decoding them, and answers when the test lets it."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, tasks.PromptFuture[Sequence[Chunk]]] = {}
+
+    def __call__(self, _services: Any, _context: Any, frame: bytearray) -> Deferred:
+        header, _ = frames.decode_request_header(frame)
+        self.waiting[header.correlation_id] = tasks.prompt_future()
+        return Deferred(header, self.waiting[header.correlation_id])
+
+    def answer(self, correlation_id: int) -> None:
+        answer = m.HeartbeatResponse(error_code=correlation_id)
+        self.waiting[correlation_id].set_result(frames.encode_response(answer, 4, correlation_id))
+
+
+async def until(true: Callable[[], object]) -> None:
+    while not true():
+        await asyncio.sleep(0.001)
+
+
+def decoded(_services: Any, context: Any, _request: Any) -> m.HeartbeatResponse:
+    return m.HeartbeatResponse(error_code=-context.header.correlation_id)
+
+
+@pytest.mark.parametrize("overlaps", [True, False])
+def test_what_comes_behind_an_answer_that_is_waited_for_is_answered_behind_it(overlaps: bool) -> None:
+    async def play() -> None:
+        deferring = Deferring()
+        api = replace(Api(12, 0, 4, decoded, plain=deferring), pipelined=overlaps)
+        async with node(api) as served:
+            client = await served.client()
+            for correlation_id in (1, 2):
+                client.send(HEARTBEAT, 4, correlation_id)
+            client.send(api_versions(), 4, 3)
+            await until(lambda: deferring.waiting)
+            assert not await client.has_an_answer(0.05)
+            assert list(deferring.waiting) == [1], "those behind it go the general way"
+            deferring.answer(1)
+            assert [(await client.answer(m.HeartbeatResponse, 4))[0] for _ in (1, 2)] == [1, 2]
+            assert (await client.answer(m.ApiVersionsResponse, 4))[0] == 3
+            client.send(HEARTBEAT, 4, 4)
+            await until(lambda: 4 in deferring.waiting)
+            deferring.answer(4)
+            number, answer = await client.answer(m.HeartbeatResponse, 4)
+            assert (number, answer.error_code) == (4, 4)
+            assert served.services.metrics.request("Heartbeat").count == 3
+
+    run(play)
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_dropped() -> None:
+    async def play() -> None:
+        deferring = Deferring()
+        async with node(Api(12, 0, 4, decoded, plain=deferring)) as served:
+            client, other = await served.client(), await served.client()
+            client.send(HEARTBEAT, 4, 1)
+            await until(lambda: deferring.waiting)
+            client.writer.close()
+            await until(lambda: served.services.metrics.open_connections == 1)
+            deferring.answer(1)
+            other.send(HEARTBEAT, 4, 2)
+            await until(lambda: 2 in deferring.waiting)
+            deferring.answer(2)
+            assert (await other.answer(m.HeartbeatResponse, 4))[0] == 2
+            assert served.services.metrics.request("Heartbeat").errors == 0
 
     run(play)
