@@ -250,8 +250,6 @@ class ReplicaManager:
         if not pending:
             answer(errors)
             return
-        # Followers that wait for these records have waited long enough: their producer waits for them next.
-        self.settle()
         WaitingProduce(self.purgatory, pending, max(0.0, timeout_ms), lambda late: answer(errors | late))
 
     async def append(
