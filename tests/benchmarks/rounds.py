@@ -64,27 +64,11 @@ def measure(works: Sequence[Work], figures: Figures, *, quick: bool) -> None:
     with ExitStack() as stack:
         peers = list(_both(stack, figures))
         for group in groups:
-            if group == "latency" and "single" not in groups and not quick:
-                for peer in peers:
-                    _warm_up(peer)
             if group != "start":
                 _in_turns([work for work in works if work.group == group], _same(peers), figures, quick=quick)
 
 
-# A fresh Apache Kafka takes seconds for a record at 1,000 records/s, and after some 80 s of load less than one
-# millisecond. A whole run has given it that load by then.
-WARM_UP_S: Final = 80
-
-
 Opened = Callable[[int], Iterator[Peer]]
-
-
-def _warm_up(peer: Peer) -> None:
-    topic = "bench-warm-up"
-    peer.create_topic(topic, partitions=1, replicas=3, config={"min.insync.replicas": "2"})
-    found = peer.client("warm-up", topic, str(WARM_UP_S), module="warm_up")
-    print(f"  {peer.name}: {found['records']:.0f} records before it is measured", file=sys.stderr, flush=True)
-    peer.delete_topic(topic)
 
 
 def _both(stack: ExitStack, figures: Figures) -> Iterator[Peer]:
