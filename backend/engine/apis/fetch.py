@@ -179,9 +179,7 @@ def _row(entry: Entry, data: FetchData) -> _Row:
 def _count(services: Services, params: FetchParams, pairs: Sequence[tuple[Entry, FetchData]]) -> None:
     total = services.metrics.all_topics
     total.totalfetchrequests += 1
-    size = 0
-    for _, data in pairs:
-        size += len(data.records)
+    size = sum(len(data.records) for _, data in pairs)
     if params.from_follower:
         total.replicationbytesout += size
         if services.replica_manager.leader_quota.active:

@@ -254,11 +254,6 @@ class Partition:
     def _divergence(self, spec: FetchSpec) -> EpochEnd | None:
         """Where the fetcher's log left ours, if it did (KIP-595's truncation detection inside Fetch)."""
         log = self.log
-        if (
-            spec.last_fetched_epoch == log.leader_epochs.latest_epoch
-            and log.log_start_offset <= spec.fetch_offset <= log.log_end_offset
-        ):
-            return None
         epoch, end_offset = log.end_offset_for_epoch(spec.last_fetched_epoch)
         if end_offset == -1:
             raise OffsetOutOfRange(f"{self} knows no end of leader epoch {spec.last_fetched_epoch}")
