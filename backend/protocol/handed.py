@@ -46,8 +46,11 @@ class HandedAnswer(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """About as much as its frame."""
-        rows = [row for topic in self.message.responses for row in topic.partitions]
-        return MESSAGE_BYTES + sum(PARTITION_BYTES + len(row.records or b"") for row in rows)
+        size = MESSAGE_BYTES
+        for topic in self.message.responses:
+            for row in topic.partitions:
+                size += PARTITION_BYTES + len(row.records or b"")
+        return size
 
     def read_files(self) -> None:
         """Makes one buffer of all records, as a decoder gives them; FileUnreadable (`ports.file_range`)."""

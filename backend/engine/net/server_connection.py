@@ -416,7 +416,7 @@ class ServerConnection:
             header = request.header
             near, answer = self._near, request.answer
             if near is not None and isinstance(answer, messages.FetchResponse) and near.takes_messages:
-                near.hand(HandedAnswer(header.correlation_id, answer), at_once=True)
+                near.hand(HandedAnswer(header.correlation_id, answer))
                 continue
             try:
                 chunks = frames.encode_response(answer, header.api_version, header.correlation_id)

@@ -1,8 +1,7 @@
 """Nodes that share an event loop reach one another without the system's sockets; everybody else comes over TCP.
 
-A frame is handed over whole, in the loop's next turn and in the receiver's context: log lines bear the receiver's name.
-Messages that both ends know are handed over in the place of their frames, which then need not be made and read; those
-that are only noted at once, in the sender's context.
+A frame is handed over whole, in the loop's next turn; messages that both ends know in the place of their frames, which
+then need not be made and read, and at once. Both are taken in the receiver's context: log lines bear its name.
 What protects a port (TLS) is never passed by: such a port is reached over TCP by its neighbours too. So is one that is
 bound and not served yet; such a connection stays what it is.
 """
@@ -106,9 +105,11 @@ class NeighbourConnection:
         """Whether the far end takes messages by :meth:`hand`; not before it is accepted."""
         return self.far._messages is not None
 
-    def hand(self, message: Handed, *, at_once: bool = False) -> None:
-        """A message in the place of its frame. `at_once`: who takes it only notes it, so that it may do so in the
-        middle of what is done here; a turn of the loop less.
+    def hand(self, message: Handed) -> None:
+        """A message in the place of its frame; the far end takes it at once unless it has something to read before it.
+
+        So it is taken in the middle of what is done here. A request comes from a task that then waits for its answer,
+        and an answer is only noted: neither finds anything half done.
         """
         if self._closed:
             return
@@ -117,11 +118,18 @@ class NeighbourConnection:
         except FileUnreadable as error:
             self._finish(error)
             return
-        far = self.far
-        if at_once and far._messages is not None and not far._input and far._is_ready():
-            far._messages.on_message(message)
+        far, size = self.far, message.size_bytes
+        if not far._input and far._is_ready():
+            far._context.run(far._take, message, size)
         else:
-            self._pass_on(message, message.size_bytes)
+            self._pass_on(message, size)
+
+    def _take(self, item: Handed, size: int) -> None:
+        try:
+            self._hand_up(item, size)
+        except Exception as error:  # the loop logs it, as if it had come in a turn of its own, and the sender goes on
+            context = {"message": f"Exception in what {self._peer} handed over", "exception": error}
+            self._loop.call_exception_handler(context)
 
     def _pass_on(self, item: bytearray | Handed, size: int) -> None:
         self.far._arrived(item, size)
@@ -158,7 +166,9 @@ class NeighbourConnection:
         self._due = False
         try:
             while self._input and self._may_deliver():
-                self._hand_up(*self._input.popleft())
+                item, size = self._input.popleft()
+                self._taken(size)
+                self._hand_up(item, size)
         finally:
             # The loop logs what a handler raises, and the next frame is not to wait for the one after it.
             if self._input:
@@ -166,11 +176,13 @@ class NeighbourConnection:
             else:
                 self._end_with_far()
 
-    def _hand_up(self, item: bytearray | Handed, size: int) -> None:
+    def _taken(self, size: int) -> None:
         self._input_bytes -= size
         if self.far._held and self._input_bytes < OUTPUT_LOW_BYTES:
             self.far._held = False
             self.far._deliver_soon()
+
+    def _hand_up(self, item: bytearray | Handed, size: int) -> None:
         if size > self._frame_bytes_max:
             self._finish(FrameTooLarge(f"{self._peer} announced a frame of {size} bytes"))
         elif isinstance(item, bytearray):
@@ -232,7 +244,8 @@ class _Door:
         """The near end of a new connection; the far end is accepted in the next turn, as by TCP."""
         host, port = self._address
         near = NeighbourConnection(f"{host}:{port}", frame_bytes_max, copy_context())
-        far = NeighbourConnection(f"{host}:{caller}", self._frame_bytes_max, self._context)
+        # A context of its own: one that is entered cannot be entered again, and two callers may be served in one turn.
+        far = NeighbourConnection(f"{host}:{caller}", self._frame_bytes_max, self._context.copy())
         near.far, far.far = far, near
         near.start(handler(near))
         asyncio.get_running_loop().call_soon(self._admit, far, context=self._context)

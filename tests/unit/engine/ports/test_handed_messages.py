@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import cast
-
-import pytest
 
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.file_range import FileUnreadable
@@ -96,7 +95,7 @@ def answered(records: Chunk | list[bytes] | None) -> HandedAnswer:
     return HandedAnswer(7, m.FetchResponse(responses=[m.FetchResponse.Responses(partitions=[row])]))
 
 
-def test_a_message_comes_as_it_is_in_a_later_turn_and_in_order_with_frames() -> None:
+def test_a_message_comes_as_it_is_and_in_order_with_frames() -> None:
     async def play(client: Taker, server: Taker) -> None:
         message = asked()
         client.connection.send(framed(b"before"))
@@ -110,18 +109,18 @@ def test_a_message_comes_as_it_is_in_a_later_turn_and_in_order_with_frames() -> 
     run(play)
 
 
-def test_what_is_only_noted_comes_at_once_unless_something_came_before_or_nobody_reads() -> None:
+def test_a_message_comes_at_once_unless_something_came_before_or_nobody_reads() -> None:
     async def play(client: Taker, server: Taker) -> None:
         messages = [answered(b"") for _ in range(3)]
-        client.near.hand(messages[0], at_once=True)
+        client.near.hand(messages[0])
         assert server.log == [messages[0]]
         client.connection.send(framed(b"frame"))
-        client.near.hand(messages[1], at_once=True)
+        client.near.hand(messages[1])
         assert server.log == [messages[0]]
         await asyncio.sleep(0)
         assert server.log == [messages[0], b"frame", messages[1]]
         server.connection.pause_reading()
-        client.near.hand(messages[2], at_once=True)
+        client.near.hand(messages[2])
         await asyncio.sleep(0)
         assert len(server.log) == 3
         server.connection.resume_reading()
@@ -129,6 +128,64 @@ def test_what_is_only_noted_comes_at_once_unless_something_came_before_or_nobody
         assert server.log[3:] == [messages[2]]
 
     run(play)
+
+
+def test_what_one_end_raises_is_logged_there_and_the_other_goes_on() -> None:
+    async def play(client: Taker, server: Taker) -> None:
+        logged: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: logged.append(context))
+
+        def fail(_message: Handed) -> None:
+            raise RuntimeError("a bug")
+
+        server.on_message = fail  # type: ignore[method-assign, assignment]  # the test's own taker
+        client.near.hand(asked())
+        assert [str(context["exception"]) for context in logged] == ["a bug"]
+
+    run(play)
+
+
+def test_each_end_takes_messages_in_its_own_context() -> None:
+    """Log lines bear the name of the node that works, also when it is asked in the middle of another one's work."""
+    node: ContextVar[str] = ContextVar("node", default="nobody")
+
+    async def bounded() -> None:
+        network = NeighbourNetwork(SocketNetwork())
+        seen: list[str] = []
+
+        class Named(Taker):
+            def on_message(self, message: Handed) -> None:
+                seen.append(node.get())
+                if isinstance(message, HandedRequest):
+                    self.near.hand(answered(b""))
+                    seen.append(node.get())
+
+        accepted: list[Named] = []
+
+        def accept(connection: Connection) -> Named:
+            accepted.append(Named(connection))
+            return accepted[-1]
+
+        node.set("leader")
+        server = network.listen("127.0.0.1", 0, accept)
+        server.start()
+        callers: list[Named] = []
+        for name in ("follower 1", "follower 2"):
+            node.set(name)
+
+            def called(connection: Connection) -> Named:
+                callers.append(Named(connection))
+                return callers[-1]
+
+            await network.connect("127.0.0.1", server.port, called, timeout_ms=5000)
+        await asyncio.sleep(0)
+        node.set("somebody else")
+        for caller in callers:
+            caller.near.hand(asked())
+        assert seen == ["leader", "follower 1", "leader", "leader", "follower 2", "leader"]
+        server.close()
+
+    asyncio.run(asyncio.wait_for(bounded(), 30))
 
 
 def test_who_takes_no_messages_is_given_none() -> None:
@@ -154,7 +211,7 @@ def test_a_peer_that_does_not_read_is_not_served_further() -> None:
         server.connection.pause_reading()
         client.near.hand(answered(bytes(OUTPUT_HIGH_BYTES + 1)))
         assert client.connection.output_bytes > OUTPUT_HIGH_BYTES
-        server.near.hand(asked(), at_once=True)
+        server.near.hand(asked())
         await asyncio.sleep(0)
         assert client.log == [], "it would ask for still more"
         server.connection.resume_reading()
@@ -181,18 +238,17 @@ def test_a_message_above_the_limit_ends_both_ends() -> None:
 def test_nothing_comes_after_the_end() -> None:
     async def play(client: Taker, server: Taker) -> None:
         server.connection.close()
-        client.near.hand(answered(b""), at_once=True)
+        client.near.hand(answered(b""))
         client.near.hand(answered(b""))
         assert await client.closed is None
-        client.near.hand(answered(b""), at_once=True)
+        client.near.hand(answered(b""))
         assert server.log == []
         assert client.connection.output_bytes == 0
 
     run(play)
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_records_are_one_buffer_and_a_file_that_was_cut_ends_the_connection(tmp_path: Path, at_once: bool) -> None:
+def test_records_are_one_buffer_and_a_file_that_was_cut_ends_the_connection(tmp_path: Path) -> None:
     def ignored(error: OSError) -> None:
         raise AssertionError(error)
 
@@ -204,12 +260,11 @@ def test_records_are_one_buffer_and_a_file_that_was_cut_ends_the_connection(tmp_
         file = OsDisk().open(str(tmp_path / "log"), create=True)
         file.append([b"0123456789"])
         for records in (file.range(10, 0, ignored), [b"01234", b"56789"], memoryview(b"0123456789"), None):
-            server.near.hand(answered(records), at_once=at_once)
-        await asyncio.sleep(0)
+            server.near.hand(answered(records))
         assert [records_of(message) for message in client.log] == [b"0123456789"] * 3 + [None]
         cut = file.range(10, 0, ignored)
         file.truncate(5)
-        server.near.hand(answered(cut), at_once=at_once)
+        server.near.hand(answered(cut))
         assert isinstance(await server.closed, FileUnreadable)
         assert await client.closed is None
         assert len(client.log) == 4
