@@ -64,12 +64,17 @@ def retention_does_not_ask_the_remote_tier(patch: pytest.MonkeyPatch) -> None:
 
 def epochs_begin_unnoticed(patch: pytest.MonkeyPatch) -> None:
     """A log notes its first leader epoch only, so that its chain does not know who wrote what."""
-    assign = LeaderEpochCache.assign
+    assign, begin = LeaderEpochCache.assign, LeaderEpochCache.begin
 
     def careless(self: LeaderEpochCache, epoch: int, start_offset: int) -> bool:
         return self.is_empty and assign(self, epoch, start_offset)
 
+    def careless_leader(self: LeaderEpochCache, epoch: int, start_offset: int) -> None:
+        if self.is_empty:
+            begin(self, epoch, start_offset)
+
     patch.setattr(LeaderEpochCache, "assign", careless)
+    patch.setattr(LeaderEpochCache, "begin", careless_leader)
 
 
 def failed_copies_count_as_finished(patch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,9 @@ Covers the whole log, the remote part included: deleting local segments never re
 `leader-epoch-checkpoint` at every change by an atomic rename; they reach the device when the log is flushed, before the
 recovery point moves past them. What a power failure may lose lies at or past the recovery point, where recovery finds
 it in the batches.
+
+The epoch of a new leader is written with its first record: until then nobody can have a record of it, and the next
+leader's takes its place. A broker that comes to lead thousands of idle partitions writes nothing for them.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ UNDEFINED_OFFSET: Final = -1
 class LeaderEpochCache:
     """Ascending (epoch, start offset) entries. `save` receives the checkpoint's bytes after every change."""
 
-    __slots__ = ("_epochs", "_save", "_saved", "_starts", "dirty")
+    __slots__ = ("_epochs", "_save", "_saved", "_starts", "begun", "dirty")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = (), save: Callable[[bytes], None] | None = None) -> None:
         self._epochs: list[int] = []
@@ -29,8 +32,10 @@ class LeaderEpochCache:
         self._save = save
         # Whether the file holds changes that have not been synced to the device.
         self.dirty = False
-        # Whether the file has what is here.
+        # Whether the file has what is here, but for an epoch that has begun.
         self._saved = True
+        # The latest epoch is to be written before its first record is.
+        self.begun = False
         for epoch, start in entries:
             self._insert(epoch, start)
 
@@ -65,6 +70,16 @@ class LeaderEpochCache:
             return False
         self._changed()
         return True
+
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """As :meth:`assign` for a leader that has no record yet: :meth:`save_begun` is due before the first one."""
+        if self._insert(epoch, start_offset):
+            self.begun = True
+
+    def save_begun(self) -> None:
+        """Writes what has begun, if anything has."""
+        if self.begun:
+            self._changed()
 
     def assign_all(self, entries: Iterable[tuple[int, int]]) -> None:
         """:meth:`assign` for many entries with one write (used when the cache is rebuilt from the remote tier)."""
@@ -187,4 +202,4 @@ class LeaderEpochCache:
         self.dirty, self._saved = True, False
         if self._save is not None:
             self._save(self.encode())
-        self._saved = True
+        self._saved, self.begun = True, False

@@ -327,6 +327,6 @@ class LogState:
         return self._local.segments.active
 
     def assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
-        """Notes where a leader's epoch starts; called for a new leader before its first record."""
+        """Notes where a leader's epoch starts."""
         with self._disk_errors("write the leader epochs of"):
             self.leader_epochs.assign(epoch, start_offset)

@@ -163,6 +163,8 @@ class UnifiedLog(LogStorage):
     ) -> LogSegment:
         local = self._local
         try:
+            if self.leader_epochs.begun:
+                self.leader_epochs.save_begun()
             if local.must_roll(len(records), timestamp, entries[-1].last_offset, now_ms):
                 if self.flush_before_roll:
                     self.flush()

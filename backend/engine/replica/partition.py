@@ -106,7 +106,7 @@ class Partition:
         self._take_over(registration, "leader")
         anew = new_epoch or not was_leader
         if anew:
-            self.log.assign_epoch_start_offset(self.leader_epoch, self.log.log_end_offset)
+            self.log.leader_epochs.begin(self.leader_epoch, self.log.log_end_offset)
         self.followers.assign(registration, anew=anew)
         if new_epoch:
             self.end_waiting()

@@ -278,11 +278,7 @@ class RoleChanges:
         tip = assigned.tip
         if not partition.is_leader:
             self._fetchers.unfollow(tip)
-        try:
-            new_epoch = partition.become_leader(assigned.registration)
-        except KafkaError as error:
-            self._lose(partition, error.message)
-            return False
+        new_epoch = partition.become_leader(assigned.registration)
         if new_epoch:
             _log.debug(
                 "Broker %d leads %s from offset %d under leader epoch %d, ISR %s",

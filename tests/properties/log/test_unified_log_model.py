@@ -103,7 +103,7 @@ class UnifiedLogModel(RuleBasedStateMachine):
     @rule()
     def new_leader(self) -> None:
         self.epoch += 1
-        self.log.assign_epoch_start_offset(self.epoch, self.end)
+        self.log.leader_epochs.begin(self.epoch, self.end)
 
     @rule()
     def roll(self) -> None:

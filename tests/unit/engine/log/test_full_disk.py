@@ -118,3 +118,16 @@ def test_a_kill_while_the_epochs_on_disk_are_older_than_the_log_start_changes_no
     log.close_files()
     again = open_test_log(tmp_path, log_start=2)
     assert again.leader_epochs.entries == ((1, 2),)
+
+
+def test_a_leader_whose_epoch_does_not_fit_takes_no_record_and_goes_on_once_it_does(tmp_path: Path) -> None:
+    log = open_test_log(tmp_path)
+    append(log, 0, epoch=0)
+    log.leader_epochs.begin(3, 1)
+    with files_of_at_most(0), pytest.raises(NoSpace, match="free some space"):
+        append(log, 1, epoch=3)
+    assert log.offline_reason is None
+    assert values(log) == [(0, b"v0")]
+    append(log, 1, epoch=3)
+    log.close_files()
+    assert open_test_log(tmp_path, clean=True).leader_epochs.entries == ((0, 0), (3, 1))

@@ -368,6 +368,28 @@ def test_truncation_drops_segments_epochs_and_lowers_the_high_watermark(tmp_path
     assert log.take_deleted_paths() == []
 
 
+def test_the_epoch_of_a_new_leader_is_in_the_file_before_its_first_record(tmp_path: Path) -> None:
+    file = tmp_path / "orders-0" / "leader-epoch-checkpoint"
+    log = open_test_log(tmp_path)
+    log.leader_epochs.begin(1, 0)
+    assert log.leader_epochs.entries == ((1, 0),)
+    assert not file.exists(), "a thousand leaders that are idle write nothing"
+    log.leader_epochs.begin(2, 0)
+    append(log, 0, epoch=2)
+    assert file.read_text() == "0\n1\n2 0\n"
+    written = file.stat().st_mtime_ns, file.stat().st_ino
+    append(log, 1, epoch=2)
+    assert (file.stat().st_mtime_ns, file.stat().st_ino) == written
+    log.leader_epochs.begin(5, 2)
+    log.close_files()
+    again = open_test_log(tmp_path, clean=True)
+    assert again.leader_epochs.entries == ((2, 0),)
+    again.leader_epochs.begin(7, 2)
+    append(again, 2, epoch=7)
+    again.close_files()
+    assert open_test_log(tmp_path).leader_epochs.entries == ((2, 0), (7, 2))
+
+
 def test_truncation_at_the_log_end_only_forgets_an_epoch_without_records(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
     append(log, 0)
