@@ -5,8 +5,9 @@ Covers the whole log, the remote part included: deleting local segments never re
 recovery point moves past them. What a power failure may lose lies at or past the recovery point, where recovery finds
 it in the batches.
 
-The epoch of a new leader is written with its first record: until then nobody can have a record of it, and the next
-leader's takes its place. A broker that comes to lead thousands of idle partitions writes nothing for them.
+The epoch of a new leader is the exception: it is written before its first record is. Until then nobody can have a
+record of it, and the next leader's takes its place. A broker that comes to lead thousands of idle partitions writes
+nothing for them, and learns of a disk that has failed when there is something to write.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ UNDEFINED_OFFSET: Final = -1
 
 
 class LeaderEpochCache:
-    """Ascending (epoch, start offset) entries. `save` receives the checkpoint's bytes after every change."""
+    """Ascending (epoch, start offset) entries. `save` receives the checkpoint's bytes after a change."""
 
     __slots__ = ("_epochs", "_save", "_saved", "_starts", "begun", "dirty")
 
@@ -77,9 +78,8 @@ class LeaderEpochCache:
             self.begun = True
 
     def save_begun(self) -> None:
-        """Writes what has begun, if anything has."""
-        if self.begun:
-            self._changed()
+        """Writes what has begun."""
+        self._changed()
 
     def assign_all(self, entries: Iterable[tuple[int, int]]) -> None:
         """:meth:`assign` for many entries with one write (used when the cache is rebuilt from the remote tier)."""
@@ -156,7 +156,14 @@ class LeaderEpochCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Removes entries that start at or past `end_offset`."""
-        if end_offset >= 0 and self._drop_end(end_offset):
+        if end_offset < 0:
+            return
+        unwritten = self.begun and bisect_left(self._starts, end_offset) == len(self._starts) - 1
+        if not self._drop_end(end_offset):
+            return
+        if unwritten:
+            self.begun = False  # the file has never had it
+        else:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:

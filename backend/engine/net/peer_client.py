@@ -83,7 +83,7 @@ class PeerClient:
             connection = self._open_connection
             if connection is None or self._slots.locked():
                 return await self._send_later(request, version, due_ms, timeout_ms)
-            await self._slots.acquire()  # which does not wait
+            await self._slots.acquire()  # which does not wait; `async with` takes twice the calls
             try:
                 return await self._ask(connection, request, version, due_ms)
             finally:
@@ -231,7 +231,7 @@ class PeerClient:
         return _Answers(self, connection)
 
     def on_answer(self, answer: HandedAnswer) -> None:
-        """What a neighbour hands over in the middle of its own work: who asked goes on in the next turn."""
+        """What a neighbour hands over, maybe in the middle of its own work: who asked goes on in the next turn."""
         pending = self._asked(answer.correlation_id)
         if pending is not None and not pending.future.done():
             pending.future.set_result(answer.message)

@@ -1,7 +1,8 @@
 """Nodes that share an event loop reach one another without the system's sockets; everybody else comes over TCP.
 
 A frame is handed over whole, in the loop's next turn; messages that both ends know in the place of their frames, which
-then need not be made and read, and at once. Both are taken in the receiver's context: log lines bear its name.
+then need not be made and read, and at once where nothing waits before them. Both are taken in the receiver's context:
+log lines bear its name.
 What protects a port (TLS) is never passed by: such a port is reached over TCP by its neighbours too. So is one that is
 bound and not served yet; such a connection stays what it is.
 """
@@ -49,6 +50,8 @@ class NeighbourConnection:
         self._input_bytes = 0
         self._due = False
         self._paused = False
+        # The far end works on what this one has just handed over.
+        self._handing = False
         # The far end has so much to read that nothing more is done for it.
         self._held = False
         self._far_ended = False
@@ -108,8 +111,9 @@ class NeighbourConnection:
     def hand(self, message: Handed) -> None:
         """A message in the place of its frame; the far end takes it at once unless it has something to read before it.
 
-        So it is taken in the middle of what is done here. A request comes from a task that then waits for its answer,
-        and an answer is only noted: neither finds anything half done.
+        So it is taken in the middle of what is done here: a request is the last thing that its sender does before it
+        waits, and an answer is only noted. What is answered that soon comes in the next turn, or one who always finds
+        something to ask for would never let go of the loop.
         """
         if self._closed:
             return
@@ -119,10 +123,15 @@ class NeighbourConnection:
             self._finish(error)
             return
         far, size = self.far, message.size_bytes
-        if not far._input and far._is_ready():
-            far._context.run(far._take, message, size)
-        else:
+        if far._input or not far._is_ready():
             self._pass_on(message, size)
+            return
+        self._handing = True
+        try:
+            far._context.run(far._take, message, size)
+        finally:
+            self._handing = False
+            self._deliver_soon()
 
     def _take(self, item: Handed, size: int) -> None:
         try:
@@ -160,7 +169,7 @@ class NeighbourConnection:
         return (bool(self._input) or self._far_ended) and self._is_ready()
 
     def _is_ready(self) -> bool:
-        return self._handler is not None and not (self._closed or self._paused or self._held)
+        return self._handler is not None and not (self._closed or self._paused or self._held or self._handing)
 
     def _deliver(self) -> None:
         self._due = False
@@ -244,7 +253,7 @@ class _Door:
         """The near end of a new connection; the far end is accepted in the next turn, as by TCP."""
         host, port = self._address
         near = NeighbourConnection(f"{host}:{port}", frame_bytes_max, copy_context())
-        # A context of its own: one that is entered cannot be entered again, and two callers may be served in one turn.
+        # A context of its own, so that serving one caller may lead to serving another: none can be entered twice.
         far = NeighbourConnection(f"{host}:{caller}", self._frame_bytes_max, self._context.copy())
         near.far, far.far = far, near
         near.start(handler(near))

@@ -77,7 +77,7 @@ class MessageHandler(FrameHandler, Protocol):
         ...
 
     def on_message(self, message: Handed) -> None:
-        """One message, which nobody changes any more, here neither."""
+        """One message, which nobody changes any more, here neither. It may come in the middle of its sender's work."""
         ...
 
 

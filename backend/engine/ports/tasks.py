@@ -79,6 +79,7 @@ class PromptFuture(asyncio.Future[T]):
 
     def tell(self, function: Callable[[asyncio.Future[T]], None]) -> None:
         """At most one function, before there is a result. An exception or a cancellation is told in the next turn."""
+        assert not self.done(), "nobody would be told"
         self._told = function
 
     def set_result(self, result: T) -> None:

@@ -341,6 +341,33 @@ def test_a_client_that_does_not_say_who_it_is_is_put_out_and_leaves_nothing_behi
     run(play)
 
 
+def test_whoever_asks_again_and_again_lets_others_have_their_turn(network: Network) -> None:
+    """As a follower that is far behind: each answer is there at once, and it asks for the next records."""
+
+    def fetch(_services: Any, _context: Any, _request: m.FetchRequest) -> m.FetchResponse:
+        return m.FetchResponse(session_id=5)
+
+    async def play() -> None:
+        async with (
+            node(pipelined(Api(1, 4, 18, fetch)), network=network) as served,
+            peer(served.port, network) as client,
+        ):
+            await client.send(m.FetchRequest(), 18, timeout_ms=5000)
+            turns = 0
+
+            def turn() -> None:
+                nonlocal turns
+                turns += 1
+                asyncio.get_running_loop().call_soon(turn)
+
+            turn()
+            for _ in range(100):
+                await client.send(m.FetchRequest(), 18, timeout_ms=5000)
+            assert turns > 100
+
+    run(play)
+
+
 def test_a_closed_client_refuses_at_once(network: Network) -> None:
     async def play() -> None:
         async with node(Api(12, 0, 4, echo), network=network) as served, peer(served.port, network) as client:
