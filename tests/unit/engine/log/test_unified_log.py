@@ -397,12 +397,12 @@ def test_the_epoch_of_a_leader_that_wrote_nothing_goes_without_a_trace(tmp_path:
     written = file.stat().st_mtime_ns, file.stat().st_ino
     log.leader_epochs.begin(4, 1)
     log.truncate_to(1)
-    assert log.leader_epochs.entries == ((1, 0),)
+    assert list(log.leader_epochs.entries) == [(1, 0)]
     log.append_as_follower(memoryview(batch(1, base_offset=1, leader_epoch=1)), 5)
     assert (file.stat().st_mtime_ns, file.stat().st_ino) == written
     log.leader_epochs.begin(6, 2)
     log.append_as_follower(memoryview(batch(2, base_offset=2, leader_epoch=7)), 7)
-    assert log.leader_epochs.entries == ((1, 0), (7, 2))
+    assert list(log.leader_epochs.entries) == [(1, 0), (7, 2)]
     log.leader_epochs.begin(8, 3)
     log.truncate_to(2)
     log.close_files()
