@@ -253,7 +253,7 @@ class FetchReads:
 
 def _is_remote(found: list[FetchData]) -> bool:
     """Whether a part of it is to be read from the remote tier."""
-    # A loop: `any` over a generator costs four times as much for the one partition of most requests.
+    # A loop: `any` over a generator takes three times as long for the one partition of most requests.
     for data in found:  # noqa: SIM110
         if data.remote_bytes_max:
             return True
