@@ -63,7 +63,7 @@ def fetch(
         if asked.session is not None:
             asked.session.waits(asked, waiting)
 
-    respond = partial(_respond, services, context, params, asked, wanted, now_ms)
+    respond = partial(_respond, services, context, params, asked, wanted)
     more_may_join = asked.session is not None and bool(asked.session.quiet)
     return replicas.reads.fetch(params, wanted, respond, waits, more_may_join=more_may_join)
 
@@ -96,7 +96,6 @@ def _respond(
     params: FetchParams,
     asked: FetchContext,
     wanted: Sequence[Wanted],
-    came_ms: float,
     found: list[FetchData],
 ) -> m.FetchResponse:
     version = context.api_version
@@ -111,7 +110,7 @@ def _respond(
         replica_id=params.replica_id,
         uses_topic_ids=version >= TOPIC_IDS_SINCE,
         random=services.ports.random,
-        now_ms=came_ms,
+        now_ms=services.ports.clock.monotonic_ms(),
     )
     if asked.session is not None and params.from_follower:
         asked.session.let_rest(asked, wanted, found, params)

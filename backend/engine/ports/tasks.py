@@ -79,31 +79,19 @@ class PromptFuture(asyncio.Future[T]):
 
     def tell(self, function: Callable[[asyncio.Future[T]], None]) -> None:
         """At most one function, before there is a result. An exception or a cancellation is told in the next turn."""
-        assert not self.done(), "nobody would be told"
         self._told = function
+        self.add_done_callback(self._tell)
 
     def set_result(self, result: T) -> None:
+        self.remove_done_callback(self._tell)  # it is told here, not once more in the next turn
         super().set_result(result)
-        if self._told is not None:
-            self._tell(self._told)
+        self._tell(self)
 
-    def set_exception(self, exception: type | BaseException) -> None:
-        super().set_exception(exception)
-        self._tell_soon()
-
-    def cancel(self, msg: Any = None) -> bool:
-        cancelled = super().cancel(msg)
-        if cancelled:
-            self._tell_soon()
-        return cancelled
-
-    def _tell_soon(self) -> None:
-        if self._told is not None:
-            self.get_loop().call_soon(self._tell, self._told)
-
-    def _tell(self, function: Callable[[asyncio.Future[T]], None]) -> None:
+    def _tell(self, _done: asyncio.Future[T]) -> None:
+        if self._told is None:
+            return
         try:
-            function(self)
+            self._told(self)
         except Exception as error:  # as the loop does with what others raise: it is logged, and the setter goes on
             context = {"message": "Exception in the function of a prompt future", "exception": error, "future": self}
             self.get_loop().call_exception_handler(context)

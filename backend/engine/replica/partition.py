@@ -181,9 +181,9 @@ class Partition:
         """State of an acks=all append that ends before the offset: None while it must wait, else its error code."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.log.high_watermark < required_offset:
-            return None
-        return partition_state.acknowledged(self.isr, self.min_isr)
+        return partition_state.acknowledged(
+            required_offset=required_offset, high_watermark=self.high_watermark, isr=self.isr, min_isr=self.min_isr
+        )
 
     # Fetch
 

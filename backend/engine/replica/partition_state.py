@@ -174,8 +174,10 @@ def late_replicas(
     )
 
 
-def acknowledged(isr: IsrState, min_isr: int) -> ErrorCode:
-    """What an acks=all append is answered once the high watermark has passed its records."""
+def acknowledged(*, required_offset: int, high_watermark: int, isr: IsrState, min_isr: int) -> ErrorCode | None:
+    """State of an acks=all append that ends before `required_offset`: None while it must wait, else its error code."""
+    if high_watermark < required_offset:
+        return None
     return ErrorCode.NONE if len(isr.maximal) >= min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 

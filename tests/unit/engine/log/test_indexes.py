@@ -1,4 +1,4 @@
-"""Offset, time and transaction index, and the leader epoch cache, alone."""
+"""Offset, time and transaction index, checkpoints and names, alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from backend.engine.log.checkpoints import (
     encode_offsets,
 )
 from backend.engine.log.errors import LogDirError
-from backend.engine.log.leader_epochs import LeaderEpochCache
 from backend.engine.log.names import base_offset_of, dir_name_for_delete, file_name, parse_dir_name
 from backend.engine.log.offset_index import OffsetIndex
 from backend.engine.log.time_index import TimeIndex
@@ -77,63 +76,6 @@ def test_aborted_transactions_are_searched_until_complete() -> None:
     assert decode_txn_index(b"".join(entry.encode() for entry in entries)) == entries
     with pytest.raises(ValueError, match="transaction index"):
         decode_txn_index(bytes(33))
-
-
-def cache(*entries: tuple[int, int]) -> LeaderEpochCache:
-    return LeaderEpochCache(entries)
-
-
-def test_an_epoch_replaces_those_at_or_past_it() -> None:
-    epochs = cache((0, 0), (2, 5))
-    assert not epochs.assign(2, 7)
-    assert epochs.assign(3, 9)
-    assert list(epochs.entries) == [(0, 0), (2, 5), (3, 9)]
-    assert epochs.assign(4, 9)
-    assert list(epochs.entries) == [(0, 0), (2, 5), (4, 9)]
-    assert epochs.assign(1, 11)
-    assert list(epochs.entries) == [(0, 0), (1, 11)]
-    assert epochs.assign(1, 10)
-    assert list(epochs.entries) == [(0, 0), (1, 10)]
-
-
-def test_the_checkpoint_is_saved_at_every_change_and_only_then() -> None:
-    saved: list[bytes] = []
-    epochs = LeaderEpochCache([(0, 0)], saved.append)
-    epochs.assign(0, 5)
-    epochs.truncate_from_end(7)
-    epochs.truncate_from_start(0)
-    assert saved == []
-    epochs.assign(1, 3)
-    epochs.truncate_from_end(3)
-    epochs.clear()
-    assert saved == [b"0\n2\n0 0\n1 3\n", b"0\n1\n0 0\n", b"0\n0\n"]
-
-
-def test_end_offsets_are_those_that_kafka_answered() -> None:
-    epochs = cache((0, 0), (2, 5))
-    asked = (0, 1, 2, 3, 99, -1, -2)
-    answers = [(0, 5), (0, 5), (2, 11), (-1, -1), (-1, -1), (-1, -1), (-2, 0)]
-    assert [epochs.end_offset_for(epoch, 11) for epoch in asked] == answers
-    epochs.truncate_from_start(6)
-    assert epochs.entries == ((2, 6),)
-    assert [epochs.end_offset_for(epoch, 11) for epoch in (0, 1)] == [(0, 6), (1, 6)]
-    assert cache((0, 40), (3, 90)).end_offset_for(1, 100) == (0, 90)
-
-
-def test_a_segments_entries_begin_at_its_base() -> None:
-    epochs = cache((0, 0), (1, 4), (2, 10))
-    assert epochs.entries_in_range(3, 6) == ((0, 3), (1, 4))
-    assert epochs.entries_in_range(4, 6) == ((1, 4),)
-    assert epochs.entries_in_range(-1, 6) == ((0, 0), (1, 4))
-    assert epochs.entries_in_range(12, 14) == ((2, 12),)
-    assert cache((3, 7)).entries_in_range(6, 8) == ((3, 7),)
-
-
-def test_the_epoch_of_an_offset() -> None:
-    epochs = cache((1, 4), (2, 10))
-    assert [epochs.epoch_for_offset(o) for o in (3, 4, 9, 10, 99)] == [None, 1, 1, 2, 2]
-    assert (epochs.previous_epoch(2), epochs.next_epoch(1), epochs.previous_epoch(1)) == (1, 2, None)
-    assert (epochs.start_of(2), epochs.start_of(3)) == (10, None)
 
 
 def test_checkpoints_read_back_and_refuse_what_is_malformed() -> None:

@@ -368,48 +368,6 @@ def test_truncation_drops_segments_epochs_and_lowers_the_high_watermark(tmp_path
     assert log.take_deleted_paths() == []
 
 
-def test_the_epoch_of_a_new_leader_is_in_the_file_before_its_first_record(tmp_path: Path) -> None:
-    file = tmp_path / "orders-0" / "leader-epoch-checkpoint"
-    log = open_test_log(tmp_path)
-    log.leader_epochs.begin(1, 0)
-    assert log.leader_epochs.entries == ((1, 0),)
-    assert not file.exists(), "a thousand leaders that are idle write nothing"
-    log.leader_epochs.begin(2, 0)
-    append(log, 0, epoch=2)
-    assert file.read_text() == "0\n1\n2 0\n"
-    written = file.stat().st_mtime_ns, file.stat().st_ino
-    append(log, 1, epoch=2)
-    assert (file.stat().st_mtime_ns, file.stat().st_ino) == written
-    log.leader_epochs.begin(5, 2)
-    log.close_files()
-    again = open_test_log(tmp_path, clean=True)
-    assert again.leader_epochs.entries == ((2, 0),)
-    again.leader_epochs.begin(7, 2)
-    append(again, 2, epoch=7)
-    again.close_files()
-    assert open_test_log(tmp_path).leader_epochs.entries == ((2, 0), (7, 2))
-
-
-def test_the_epoch_of_a_leader_that_wrote_nothing_goes_without_a_trace(tmp_path: Path) -> None:
-    file = tmp_path / "orders-0" / "leader-epoch-checkpoint"
-    log = open_test_log(tmp_path)
-    append(log, 0, epoch=1)
-    written = file.stat().st_mtime_ns, file.stat().st_ino
-    log.leader_epochs.begin(4, 1)
-    log.truncate_to(1)
-    assert list(log.leader_epochs.entries) == [(1, 0)]
-    log.append_as_follower(memoryview(batch(1, base_offset=1, leader_epoch=1)), 5)
-    assert (file.stat().st_mtime_ns, file.stat().st_ino) == written
-    log.leader_epochs.begin(6, 2)
-    log.append_as_follower(memoryview(batch(2, base_offset=2, leader_epoch=7)), 7)
-    assert list(log.leader_epochs.entries) == [(1, 0), (7, 2)]
-    log.leader_epochs.begin(8, 3)
-    log.truncate_to(2)
-    log.close_files()
-    assert open_test_log(tmp_path).leader_epochs.entries == ((1, 0),)
-    assert file.read_text() == "0\n1\n1 0\n"
-
-
 def test_truncation_at_the_log_end_only_forgets_an_epoch_without_records(tmp_path: Path) -> None:
     log = open_test_log(tmp_path)
     append(log, 0)

@@ -43,6 +43,13 @@ class Taker(Recorder):
         return cast(NeighbourConnection, self.connection)
 
 
+class Failing(Taker):
+    """Raises at every message."""
+
+    def on_message(self, message: Handed) -> None:
+        raise RuntimeError("a bug")
+
+
 class Deaf(Taker):
     """Knows messages and takes none, as where a peer has to prove first who it is."""
 
@@ -134,15 +141,10 @@ def test_what_one_end_raises_is_logged_there_and_the_other_goes_on() -> None:
     async def play(client: Taker, server: Taker) -> None:
         logged: list[dict[str, object]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: logged.append(context))
-
-        def fail(_message: Handed) -> None:
-            raise RuntimeError("a bug")
-
-        server.on_message = fail  # type: ignore[method-assign, assignment]  # the test's own taker
         client.near.hand(asked())
         assert [str(context["exception"]) for context in logged] == ["a bug"]
 
-    run(play)
+    run(play, server_type=Failing)
 
 
 def test_each_end_takes_messages_in_its_own_context() -> None:

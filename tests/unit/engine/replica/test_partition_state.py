@@ -156,12 +156,19 @@ def test_maximal_isr_covers_both_outcomes_of_a_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "expected"),
-    [(3, ErrorCode.NONE), (2, ErrorCode.NONE), (1, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)],
+    ("high_watermark", "members", "expected"),
+    [
+        (9, 3, None),
+        (10, 3, ErrorCode.NONE),
+        (10, 2, ErrorCode.NONE),
+        (10, 1, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+    ],
 )
-def test_an_append_is_acknowledged_by_enough_members(members: int, expected: ErrorCode) -> None:
+def test_an_append_is_acknowledged_by_the_high_watermark(
+    high_watermark: int, members: int, expected: ErrorCode | None
+) -> None:
     isr = IsrState(frozenset(range(1, members + 1)))
-    assert acknowledged(isr, min_isr=2) == expected
+    assert acknowledged(required_offset=10, high_watermark=high_watermark, isr=isr, min_isr=2) == expected
 
 
 def test_min_isr_is_never_more_than_the_replicas() -> None:
