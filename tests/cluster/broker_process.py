@@ -14,6 +14,7 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from backend.engine.cluster import ClusterLayout
 from backend.engine.config import format_properties
 from backend.protocol import messages as m
 from tests.cluster.held_snapshots import HOLD
@@ -53,8 +54,13 @@ class BrokerProcesses:
         self.layout = layout(folder, brokers=brokers, tiering=tiering, settings=settings, voters=voters)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._admin: AdminClient | None = None
-        for node_id in self.layout.ports:
-            self._config_path(node_id).write_text(format_properties(self.layout.properties(node_id)))
+        self.use(self.layout)
+
+    def use(self, changed: ClusterLayout) -> None:
+        """Nodes that start from now on have the properties of this layout."""
+        self.layout = changed
+        for node_id in changed.ports:
+            self._config_path(node_id).write_text(format_properties(changed.properties(node_id)))
 
     def _config_path(self, node_id: int) -> Path:
         return self.folder / f"server-{node_id}.properties"
@@ -124,6 +130,10 @@ class BrokerProcesses:
         process = self._processes.pop(node_id)
         process.terminate()
         return process.wait(STOP_TIMEOUT_S)
+
+    def ended(self, node_id: int) -> int:
+        """The exit code of a node that ends by itself."""
+        return self._processes.pop(node_id).wait(START_TIMEOUT_S)
 
     def wait_for(self, *node_ids: int) -> None:
         """Returns once clients are told of exactly these brokers."""

@@ -33,6 +33,7 @@ TESTS = (
     "tests/interop/test_transactions.py",
     "tests/cluster/test_broker_processes.py",
     "tests/cluster/test_exactly_once.py",
+    "tests/cluster/test_lost_disks.py",
     "tests/cluster/test_many_connections.py",
     "tests/cluster/test_quorum.py",
     "tests/control/test_api_fuzz.py",
