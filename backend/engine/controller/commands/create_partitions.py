@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backend.engine.controller.commands.assignments import check_assignment, new_partition_record
-from backend.engine.controller.commands.outcome import Outcome, outcome, same_names
+from backend.engine.controller.commands.outcome import Outcome, check_record_count, outcome, same_names
 from backend.engine.controller.commands.placement import Choose
 from backend.engine.controller.commands.topics import place_partitions
 from backend.engine.controller.image import MetadataImage
@@ -17,7 +17,11 @@ _Topics = m.CreatePartitionsRequest.Topics
 def create_partitions(
     image: MetadataImage, request: m.CreatePartitionsRequest, *, choose: Choose
 ) -> Outcome[m.CreatePartitionsResponse]:
-    """Topics grow to the counts asked for; each topic on its own."""
+    """Topics grow to the counts asked for; each topic on its own.
+
+    The topic that would make the request too large is refused with POLICY_VIOLATION. Kafka refuses it too, but with
+    UNKNOWN_SERVER_ERROR, since it takes its own limit for an accident here.
+    """
     twice = same_names(request.topics)
     records: list[Message] = []
     response = m.CreatePartitionsResponse()
@@ -27,7 +31,7 @@ def create_partitions(
         answer = m.CreatePartitionsResponse.Results(name=topic.name, error_message=None)
         response.results.append(answer)
         try:
-            records += _grow(image, topic, choose)
+            records += _grow(image, topic, choose, len(records))
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
     for name in sorted(twice):
@@ -39,7 +43,7 @@ def create_partitions(
     return outcome([] if request.validate_only else records, response)
 
 
-def _grow(image: MetadataImage, request: _Topics, choose: Choose) -> list[m.PartitionRecord]:
+def _grow(image: MetadataImage, request: _Topics, choose: Choose, records_before: int) -> list[m.PartitionRecord]:
     topic = image.topic(request.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -54,6 +58,7 @@ def _grow(image: MetadataImage, request: _Topics, choose: Choose) -> list[m.Part
     additional = request.count - now
     replication_factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
+        check_record_count(records_before + additional)
         try:
             return place_partitions(image, topic.id, now, additional, replication_factor, choose)
         except KafkaError as error:
@@ -65,6 +70,7 @@ def _grow(image: MetadataImage, request: _Topics, choose: Choose) -> list[m.Part
             f"Attempted to add {additional} additional partition(s), but only {len(request.assignments)}"
             " assignment(s) were specified."
         )
+    check_record_count(records_before + additional)
     records = []
     for index, assignment in enumerate(request.assignments, now):
         check_assignment(image, assignment.broker_ids, replication_factor)

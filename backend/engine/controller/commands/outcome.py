@@ -29,13 +29,14 @@ class Outcome(Generic[R]):
 
 def outcome(records: Sequence[Message], response: R) -> Outcome[R]:
     """A request's outcome; POLICY_VIOLATION when it would write too many records at once."""
-    if len(records) > RECORDS_PER_COMMAND_MAX:
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION,
-            f"The request would write {len(records)} metadata records; at most {RECORDS_PER_COMMAND_MAX} are allowed"
-            " at once, so split it",
-        )
+    check_record_count(len(records))
     return Outcome(tuple(records), response)
+
+
+def check_record_count(count: int) -> None:
+    """POLICY_VIOLATION when one request would write so many records, with the words of Kafka's QuorumController."""
+    if count > RECORDS_PER_COMMAND_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 def same_names(items: Sequence[Any]) -> set[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.assignments import check_assignment, new_partition_record
 from backend.engine.controller.commands.configs import SET, alter_resource
-from backend.engine.controller.commands.outcome import Outcome, outcome, same_names
+from backend.engine.controller.commands.outcome import Outcome, check_record_count, outcome, same_names
 from backend.engine.controller.commands.placement import Choose, ReplicaPlacer
 from backend.engine.controller.commands.topic_settings import resolved_topic_settings
 from backend.engine.controller.image import TOPIC_RESOURCE, MetadataImage
@@ -19,6 +20,9 @@ from backend.protocol.messages import Message
 from backend.tiering.ids import ZERO_UUID
 
 USE_DEFAULT: Final = -1
+# ReplicationControlManager.MAX_PARTITIONS_PER_BATCH. With RECORDS_PER_COMMAND_MAX it bounds what a request of a few
+# bytes can ask for: 10,000 partition records of about 400 bytes are 4 MB.
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 _Topics = m.CreateTopicsRequest.Topics
 _Created = m.CreateTopicsResponse.Topics
 
@@ -33,15 +37,16 @@ def create_topics(
 ) -> Outcome[m.CreateTopicsResponse]:
     """Topics that are legal and new are created, the others answered with their error.
 
-    `config` is the controller's own: it gives default partition count, replication factor and topic settings.
+    `config` is the controller's own: it gives default partition count, replication factor and topic settings. A request
+    for too much is refused as a whole, also one that only asks (KafkaError POLICY_VIOLATION).
     """
     twice = same_names(request.topics)
+    wanted = [topic for topic in request.topics if topic.name not in twice]
+    _check_partition_count(wanted, config.num_partitions)
     collisions = _collisions(image)
     records: list[Message] = []
     response = m.CreateTopicsResponse()
-    for topic in request.topics:
-        if topic.name in twice:
-            continue
+    for topic in wanted:
         try:
             _check_name(image, collisions, topic.name)
             new, answer = _create(image, topic, config, new_topic_id, choose)
@@ -49,10 +54,27 @@ def create_topics(
             response.topics.append(_refused(topic.name, error.code, error.message))
             continue
         records += new
+        check_record_count(len(records))
         response.topics.append(answer)
     for name in sorted(twice):
         response.topics.append(_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
     return outcome([] if request.validate_only else records, response)
+
+
+def _check_partition_count(topics: Sequence[_Topics], default_partitions: int) -> None:
+    """What Kafka counts before it looks at anything else (`ReplicationControlManager.validateTotalNumberOfPartitions`);
+    it leaves out the one topic that is never made.
+    """
+    count = 0
+    for topic in topics:
+        if topic.name == CLUSTER_METADATA:
+            continue
+        if topic.assignments:
+            count += len(topic.assignments)
+        else:
+            count += default_partitions if topic.num_partitions == USE_DEFAULT else max(0, topic.num_partitions)
+    if count > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _refused(name: str, code: ErrorCode, message: str) -> _Created:
@@ -65,7 +87,7 @@ def _collisions(image: MetadataImage) -> dict[str, str]:
 
 def _check_name(image: MetadataImage, collisions: dict[str, str], name: str) -> None:
     if name == CLUSTER_METADATA:
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topic_ids:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if (problem := name_problem(name)) is not None:
@@ -199,11 +221,12 @@ def delete_topics(
         wanted = [(name, ZERO_UUID) for name in request.topic_names]
     records: list[Message] = []
     response = m.DeleteTopicsResponse()
-    for name, topic_id in dict.fromkeys(wanted):
+    asked = Counter(wanted)
+    for name, topic_id in asked:
         answer = m.DeleteTopicsResponse.Responses(name=name, topic_id=topic_id, error_message=None)
         response.responses.append(answer)
         try:
-            if wanted.count((name, topic_id)) > 1:
+            if asked[name, topic_id] > 1:
                 what = "topic name" if topic_id == ZERO_UUID else "topic id"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {what}.")
             answer.name, answer.topic_id = _existing(image, name, topic_id)

@@ -1,6 +1,8 @@
 """Creating, growing and deleting topics."""
 
+import time
 from functools import partial
+from typing import Final
 
 import pytest
 
@@ -64,7 +66,7 @@ def test_validate_only_answers_but_writes_nothing() -> None:
         (topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION, "max allowed length 249"),
         (topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'there' already exists."),
         (topic("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "collides with existing topic: a.b"),
-        (topic("__cluster_metadata"), ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."),
+        (topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "internal topic __cluster_metadata is prohibited."),
         (topic("t", 0), ErrorCode.INVALID_PARTITIONS, "non-positive"),
         (topic("t", -2), ErrorCode.INVALID_PARTITIONS, "non-positive"),
         (topic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0"),
@@ -239,8 +241,98 @@ def test_growth_that_is_none_is_refused(count: int, assignments: list[list[int]]
     assert grow(play, count, assignments)[0] == code
 
 
-def test_more_records_than_one_command_may_write_are_refused() -> None:
+TOO_MANY_PARTITIONS: Final = "Excessively large number of partitions per request."
+TOO_MANY_RECORDS: Final = "Unable to perform excessively large batch operation."
+
+
+def placed(*counts: int, name: str = "t") -> list[Topic]:
+    return [topic(f"{name}{index}", count, 1) for index, count in enumerate(counts)]
+
+
+def assigned(count: int, broker: int = 1) -> list[Topic]:
+    rows = [Topic.Assignments(partition_index=index, broker_ids=[broker]) for index in range(count)]
+    return [Topic(name="t0", num_partitions=-1, replication_factor=-1, assignments=rows)]
+
+
+# Each answered so by an Apache Kafka 4.3.1.
+@pytest.mark.parametrize("validate_only", [True, False])
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (placed(10_001), TOO_MANY_PARTITIONS),
+        (placed(8_388_607), TOO_MANY_PARTITIONS),
+        (placed(2_147_483_647), TOO_MANY_PARTITIONS),
+        (placed(5_000, 5_001), TOO_MANY_PARTITIONS),
+        (placed(-5, 10_001), TOO_MANY_PARTITIONS),
+        ([*placed(10_001), *placed(1, name="a b")], TOO_MANY_PARTITIONS),
+        (placed(10_001, name="a b"), TOO_MANY_PARTITIONS),
+        (assigned(10_001), TOO_MANY_PARTITIONS),
+        (placed(*[1] * 10_001), TOO_MANY_PARTITIONS),
+        (placed(10_000), TOO_MANY_RECORDS),
+        (placed(5_000, 5_000), TOO_MANY_RECORDS),
+        (assigned(10_000), TOO_MANY_RECORDS),
+        (placed(*[1] * 5_001), TOO_MANY_RECORDS),
+        ([topic(f"t{index}", 1, 1, retention_ms="5", segment_bytes="1048576") for index in range(2501)],
+         TOO_MANY_RECORDS),
+    ],
+)  # fmt: skip
+def test_a_request_for_too_much_is_refused_as_kafka_does(asked: list[Topic], words: str, validate_only: bool) -> None:
     play = Play().start_brokers(1)
     with pytest.raises(KafkaError) as refused:
-        play.create_topic(topic("orders", 10_001, 1))
-    assert refused.value.code == ErrorCode.POLICY_VIOLATION
+        play.create_topics(*asked, validate_only=validate_only)
+    assert (refused.value.code, refused.value.message) == (ErrorCode.POLICY_VIOLATION, words)
+
+
+def test_a_request_for_as_much_as_kafka_takes_is_carried_out() -> None:
+    play = Play().start_brokers(1)
+    assert play.create_topics(*placed(9_999), validate_only=True).topics[0].error_code == 0
+    twice = [topic("c", 8_000, 1), topic("c", 8_000, 1)]
+    answer = play.create_topics(*placed(5_000, 4_998), *twice, validate_only=True)
+    assert [(one.name, one.error_code) for one in answer.topics] == [("t0", 0), ("t1", 0), ("c", 42)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [(placed(10_000), 38), (assigned(10_000, broker=9), 39)],
+    ids=["replicas", "broker"],
+)
+def test_what_is_wrong_with_one_topic_is_told_before_the_number_of_records(asked: list[Topic], code: int) -> None:
+    play = Play().start_brokers(1)
+    if not asked[0].assignments:
+        asked[0].replication_factor = 5
+    assert play.create_topics(*asked, validate_only=True).topics[0].error_code == code
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+@pytest.mark.parametrize(
+    ("count", "assignments"),
+    [(10_004, None), (2_147_483_647, None), (10_004, [[1]] * 10_001)],
+)
+def test_growth_of_more_than_a_batch_operation_is_refused(
+    count: int, assignments: list[list[int]] | None, validate_only: bool
+) -> None:
+    play = Play().start_brokers(1)
+    play.create("orders", [[1], [1], [1]])
+    refused = (ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS)
+    assert grow(play, count, assignments, validate_only=validate_only) == refused
+    assert grow(play, 10_003, validate_only=True) == (0, None)
+
+
+def test_the_topics_that_fit_a_batch_operation_grow() -> None:
+    play = Play().start_brokers(1)
+    for name in ("a", "b"):
+        play.create(name, [[1]])
+    grown = m.CreatePartitionsRequest.Topics
+    asked = m.CreatePartitionsRequest(topics=[grown(name=name, count=6_001, assignments=None) for name in ("a", "b")])
+    response = play.do(partial(create_partitions, request=asked, choose=lambda stop: 0))
+    assert [one.error_code for one in response.results] == [0, ErrorCode.POLICY_VIOLATION]
+    assert len(play.last) == 6_000
+
+
+def test_deleting_many_names_takes_time_by_their_number() -> None:
+    play = Play().start_brokers(1)
+    names = [f"t{index}" for index in range(30_000)]
+    began_s = time.process_time()
+    assert set(delete(play, 5, *names, *names).values()) == {ErrorCode.INVALID_REQUEST}
+    # 30,000 x 60,000 comparisons are a minute at least.
+    assert time.process_time() - began_s < 5
