@@ -24,6 +24,7 @@ TITLES: Final = {
 }
 _HIDDEN: Final = frozenset({"partition"})
 NAMES: Final = tuple(TITLES)
+FIRST: Final = "overview"  # stands at `/`
 
 
 def _renderer(name: str) -> Any:
@@ -40,7 +41,7 @@ def page(name: str) -> Any:
         _renderer(name),
         title=TITLES[name],
         url_path=name,
-        default=name == "overview",
+        default=name == FIRST,
         visibility="hidden" if name in _HIDDEN else "visible",
     )
 

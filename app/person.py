@@ -36,7 +36,7 @@ class Person:
     def explanation(self) -> str:
         if self.can_sign_out:
             return "Signed in. " + ("May change the cluster." if self.may_write else READ_ONLY)
-        return "No sign-in is set up: whoever reaches this machine's loopback address is the operator."
+        return "Signed in with a key of this machine's `ebbline login`: the operator."
 
 
 def person_of(claims: Mapping[str, Any]) -> Person:

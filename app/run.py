@@ -6,8 +6,11 @@ import argparse
 import gc
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from app.addresses import LOOPBACK_NAMES, Addresses
 from app.server import application
+from backend.dashboard_login import DashboardLogin
 from backend.interpreter import GC_THRESHOLDS
 
 PACKAGE = Path(__file__).resolve().parent
@@ -23,12 +26,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=8501)
     options = parser.parse_args()
+    data_dir = os.environ.get("EBBLINE_DATA_DIR")
+    if not data_dir:
+        parser.error("EBBLINE_DATA_DIR is not set: `ebbline up` runs the dashboard and hands it over.")
+    public_url = os.environ.get("EBBLINE_PUBLIC_URL") or None
+    login = DashboardLogin(Path(data_dir).absolute() / "run")
     # A read of 26,000 rows makes 100,000 containers: with Python's 700 the collector walks through all of the imported
     # libraries meanwhile, which doubles its time.
     gc.set_threshold(*GC_THRESHOLDS)
     # Streamlit looks for its settings and theme in the working directory.
     os.chdir(config_folder())
-    application().run(config={"server.port": options.port})
+    # With an address that is set, Streamlit asks no service outside for the machine's own, whatever Origin it is told.
+    server = {"server.port": options.port, "browser.serverAddress": _name_in(public_url)}
+    application(login, Addresses.of(options.port, public_url)).run(config=server)
+
+
+def _name_in(public_url: str | None) -> str:
+    return (urlsplit(public_url).hostname if public_url else None) or LOOPBACK_NAMES[0]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The server of the dashboard: Streamlit's own, but its first document says where that server is.
+"""The server of the dashboard: Streamlit's own behind a gate, and its first document says where that server is.
 
 Streamlit's script in the browser otherwise asks below every deep link first (`/lab/_stcore/health`), is told 404, and
 the browser's console calls that an error. The pages' paths are of one level, as the paths of the script's own files.
@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Final
 
 import streamlit as st
+from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
+from streamlit.auth_util import get_secrets_auth_section
 
 from app import links
+from app.addresses import Addresses
+from app.gate import Gate
+from app.login import login_endpoint
+from backend.dashboard_login import LOGIN_PATH, DashboardLogin
 
 MAIN: Final = Path(__file__).resolve().parent / "main.py"
 INDEX: Final = Path(st.__file__).resolve().parent / "static" / "index.html"
@@ -31,7 +37,7 @@ def document() -> str:
     return page.replace("<head>", f"<head>\n    {_WHERE}", 1)
 
 
-def application() -> st.App:
+def application(login: DashboardLogin, addresses: Addresses) -> st.App:
     """The dashboard, to be run once in a process."""
     page = document()
 
@@ -39,4 +45,23 @@ def application() -> st.App:
         # As Streamlit serves it: the names of the scripts in it change with every version.
         return HTMLResponse(page, headers={"Cache-Control": "no-cache"})
 
-    return st.App(MAIN, routes=[Route(path, first) for path in ("/", *(f"/{name}" for name in links.NAMES))])
+    async def home(request: Request) -> Response:
+        # Streamlit knows its first page by no name: under one it says that there is no such page.
+        query = request.url.query
+        return RedirectResponse(f"./?{query}" if query else "./", 307)
+
+    paths = ("/", *(f"/{name}" for name in links.NAMES if name != links.FIRST))
+    return st.App(
+        MAIN,
+        routes=[
+            *(Route(path, first) for path in paths),
+            Route(f"/{links.FIRST}", home),
+            Route(f"/{LOGIN_PATH}", login_endpoint(login, addresses), methods=["GET", "POST"]),
+        ],
+        middleware=[Middleware(Gate, addresses=addresses, login=login, has_provider=has_provider)],
+    )
+
+
+def has_provider() -> bool:
+    """Whether people sign in with an OIDC provider: `[auth]` in Streamlit's secrets."""
+    return bool(get_secrets_auth_section())

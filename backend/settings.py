@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_settings import (
@@ -18,6 +19,7 @@ BROKERS_MAX: Final = 9
 # A majority of three is left when one is lost.
 VOTERS: Final = 3
 LOOPBACK: Final = "127.0.0.1"
+LOOPBACK_HOSTS: Final = (LOOPBACK, "localhost", "::1")
 
 
 class Settings(BaseSettings):
@@ -44,6 +46,8 @@ class Settings(BaseSettings):
     api_tls_certificate: Path | None = None
     api_tls_key: Path | None = None
     app_port: int = Field(default=8501, ge=1, le=65535)
+    # Where browsers find the dashboard when something stands in front of it: a proxy, or a tunnel with another port.
+    public_url: str | None = None
     sample_interval_ms: int = Field(default=2000, ge=200, le=600_000)
     sample_days: int = Field(default=7, ge=1, le=3_650)  # how long samples and broker events stay
     # host:port,… of an Apache Kafka cluster that is watched in place of an embedded one.
@@ -62,6 +66,11 @@ class Settings(BaseSettings):
         if controllers == 2:
             raise ValueError("two voters stand still when one is lost: use 1 or 3")
         return controllers
+
+    @field_validator("public_url")
+    @classmethod
+    def _public(cls, url: str | None) -> str | None:
+        return None if url is None else check_public_url(url)
 
     @classmethod
     def settings_customise_sources(
@@ -106,3 +115,35 @@ class Settings(BaseSettings):
     @property
     def app_url(self) -> str:
         return f"http://{LOOPBACK}:{self.app_port}"
+
+    @property
+    def dashboard_url(self) -> str:
+        """Where a person opens the dashboard."""
+        return self.public_url or self.app_url
+
+
+def check_public_url(url: str) -> str:
+    """An address without a slash at its end. Raises ValueError for one that no browser can keep a session with.
+
+    Over plain HTTP only a loopback name will do: what signs a browser in would cross the network for all to read.
+    """
+    try:
+        parts = urlsplit(url)
+        port_fits = parts.port is None or parts.port > 0
+    except ValueError:
+        parts, port_fits = None, False
+    if (
+        parts is None
+        or not port_fits
+        or parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or not url.isascii()
+        or not url.isprintable()
+        or "@" in parts.netloc
+        or parts.query
+        or parts.fragment
+    ):
+        raise ValueError("it is no address of a dashboard: give one like https://ebbline.example.org")
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
+        raise ValueError("without TLS only this machine may be named: give an address that begins with https://")
+    return url.rstrip("/")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from backend.dashboard_login import KEY_ASKED_FOR_S, DashboardLogin, login_url
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 NO_BROWSER: Final = "no Chromium on this machine: install the package chromium"
@@ -22,14 +26,14 @@ def executable() -> str | None:
 
 
 @contextmanager
-def browser() -> Iterator[Browser]:
-    """A headless Chromium. Raises FileNotFoundError when there is none."""
+def browser(*more: str) -> Iterator[Browser]:
+    """A headless Chromium, with more options of its command line. Raises FileNotFoundError when there is none."""
     path = executable()
     if path is None:
         raise FileNotFoundError(NO_BROWSER)
     with sync_playwright() as playwright:
         # CI runs as root in a container, where Chromium's own sandbox cannot start and /dev/shm is small.
-        options = ["--no-sandbox", "--disable-dev-shm-usage"]
+        options = ["--no-sandbox", "--disable-dev-shm-usage", *more]
         started = playwright.chromium.launch(executable_path=path, args=options)
         try:
             yield started
@@ -44,6 +48,15 @@ def new_page(
     context = started.new_context(viewport={"width": width, "height": height}, color_scheme=theme, locale="en-GB")
     page = context.new_page()
     page.set_default_timeout(WAIT_MS)
+    return page
+
+
+def signed_in_page(started: Browser, address: str, run_dir: Path, **options: Any) -> Page:
+    """As :func:`new_page`, signed in to the dashboard at ``address`` whose data folder has this folder ``run``."""
+    page = new_page(started, **options)
+    key = DashboardLogin(run_dir).new_key(time.time(), KEY_ASKED_FOR_S)
+    # The link is asked for as by the browser, whose cookie it then is, but no page is loaded.
+    page.context.request.get(login_url(address, key), max_redirects=0)
     return page
 
 

@@ -73,7 +73,7 @@ def photograph(
     started: Browser, up: UpProcess, folder: Path, theme: Literal["light", "dark"], plan_id: int, width: int
 ) -> list[Path]:
     """All pages in one theme; the files."""
-    page = browser.new_page(started, theme=theme, width=width)
+    page = up.page(started, theme=theme, width=width)
     suffix = "-dark" if theme == "dark" else ""
     files = []
     for name, path in PAGES.items():

@@ -13,6 +13,7 @@ from backend.cli import alerts, carry_out, look, plan
 from backend.cli.database import database_app
 from backend.cli.lab import lab_app
 from backend.cli.local import local_settings
+from backend.cli.login import login
 from backend.cli.pipeline import pipeline_app
 from backend.cli.quorum import quorum_app
 from backend.cli.remote import remote_app
@@ -127,6 +128,9 @@ def up(
         )
         code = run(settings, warm)
     raise typer.Exit(code)
+
+
+app.command()(login)
 
 
 @app.command()

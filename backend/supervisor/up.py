@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from backend.dashboard_login import KEY_OF_START_S, DashboardLogin, login_url
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, DataFolderError, new_cluster_id
 from backend.settings import Settings
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
@@ -41,6 +42,7 @@ PIPELINE_SIGN_S: Final = 150.0
 # Settings that only the backend reads, and that may be absent.
 OF_BACKEND: Final = ("broker_metrics", "webhook_url", "api_listen", "api_tls_certificate", "api_tls_key")
 EXIT_OK, EXIT_REFUSED, EXIT_FAILED = 0, 2, 1
+LOGIN_HINT: Final = "The link signs one browser in, once; `ebbline login` prints another."
 _log = logging.getLogger(__name__)
 
 
@@ -229,7 +231,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
             ChildSpec(
                 name="app",
                 command=[python, "-m", "app.run", "--port", str(settings.app_port)],
-                environment=shared,
+                environment=shared | ({"EBBLINE_PUBLIC_URL": settings.public_url} if settings.public_url else {}),
                 where=settings.app_url,
                 stop_timeout_s=10.0,
                 healthy=lambda: _answers(f"{settings.app_url}/_stcore/health"),
@@ -378,10 +380,21 @@ class Supervisor:
             table.add_row(child.spec.name, state, child.spec.where, str(child.log_path.relative_to(self._folder.root)))
         self._console.print(table)
         if self._settings.ui:
-            self._console.print(f"Dashboard  {self._settings.app_url}", style="bold", highlight=False)
+            # One line, however narrow the terminal: it is there to be clicked or copied.
+            self._console.print(f"Dashboard  {self._login_url()}", style="bold", highlight=False, soft_wrap=True)
+            self._console.print(f"           {LOGIN_HINT}", highlight=False, soft_wrap=True)
         self._console.print(f"Kafka      {self._settings.bootstrap_servers}", highlight=False)
         self._console.print(f"Data       {self._folder.root}", highlight=False, soft_wrap=True)
         self._console.print("Ctrl-C stops everything in order.")
+
+    def _login_url(self) -> str:
+        """The dashboard's address, with a key where one can be written."""
+        try:
+            key = DashboardLogin(self._folder.run).new_key(time.time(), KEY_OF_START_S)
+        except OSError as error:
+            _log.warning("No login key could be written: %s", error)
+            return self._settings.dashboard_url
+        return login_url(self._settings.dashboard_url, key)
 
 
 def run(settings: Settings, warm: WarmBackend | None = None) -> int:

@@ -26,7 +26,7 @@ from backend.store.engine import create_engine, writing
 from backend.store.migrate import upgrade
 from tests import browser
 from tests.ui.many import PARTITIONS, SEGMENTS_EACH, seed_many
-from tests.ui.served import dashboard
+from tests.ui.served import Served, dashboard
 
 SEGMENTS_EACH_QUICK: Final = 5
 # Of some 36 s each; beside them two minutes for 2.6 million segments.
@@ -48,8 +48,8 @@ def measure_dashboard(*, quick: bool) -> dict[str, float]:
         seed_many(url, time.time_ns() // 1_000_000, segments=segments, interval_ms=INTERVAL_MS)
         os.sync()  # 3 GB written in two minutes: no page shall wait for the disk to take them
         print(f"  {PARTITIONS} partitions, {PARTITIONS * segments} remote segments", file=sys.stderr, flush=True)
-        with dashboard(url, Path(folder)) as app_url, observed(create_engine(url)):
-            return _measure(app_url, ROUNDS_QUICK if quick else ROUNDS)
+        with dashboard(url, Path(folder)) as served, observed(create_engine(url)):
+            return _measure(served, ROUNDS_QUICK if quick else ROUNDS)
 
 
 @contextmanager
@@ -74,18 +74,18 @@ def observed(engine: Engine) -> Iterator[None]:
         thread.join()
 
 
-def _measure(app_url: str, rounds: int) -> dict[str, float]:
+def _measure(served: Served, rounds: int) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     with browser.browser() as started:
         # Each with a cache of its own, which is empty; the first of them is also the server's first session.
-        found["first load"] = [_first_load(started, app_url) for _ in range(rounds - 1)]
-        page = browser.new_page(started)
+        found["first load"] = [_first_load(started, served) for _ in range(rounds - 1)]
+        page = served.page(started)
         complaints = browser.Complaints(page)
-        found["first load"].append(_load(page, app_url))
+        found["first load"].append(_load(page, served.address))
         for _ in range(rounds):
             for name in links.NAMES:
-                found.setdefault(f"reload: {name}", []).append(_load(page, f"{app_url}{_path(name)}"))
-        page.goto(app_url)
+                found.setdefault(f"reload: {name}", []).append(_load(page, f"{served.address}{_path(name)}"))
+        page.goto(served.address)
         browser.wait_until_drawn(page)
         for number in range(rounds + 1):
             for name in (one for one in links.NAMES if one != "partition"):
@@ -105,9 +105,9 @@ def _path(name: str) -> str:
     return f"/{name}?tp={PARTITION}" if name == "partition" else f"/{name}"
 
 
-def _first_load(started: Browser, app_url: str) -> float:
-    page = browser.new_page(started)
-    seconds = _load(page, app_url)
+def _first_load(started: Browser, served: Served) -> float:
+    page = served.page(started)
+    seconds = _load(page, served.address)
     page.context.close()  # a page that stays is drawn again and again
     return seconds
 

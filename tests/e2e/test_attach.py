@@ -148,7 +148,7 @@ def test_the_pages_show_a_real_kafka_and_turn_its_flag_on_and_off(
     produce(kafka.bootstrap, "shown", partitions=1)
     wait_until_quiet(attached, "shown")
     with browser.browser() as started:
-        page = browser.new_page(started)
+        page = attached.up.page(started)
         dashboard = Dashboard(attached.up, page, browser.Complaints(page))
         journey = dashboard.journey("Attach to a Kafka")
         expect(page.get_by_text("3/3 brokers")).to_be_visible()

@@ -31,7 +31,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     with UpProcess(tmp_path_factory.mktemp("up") / "data") as up, browser.browser() as started:
         # The burst of the demo's history and of Spark's start is over then.
         wait_until("a partition with a remote part", lambda: remote_and_local(up), 180)
-        page = browser.new_page(started)
+        page = up.page(started)
         yield Dashboard(up, page, browser.Complaints(page))
 
 

@@ -38,7 +38,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
         for number in range(RECORDS):
             producer.produce(MOVED, b"v" * 1000, partition=number % 2)
         assert producer.flush(120) == 0
-        page = browser.new_page(started)
+        page = up.page(started)
         yield Dashboard(up, page, browser.Complaints(page))
 
 

@@ -9,10 +9,12 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
+from playwright.sync_api import Browser, Page
 
+from tests.browser import signed_in_page
 from tests.ports import free_ports
 
 T = TypeVar("T")
@@ -52,6 +54,10 @@ class UpProcess:
     @property
     def operator_token(self) -> str:
         return (self.data / "run" / "operator.token").read_text().strip()
+
+    def page(self, started: Browser, **options: Any) -> Page:
+        """A page of the dashboard's, signed in; options as of `browser.new_page`."""
+        return signed_in_page(started, self.app_url, self.data / "run", **options)
 
     def pid(self, process: str) -> int:
         return int((self.data / "run" / f"{process}.pid").read_text())

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
+from playwright.sync_api import Browser, Page
 
+from tests.browser import signed_in_page
 from tests.ports import free_ports
 from tests.ui import seed
 from tests.waiting import wait_until
@@ -19,18 +22,37 @@ from tests.waiting import wait_until
 START_TIMEOUT_S: Final = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A dashboard that runs, the database that it reads, and its data folder, which has its ``app.log``."""
+
+    address: str
+    database_url: str
+    folder: Path
+
+    def page(self, started: Browser, **options: Any) -> Page:
+        """A page of its own, signed in; options as of `browser.new_page`."""
+        return signed_in_page(started, self.address, self.folder / "run", **options)
+
+
 @contextmanager
-def dashboard(database_url: str, folder: Path) -> Iterator[str]:
-    """Its address. The log is ``app.log`` in ``folder``."""
+def dashboard(database_url: str, folder: Path, **environment: str) -> Iterator[Served]:
+    """Runs it, with more of the environment."""
     (port,) = free_ports(1)
-    known = {"EBBLINE_DATABASE_URL": database_url, "EBBLINE_CLUSTER_ID": seed.CLUSTER_ID}
+    (folder / "run").mkdir(mode=0o700, exist_ok=True)
+    known = {
+        "EBBLINE_DATABASE_URL": database_url,
+        "EBBLINE_CLUSTER_ID": seed.CLUSTER_ID,
+        "EBBLINE_DATA_DIR": str(folder),
+        **environment,
+    }
     with (folder / "app.log").open("w") as log:
         command = [sys.executable, "-m", "app.run", "--port", str(port)]
         process = subprocess.Popen(command, env={**os.environ, **known}, stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}"
     try:
         wait_until("the dashboard answers", lambda: _answers(address), START_TIMEOUT_S)
-        yield address
+        yield Served(address, database_url, folder)
     finally:
         process.terminate()
         process.wait(30)

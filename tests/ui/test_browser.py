@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -24,7 +23,7 @@ from tests import browser
 from tests.databases import new_sqlite
 from tests.effort import effort
 from tests.ui import seed
-from tests.ui.served import dashboard
+from tests.ui.served import Served, dashboard
 
 Theme = Literal["light", "dark"]
 HOUR_MS: Final = 3_600_000
@@ -35,25 +34,17 @@ PAGES: Final = effort(("overview", "partition", "reassign"), links.NAMES)
 pytestmark = pytest.mark.skipif(browser.executable() is None, reason=browser.NO_BROWSER)
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A dashboard and the database that it reads."""
-
-    address: str
-    database_url: str
-
-
 @pytest.fixture
 def refreshed(tmp_path: Path) -> Iterator[Served]:
     """One whose rows a test may change."""
     url = new_sqlite(tmp_path / "ebbline.db")
     seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
     with dashboard(url, tmp_path) as found:
-        yield Served(found, url)
+        yield found
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
     url = new_sqlite(folder / "ebbline.db")
     seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
@@ -122,13 +113,13 @@ def spilt(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("theme", effort(("light",), ("light", "dark")))
-def test_no_page_shuts_anybody_out_spills_or_complains(address: str, chromium: Browser, theme: Theme) -> None:
-    page = browser.new_page(chromium, theme=theme)
+def test_no_page_shuts_anybody_out_spills_or_complains(served: Served, chromium: Browser, theme: Theme) -> None:
+    page = served.page(chromium, theme=theme)
     complaints = browser.Complaints(page)
     problems: dict[str, list[str]] = {}
     for name in PAGES:
         page.set_viewport_size({"width": WIDTHS[0], "height": 900})
-        page.goto(address + path_of(name))
+        page.goto(served.address + path_of(name))
         browser.wait_until_drawn(page)
         if found := serious(page) + spilt(page):
             problems[name] = found
@@ -149,9 +140,9 @@ FIRST: Final = {
 
 
 @pytest.mark.parametrize("name", effort(("partition", "remote"), tuple(FIRST)))
-def test_what_a_page_is_opened_for_is_seen_without_scrolling(address: str, chromium: Browser, name: str) -> None:
-    page = browser.new_page(chromium)
-    page.goto(address + path_of(name))
+def test_what_a_page_is_opened_for_is_seen_without_scrolling(served: Served, chromium: Browser, name: str) -> None:
+    page = served.page(chromium)
+    page.goto(served.address + path_of(name))
     browser.wait_until_drawn(page)
     boxes = {key: page.locator(f".st-key-{key}").bounding_box() for key in FIRST[name]}
     bottoms = {key: box["y"] + box["height"] for key, box in boxes.items() if box is not None}
@@ -166,7 +157,7 @@ EVIL: Final = "<img src=x onerror=alert(1)>💥\u202e"
 
 
 @pytest.fixture(scope="module")
-def long_names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("long")
     url = new_sqlite(folder / "ebbline.db")
     seed.seed(url, time.time_ns() // 1_000_000, trouble=True, interval_ms=HOUR_MS)
@@ -195,10 +186,12 @@ NAMED: Final = (
 
 
 @pytest.mark.parametrize("path", effort(NAMED[3:5], NAMED), ids=lambda path: path[1:12])
-def test_names_of_249_characters_and_markup_stay_in_their_cards(long_names: str, chromium: Browser, path: str) -> None:
-    page = browser.new_page(chromium)
+def test_names_of_249_characters_and_markup_stay_in_their_cards(
+    long_names: Served, chromium: Browser, path: str
+) -> None:
+    page = long_names.page(chromium)
     complaints = browser.Complaints(page)
-    page.goto(long_names + path)
+    page.goto(long_names.address + path)
     browser.wait_until_drawn(page)
     assert spilt(page) == []
     assert page.locator("img[src='x']").count() == 0
@@ -208,7 +201,7 @@ def test_names_of_249_characters_and_markup_stay_in_their_cards(long_names: str,
 
 
 def test_a_refresh_keeps_what_is_chosen_and_takes_the_news(refreshed: Served, chromium: Browser) -> None:
-    page = browser.new_page(chromium)
+    page = refreshed.page(chromium)
     page.goto(f"{refreshed.address}/partitions?q=orders")
     browser.wait_until_drawn(page)
     page.get_by_role("combobox", name="Selected partition").click()
@@ -233,9 +226,9 @@ def test_a_refresh_keeps_what_is_chosen_and_takes_the_news(refreshed: Served, ch
     page.context.close()
 
 
-def test_a_chart_and_its_table_are_taken_away_as_files(address: str, chromium: Browser) -> None:
-    page = browser.new_page(chromium)
-    page.goto(address + "/")
+def test_a_chart_and_its_table_are_taken_away_as_files(served: Served, chromium: Browser) -> None:
+    page = served.page(chromium)
+    page.goto(served.address + "/")
     browser.wait_until_drawn(page)
     card = page.locator(".st-key-card-keeping-up")
     chart = card.get_by_test_id("stPlotlyChart")
@@ -252,9 +245,11 @@ def test_a_chart_and_its_table_are_taken_away_as_files(address: str, chromium: B
     page.context.close()
 
 
-def test_a_cell_of_the_map_opens_its_partition_though_no_point_is_drawn_on_it(chromium: Browser, address: str) -> None:
-    page = browser.new_page(chromium)
-    page.goto(f"{address}/partitions?view=Heatmap&q=orders")
+def test_a_cell_of_the_map_opens_its_partition_though_no_point_is_drawn_on_it(
+    chromium: Browser, served: Served
+) -> None:
+    page = served.page(chromium)
+    page.goto(f"{served.address}/partitions?view=Heatmap&q=orders")
     browser.wait_until_drawn(page)
     plot = page.locator(".stPlotlyChart .nsewdrag").first.bounding_box()
     assert plot is not None

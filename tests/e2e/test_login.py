@@ -1,0 +1,78 @@
+"""`ebbline up` prints a link that signs one browser in, and `ebbline login` prints more of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.up_process import UpProcess
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
+    up = UpProcess(tmp_path_factory.mktemp("up") / "data", options=("--no-pipeline", "--no-demo"), brokers=1)
+    with up:
+        yield up
+
+
+def ebbline(up: UpProcess, *words: str) -> str:
+    command = [sys.executable, "-m", "backend.cli.entry", *words, "--data", str(up.data)]
+    environment = {"PATH": "/usr/bin:/bin", "EBBLINE_APP_PORT": str(up.base + 31)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.strip()
+
+
+def opened(link: str) -> httpx.Client:
+    """A browser that has opened the link."""
+    client = httpx.Client(verify=False, follow_redirects=True)
+    client.get(link)
+    return client
+
+
+def is_in(client: httpx.Client, up: UpProcess) -> bool:
+    answer = client.get(f"{up.app_url}/lab")
+    assert answer.status_code in (200, 401)
+    return answer.status_code == 200
+
+
+def test_the_printed_link_signs_one_browser_in(one: UpProcess) -> None:
+    assert one.process is not None
+    assert one.process.stdout is not None
+    printed = next(line for line in iter(one.process.stdout.readline, "") if line.startswith("Dashboard"))
+    found = re.fullmatch(r"Dashboard +(http://127\.0\.0\.1:\d+/login\?key=[\w-]{43})\n", printed)
+    assert found is not None, printed
+    assert is_in(opened(found[1]), one)
+    assert not is_in(opened(found[1]), one)
+    assert not is_in(httpx.Client(verify=False), one)
+
+
+def test_another_link_signs_another_browser_in_until_all_are_signed_out(one: UpProcess) -> None:
+    first = opened(ebbline(one, "login"))
+    assert is_in(first, one)
+    second = opened(ebbline(one, "login", "--end-sessions"))
+    assert not is_in(first, one)
+    assert is_in(second, one)
+
+
+def test_no_log_holds_a_key(one: UpProcess) -> None:
+    link = ebbline(one, "login")
+    opened(link)
+    opened(link)
+    key = link.rpartition("=")[2]
+    logs = [path.read_text() for path in (one.data / "logs").iterdir()]
+    assert any("a key that is not good" in text for text in logs)
+    assert not any(key in text for text in logs)
+
+
+def test_a_folder_without_a_cluster_has_no_dashboard_to_sign_in_to(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "backend.cli.entry", "login", "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "holds no cluster" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
