@@ -59,6 +59,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
         cluster_id = None if settings.attach is None else _attached_cluster_id(settings)
         if identity is not None:
             _check_identity(settings, identity, folder, cluster_id)
+            _check_broker_folders(folder, identity)
             settings = _as_made(settings, identity)
         elif cluster_id is None and settings.voters > settings.brokers:
             raise Refused(
@@ -120,6 +121,18 @@ def _check_identity(settings: Settings, identity: ClusterIdentity, folder: DataF
             f"The folder {folder.root} belongs to cluster {identity.cluster_name!r}, not {settings.cluster_name!r}: "
             "leave --cluster-name out, or choose another folder with --data."
         )
+
+
+def _check_broker_folders(folder: DataFolder, identity: ClusterIdentity) -> None:
+    from backend.supervisor import broker_folders  # only here: a new folder has none
+
+    try:
+        found = broker_folders.read_broker_folders(folder, identity)
+    except OSError as error:
+        raise Refused(f"The folder {folder.root} cannot be read ({error}): fix its permissions.") from error
+    refusal = broker_folders.misplaced(found) or broker_folders.quorum_lost(found, identity.controllers)
+    if refusal is not None:
+        raise Refused(refusal)
 
 
 def _as_made(settings: Settings, identity: ClusterIdentity) -> Settings:

@@ -128,3 +128,41 @@ def test_no_usable_java_is_said_before_anything_is_written(tmp_path: Path) -> No
     line = refused(up)
     assert "needs Java 17 or newer" in line
     assert not up.data.exists()
+
+
+def test_a_cluster_whose_metadata_is_gone_is_not_replaced_by_an_empty_one(tmp_path: Path) -> None:
+    up = UpProcess(tmp_path / "data", options=("--no-pipeline", "--no-ui", "--no-demo"))
+    with up:
+        pass
+    logs = sorted((up.data / "brokers").glob("*/log/*-0"))
+    kept = [path for path in logs if path.name != "__cluster_metadata-0"]
+    assert kept
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    for node_id in (1, 2):
+        (up.data / f"brokers/{node_id}/log/__cluster_metadata-0").rename(aside / str(node_id))
+    line = refused(up)
+    assert "2 of 3 voters have lost the cluster's metadata" in line
+    assert all(path.is_dir() for path in kept)
+    for node_id in (1, 2):
+        (aside / str(node_id)).rename(up.data / f"brokers/{node_id}/log/__cluster_metadata-0")
+    with up:
+        pass
+
+
+def test_swapped_broker_folders_are_named_and_put_back_the_cluster_goes_on(tmp_path: Path) -> None:
+    up = UpProcess(tmp_path / "data", options=("--no-pipeline", "--no-ui", "--no-demo"))
+    with up:
+        pass
+    one, two, aside = (up.data / "brokers" / name for name in ("1", "2", "aside"))
+
+    def swap() -> None:
+        one.rename(aside)
+        two.rename(one)
+        aside.rename(two)
+
+    swap()
+    assert f"The folders {one}/log and {two}/log are swapped" in refused(up)
+    swap()
+    with up:
+        pass

@@ -14,6 +14,7 @@ from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.quorum_state import (
+    QUORUM_STATE_FILE,
     BadQuorumState,
     QuorumState,
     decode_quorum_state,
@@ -32,7 +33,6 @@ from backend.tiering.ids import TopicIdPartition
 
 TOPIC: Final = "__cluster_metadata"
 TOPIC_ID: Final = bytes(15) + b"\x01"
-QUORUM_STATE_FILE: Final = "quorum-state"
 # KafkaRaftClient.MAX_BATCH_SIZE_BYTES: 10,000 records of a command, with room for long replica lists.
 BATCH_BYTES_MAX: Final = 8 << 20
 BATCH_RECORDS_MAX: Final = 10_000

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Final
 
-NOBODY = -1
+QUORUM_STATE_FILE: Final = "quorum-state"
+NOBODY: Final = -1
 
 
 class BadQuorumState(ValueError):

@@ -1,0 +1,136 @@
+"""The brokers' folders of a data folder, judged before anything is started: whose each is, and what is left of the
+metadata quorum.
+
+A quorum whose voters have forgotten what they agreed on must not start: an empty cluster would take the place of the
+one that was here, and every log would belong to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from backend.data_folder import ClusterIdentity, DataFolder
+from backend.engine.log.checkpoints import decode_clean_shutdown, decode_meta_properties
+from backend.engine.log.errors import LogDirError
+from backend.engine.log.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLUSTER_METADATA_TOPIC,
+    LOG_SUFFIX,
+    META_PROPERTIES_FILE,
+    parse_dir_name,
+)
+from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, BadQuorumState, decode_quorum_state
+
+SNAPSHOT_SUFFIX: Final = ".checkpoint"
+
+
+class MetadataCondition(StrEnum):
+    """What a voter's metadata folder is worth: only a whole one may vote."""
+
+    WHOLE = "whole"
+    MISSING = "missing"
+    # There are records, but what this voter promised (its epoch, its vote) cannot be read.
+    FORGETFUL = "without a readable quorum-state"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFolder:
+    """One broker's log directory as it lies there."""
+
+    node_id: int
+    path: Path
+    # The node whose meta.properties lie in it; None when there are none that can be read.
+    owner: int | None
+    metadata: MetadataCondition
+    # Whether something in it was written by a broker that had registered with a cluster.
+    in_use: bool
+
+    @property
+    def metadata_path(self) -> Path:
+        return self.path / f"{CLUSTER_METADATA_TOPIC}-0"
+
+
+def read_broker_folders(folder: DataFolder, identity: ClusterIdentity) -> tuple[BrokerFolder, ...]:
+    """All brokers' folders, by id. Changes nothing. OSError."""
+    return tuple(_read(node_id, folder.broker_log_dir(node_id)) for node_id in range(1, identity.brokers + 1))
+
+
+def _read(node_id: int, path: Path) -> BrokerFolder:
+    metadata = path / f"{CLUSTER_METADATA_TOPIC}-0"
+    names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
+    partitions = [parsed for name in names if (parsed := parse_dir_name(name)) is not None]
+    logs = any(one.topic != CLUSTER_METADATA_TOPIC for one in partitions)
+    in_use = logs or _has_records(metadata) or _stopped_as_broker(path / CLEAN_SHUTDOWN_FILE)
+    return BrokerFolder(node_id, path, _owner(path / META_PROPERTIES_FILE), _condition(metadata), in_use)
+
+
+def _stopped_as_broker(path: Path) -> bool:
+    """Whether a broker that had registered has stopped here in order."""
+    return path.exists() and decode_clean_shutdown(path.read_bytes()) >= 0
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return decode_meta_properties(path.read_bytes(), str(path)).node_id
+    except (FileNotFoundError, NotADirectoryError, LogDirError):
+        return None  # what is damaged is refused by its own broker
+
+
+def _condition(folder: Path) -> MetadataCondition:
+    state = folder / QUORUM_STATE_FILE
+    if not state.exists():
+        return MetadataCondition.FORGETFUL if _has_records(folder) else MetadataCondition.MISSING
+    try:
+        decode_quorum_state(state.read_bytes())
+    except BadQuorumState:
+        return MetadataCondition.FORGETFUL
+    return MetadataCondition.WHOLE
+
+
+def _has_records(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    suffixes = (LOG_SUFFIX, SNAPSHOT_SUFFIX)
+    return any(entry.suffix in suffixes and entry.stat().st_size for entry in folder.iterdir())
+
+
+def misplaced(folders: Sequence[BrokerFolder]) -> str | None:
+    """Why folders that lie in each other's place are refused; None when each is where it belongs."""
+    by_id = {one.node_id: one for one in folders}
+    for one in folders:
+        if one.owner is None or one.owner == one.node_id:
+            continue
+        other = by_id.get(one.owner)
+        if other is not None and other.owner == one.node_id:
+            return (
+                f"The folders {one.path} and {other.path} are swapped: the first holds the logs of broker {one.owner},"
+                f" the second those of broker {other.owner}. Nothing has been changed; put each back in its place."
+            )
+        return (
+            f"The folder {one.path} holds the logs of broker {one.owner}, not of broker {one.node_id}. Nothing has been"
+            f" changed; put broker {one.node_id}'s own folder there, and this one where broker {one.owner} belongs."
+        )
+    return None
+
+
+def quorum_lost(folders: Sequence[BrokerFolder], voters: int) -> str | None:
+    """Why no leader of the metadata quorum could be elected by those who know what it had agreed on.
+
+    None when a majority of the `voters`, which are the first nodes, is whole, or when nothing says that there has ever
+    been a cluster.
+    """
+    voting = folders[:voters]
+    lost = [one for one in voting if one.metadata is not MetadataCondition.WHOLE]
+    majority = voters // 2 + 1
+    if not any(one.in_use for one in folders) or voters - len(lost) >= majority:
+        return None
+    told = "; ".join(f"voter {one.node_id}: {one.metadata_path} is {one.metadata}" for one in lost)
+    return (
+        f"{len(lost)} of {voters} voters have lost the cluster's metadata ({told}), and without {majority} of them"
+        " nobody knows what the cluster was. Nothing has been started or changed, so that no empty cluster takes its"
+        " place; put these folders back from their disks or from a backup, and start again."
+    )
