@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 
 from backend.data_folder import DataFolder
 from backend.engine.config import format_properties
@@ -14,6 +15,7 @@ from backend.process import cluster_layout
 from backend.settings import LOOPBACK, Settings
 from backend.start import ONE_BROKER
 from backend.supervisor.child import ChildSpec
+from backend.supervisor.health import any_broker_answers
 
 # As the backend's: leadership is handed over, logs are closed.
 STOP_TIMEOUT_S = 30.0
@@ -24,6 +26,7 @@ def broker_specs(settings: Settings, folder: DataFolder, environment: Mapping[st
     layout = cluster_layout(settings, environment)
     specs = []
     for node_id, port in layout.ports.items():
+        ports = [port, *(at for voter, at in layout.controller_ports.items() if voter == node_id)]
         path = folder.run / f"broker-{node_id}.properties"
         path.write_text(format_properties(layout.properties(node_id)))
         specs.append(
@@ -33,6 +36,8 @@ def broker_specs(settings: Settings, folder: DataFolder, environment: Mapping[st
                 environment=environment,
                 where=f"{LOOPBACK}:{port}",
                 stop_timeout_s=STOP_TIMEOUT_S,
+                # A voter has a second listener, which no limit of the first one's connections closes.
+                healthy=partial(any_broker_answers, ports),
             )
         )
     return specs

@@ -100,6 +100,8 @@ class Child:
     started_at_s: float = 0.0
     next_start_at_s: float = 0.0
     unhealthy_since_s: float | None = None
+    # Since its process began.
+    has_answered: bool = False
     process: subprocess.Popen[bytes] | None = None
     last_line: str = ""
     _pump: threading.Thread | None = None
@@ -136,6 +138,7 @@ class Child:
         assert self.process.stdout is not None
         self.started_at_s = now_s
         self.unhealthy_since_s = None
+        self.has_answered = False
         self._pump = threading.Thread(
             target=self._pump_output, args=(self.process.stdout,), name=f"log-{self.spec.name}", daemon=True
         )
@@ -180,17 +183,18 @@ class Child:
         self.next_start_at_s = now_s + pause_s
         return pause_s
 
-    def stop(self) -> None:
-        """SIGTERM, a wait of its stop time, then SIGKILL for it and what it started."""
+    def stop(self, timeout_s: float | None = None) -> None:
+        """SIGTERM, a wait of its stop time or of the one given, then SIGKILL for it and what it started."""
+        wait_s = self.spec.stop_timeout_s if timeout_s is None else timeout_s
         process = self.process
         if process is None:
             return
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(self.spec.stop_timeout_s)
+                process.wait(wait_s)
             except subprocess.TimeoutExpired:
-                _log.warning("%s did not stop within %.0f s and is killed", self.spec.name, self.spec.stop_timeout_s)
+                _log.warning("%s did not stop within %.0f s and is killed", self.spec.name, wait_s)
         self._kill_session(process.pid)
         process.wait(KILL_WAIT_S)
         if self._pump is not None:
@@ -209,9 +213,14 @@ class Child:
         ok = self.running and (self.spec.healthy is None or self.spec.healthy())
         if ok:
             self.unhealthy_since_s = None
+            self.has_answered = True
         elif self.unhealthy_since_s is None:
             self.unhealthy_since_s = now_s
         return ok
+
+    def silent_s(self, now_s: float) -> float:
+        """For how long the health check has failed; 0 when it does not."""
+        return 0.0 if self.unhealthy_since_s is None else now_s - self.unhealthy_since_s
 
 
 def wait_until_healthy(child: Child, *, stopping: Callable[[], bool]) -> bool:
@@ -221,6 +230,7 @@ def wait_until_healthy(child: Child, *, stopping: Callable[[], bool]) -> bool:
         if not child.running:
             return False
         if child.spec.ready() if child.spec.ready is not None else child.probe(time.monotonic()):
+            child.has_answered = True
             return True
         time.sleep(0.1)
     return False

@@ -27,6 +27,7 @@ from backend.dashboard_login import KEY_OF_START_S, DashboardLogin, login_url
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, DataFolderError, new_cluster_id
 from backend.settings import Settings
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
+from backend.supervisor.health import any_broker_answers, http_answers, http_serves
 from backend.supervisor.preflight import PreflightError, check_database, check_ports, check_remote_location
 from backend.supervisor.warm import WarmBackend
 from spark import java
@@ -36,6 +37,11 @@ WATCH_INTERVAL_S: Final = 0.5
 HEALTH_INTERVAL_S: Final = 2.0
 # A process that answers no health check for this long is restarted.
 HUNG_AFTER_S: Final = 60.0
+# One that has not answered at all since it began may still be recovering logs, which takes a minute for some 50 GB.
+BEGINS_WITHIN_S: Final = 600.0
+# What does not answer will hardly stop in order: so long it may try, then it is killed. In all a hung process is
+# replaced 71 s after its last answer.
+HUNG_STOP_S: Final = 10.0
 # The pipeline gives a sign every 0.2 s while it streams and at least every 10 s while it waits for something, but none
 # while its JVM starts, which takes 10 s on an idle machine and two minutes on a very busy one.
 PIPELINE_SIGN_S: Final = 150.0
@@ -164,16 +170,6 @@ def _attached(settings: Settings) -> dict[str, str]:
     return found
 
 
-def _answers(url: str) -> bool:
-    import httpx  # only here: it is imported while the first child starts
-
-    try:
-        # Plain HTTP: without `verify` each question would load all certificates, 40 ms.
-        return httpx.get(url, timeout=2.0, verify=False).status_code == 200
-    except httpx.HTTPError:
-        return False
-
-
 def pipeline_lives(folder: DataFolder, now_s: float) -> bool:
     """Whether the pipeline was started, or gave a sign of life, not too long ago."""
     last_s = 0.0
@@ -209,6 +205,10 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
     python = sys.executable
     specs: list[ChildSpec] = []
     where = [*settings.bootstrap_servers.split(","), f"API {settings.api_url}"]
+    # Those whose brokers run in the backend: it lives as long as one of them answers, whatever becomes of the API.
+    brokers = range(settings.broker_port, settings.broker_port + settings.brokers)
+    if settings.process_per_broker or settings.attach is not None:
+        brokers = range(0)
     if settings.process_per_broker and settings.attach is None:
         # Only here, as it takes half a second to import the engine.
         from backend.supervisor.broker_processes import broker_specs
@@ -223,8 +223,8 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
             environment=backend_env,
             where="\n".join(where),
             stop_timeout_s=30.0,
-            healthy=lambda: _answers(f"{settings.api_url}/healthz"),
-            ready=lambda: _answers(f"{settings.api_url}/readyz"),
+            healthy=lambda: any_broker_answers(brokers) or http_answers(f"{settings.api_url}/healthz"),
+            ready=lambda: http_serves(f"{settings.api_url}/readyz"),
         )
     )
     if settings.pipeline:
@@ -247,7 +247,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
                 environment=shared | ({"EBBLINE_PUBLIC_URL": settings.public_url} if settings.public_url else {}),
                 where=settings.app_url,
                 stop_timeout_s=10.0,
-                healthy=lambda: _answers(f"{settings.app_url}/_stcore/health"),
+                healthy=lambda: http_serves(f"{settings.app_url}/_stcore/health"),
             )
         )
     return specs
@@ -260,6 +260,11 @@ def where_database(settings: Settings, folder: DataFolder) -> str:
     from backend.store.engine import describe  # only here: it takes half a second to import
 
     return describe(settings.database).replace(f"sqlite:///{folder.root}/", "SQLite, ")
+
+
+def hung_after_s(child: Child) -> float:
+    """After how long without an answer a running process is taken for hung."""
+    return HUNG_AFTER_S if child.has_answered else BEGINS_WITHIN_S
 
 
 class Supervisor:
@@ -355,9 +360,9 @@ class Supervisor:
     def _watch_one(self, child: Child, now_s: float, *, probing: bool) -> None:
         name = child.spec.name
         if child.running:
-            if probing and not child.probe(now_s) and now_s - (child.unhealthy_since_s or now_s) > HUNG_AFTER_S:
-                self._console.print(f"{name} has not answered for {HUNG_AFTER_S:.0f} s and is restarted")
-                child.stop()
+            if probing and not child.probe(now_s) and child.silent_s(now_s) > (limit_s := hung_after_s(child)):
+                self._console.print(f"{name} has not answered for {limit_s:.0f} s and is restarted")
+                child.stop(HUNG_STOP_S)
         elif child.next_start_at_s == 0.0 or child.next_start_at_s <= child.started_at_s:
             how = child.how_it_ended()
             pause_s = child.note_exit(now_s)

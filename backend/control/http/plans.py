@@ -72,7 +72,7 @@ async def events(call: Call) -> Answer:
     path: PlanPath = call.path
     operations = call.control.operations
     first = await operations.get(path.plan_id)
-    feed = Feed(lambda: operations.get(path.plan_id), first)
+    feed = Feed(lambda: operations.get(path.plan_id), first, call.actor)
     stream: AsyncIterator[bytes] = feed.stream()
     return Answer(stream, media_type="text/event-stream")
 

@@ -6,15 +6,17 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
 
-# Open connections; a dashboard and a few scripts need a dozen. More get 503 from uvicorn.
-CONNECTIONS_MAX: Final = 200
+from backend.control.http.connections import CONNECTIONS_MAX, ApiProtocol, ApiSocket, Opening
+
 STOP_TIMEOUT_S: Final = 3
 
 
@@ -22,20 +24,29 @@ class ApiServerError(Exception):
     """The API cannot be served. The message is one sentence for people."""
 
 
-# The date in the answers is so old at most.
-DATE_S: Final = 1.0
+# The date in the answers is so old at most, and so late a connection that is overdue is closed.
+TICK_S: Final = 1.0
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, opening: Opening) -> None:
         super().__init__(config)
+        self._opening = opening
         self._ended = asyncio.Event()
 
     async def main_loop(self) -> None:
         """As uvicorn's, which asks ten times a second whether it should end: this one is told."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), DATE_S)
+                await asyncio.wait_for(self._ended.wait(), TICK_S)
+            self._close_overdue()
+
+    def _close_overdue(self) -> None:
+        now_s = time.monotonic()
+        self._opening.end_overdue(now_s)
+        for one in list(self.server_state.connections):
+            if isinstance(one, ApiProtocol) and one.is_overdue(now_s):
+                one.abort()
 
     def end(self) -> None:
         """Running calls end, no more are taken."""
@@ -53,9 +64,11 @@ class ApiServer:
 
     def __init__(self, app: Starlette, host: str, port: int, tls: tuple[Path, Path] | None = None) -> None:
         self._host, self._port, self._tls = host, port, tls
+        self._opening = Opening()
         self._server = _Server(
             uvicorn.Config(
                 app,
+                http=partial(ApiProtocol, opening=self._opening),  # type: ignore[arg-type]  # made by calling it
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -68,7 +81,8 @@ class ApiServer:
                 proxy_headers=False,
                 ssl_certfile=None if tls is None else str(tls[0]),
                 ssl_keyfile=None if tls is None else str(tls[1]),
-            )
+            ),
+            self._opening,
         )
         self._task: asyncio.Task[None] | None = None
         self.port = port
@@ -76,7 +90,7 @@ class ApiServer:
     async def start(self) -> None:
         """Listens. Raises ApiServerError when the port, or the certificate, cannot be had."""
         self._check_tls()
-        listening = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, socket.SOCK_STREAM)
+        listening = ApiSocket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, self._opening)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((self._host, self._port))

@@ -1,0 +1,55 @@
+"""Who may listen to plans at the same time."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from backend.control.http.events import STREAMS_MAX, STREAMS_OF_ONE_MAX, STREAMS_OF_VIEWERS_MAX, Feed
+from backend.control.http.problems import Problem
+from backend.control.operations.audit import Actor, Role
+
+# A feed that is not sent yet reads no row.
+ROW: Any = None
+
+
+async def look() -> Any:
+    raise AssertionError("nothing is sent")
+
+
+@pytest.fixture(autouse=True)
+def nobody_listens() -> None:
+    # What a caught exception still refers to goes with the next collection.
+    gc.collect()
+
+
+def listen(name: str, role: Role) -> Feed:
+    return Feed(look, ROW, Actor(name, role))
+
+
+def refused(name: str, role: Role) -> bool:
+    with pytest.raises(Problem) as problem:
+        listen(name, role)
+    return problem.value.status == 503
+
+
+def test_one_token_cannot_take_all_streams() -> None:
+    held = [listen("viewer", Role.VIEWER) for _ in range(STREAMS_OF_ONE_MAX)]
+    assert refused("viewer", Role.VIEWER)
+    held.append(listen("another", Role.VIEWER))
+
+
+def test_viewers_together_leave_some_for_operators() -> None:
+    held = [listen(f"viewer {index}", Role.VIEWER) for index in range(STREAMS_OF_VIEWERS_MAX)]
+    assert refused("one more", Role.VIEWER)
+    held += [listen(f"operator {index}", Role.OPERATOR) for index in range(STREAMS_MAX - STREAMS_OF_VIEWERS_MAX)]
+    assert refused("one more", Role.OPERATOR)
+
+
+def test_a_stream_that_nobody_sends_any_more_makes_room() -> None:
+    for _ in range(2):
+        held = [listen("viewer", Role.VIEWER) for _ in range(STREAMS_OF_ONE_MAX)]
+        assert refused("viewer", Role.VIEWER)
+        del held
