@@ -34,6 +34,10 @@ from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 
 PUBLISH_RETRY_MS: Final = 100
+ONLY_VOTER: Final = "ebbline.only.voter"
+# So long an only voter waits for other brokers to register when the topic wants more than there are. Those of one
+# start come within seconds; a single broker with Kafka's default of three replicas would wait for nobody.
+OTHER_BROKERS_MS: Final = 20_000
 CREATION_DELAY: Final = "ebbline.remote.log.metadata.topic.creation.delay.ms"
 PUBLISH_RETRY_MAX_MS: Final = 2000
 
@@ -134,6 +138,8 @@ class RlmmSettings:
     # Where the local files lie; None: a restart reads the topic from its beginning.
     log_dir: str | None = None
     files_flush_interval_ms: int = 60_000
+    # Whether no other node is a voter: then this one is probably the only broker too.
+    only_voter: bool = False
     # How long the topic of a new cluster may wait for the first tiered partition; 0: it is made at the start, as Kafka
     # does.
     creation_delay_ms: int = 0
@@ -160,9 +166,17 @@ class RlmmSettings:
             ),
             overlap=Overlap(overlap),
             log_dir=config.get("log.dir"),
+            only_voter=config.get(ONLY_VOTER) == "true",
             files_flush_interval_ms=_number(config, "remote.log.metadata.files.flush.interval.ms", 60_000, least=1),
             creation_delay_ms=_number(config, CREATION_DELAY, 0, least=0),
         )
+
+
+def _too_few_brokers(topic: MetadataTopicSettings) -> str:
+    return (
+        f"rlmm.config.remote.log.metadata.topic.replication.factor is {topic.replication_factor}, and fewer brokers are"
+        " registered; start the others, or set it, and remote.log.metadata.topic.min.isr, to the number of brokers"
+    )
 
 
 def _number(config: Mapping[str, str], name: str, default: int, *, least: int | None = None) -> int:
@@ -216,16 +230,26 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         if settings.creation_delay_ms:
             with suppress(tasks.Timeout):
                 await tasks.wait_for(self._wanted.wait(), settings.creation_delay_ms)
-        deadline_ms = self._ports.clock.monotonic_ms() + settings.initialization_retry_max_timeout_ms
+        began_ms = self._ports.clock.monotonic_ms()
+        told = False
         while True:
             try:
                 count = await self._topic.ensure_created(settings.topic)
                 break
             except (KafkaError, OSError) as error:
-                if self._ports.clock.monotonic_ms() >= deadline_ms:
-                    waited_ms = settings.initialization_retry_max_timeout_ms
-                    self._on_fatal(f"Topic {METADATA_TOPIC} could not be created within {waited_ms} ms: {error}")
+                few = isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+                waited_ms = settings.initialization_retry_max_timeout_ms
+                if few and settings.only_voter:
+                    waited_ms = min(waited_ms, OTHER_BROKERS_MS)
+                if self._ports.clock.monotonic_ms() >= began_ms + waited_ms:
+                    why = _too_few_brokers(settings.topic) if few else str(error)
+                    self._on_fatal(f"Topic {METADATA_TOPIC} could not be created within {waited_ms} ms: {why}")
                     return
+                if few and not told:
+                    told = True
+                    _log.warning(
+                        "Nothing is tiered yet: %s. This node waits %d ms", _too_few_brokers(settings.topic), waited_ms
+                    )
                 _log.debug("Topic %s is not there yet: %s", METADATA_TOPIC, error)
                 await tasks.sleep_ms(settings.initialization_retry_interval_ms)
         if count != settings.topic.partitions:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from backend.engine.ports import Ports, system_ports, tasks
+from backend.engine.remote import rlmm
 from backend.engine.remote.metadata_topic import MetadataTopicSettings
 from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
@@ -336,6 +337,30 @@ def test_creation_is_retried_and_given_up_after_its_time() -> None:
         assert "could not be created within 20 ms" in managers.fatal[0]
 
     play(scene)
+
+
+@pytest.mark.parametrize("only_voter", [True, False])
+def test_a_single_broker_whose_topic_wants_three_replicas_says_so_and_ends_soon(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, only_voter: bool
+) -> None:
+    monkeypatch.setattr(rlmm, "OTHER_BROKERS_MS", 20)
+    said = "rlmm.config.remote.log.metadata.topic.replication.factor is 3, and fewer brokers are registered"
+
+    async def scene(managers: Managers) -> None:
+        topic = MemoryMetadataTopic(managers.log)
+        topic.failures = [KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "refused")] * 1000
+        managers.open(A, topic=topic, settings=replace(SETTINGS, only_voter=only_voter))
+        await tasks.sleep_ms(200)
+        assert len(managers.fatal) == only_voter
+        assert all("within 20 ms" in reason and said in reason for reason in managers.fatal)
+        assert [said in record.getMessage() for record in caplog.records] == [True]
+
+    play(scene)
+
+
+def test_an_only_voter_is_known_by_its_settings() -> None:
+    assert RlmmSettings.parse({"ebbline.only.voter": "true"}).only_voter
+    assert not RlmmSettings.parse({}).only_voter
 
 
 def test_settings_have_kafkas_names_defaults_and_limits() -> None:
