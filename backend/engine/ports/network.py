@@ -11,12 +11,11 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
+from backend.engine.ports.frame_buffers import FrameBuffers
 from backend.protocol.chunks import Chunk
 
 # socket.request.max.bytes of Kafka.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-# Frames above the scratch size that one listener's connections have begun and not finished: five of the largest.
-UNFINISHED_BYTES_MAX = 512 * 1024 * 1024
 
 
 class FrameTooLarge(ConnectionError):
@@ -25,21 +24,6 @@ class FrameTooLarge(ConnectionError):
 
 class NoRoom(ConnectionError):
     """The unfinished frames of a listener's connections leave no room for more of this one."""
-
-
-class FrameBuffers:
-    """Bytes that the unfinished frames of some connections take together."""
-
-    def __init__(self, bytes_max: int = UNFINISHED_BYTES_MAX) -> None:
-        self.bytes_max = bytes_max
-        self.held_bytes = 0
-
-    def take(self, size: int) -> bool:
-        """Whether there is room for so much more, which then is taken."""
-        if self.held_bytes + size > self.bytes_max:
-            return False
-        self.held_bytes += size
-        return True
 
 
 class FrameHandler(Protocol):
@@ -106,7 +90,10 @@ class Connection(Protocol):
     def resume_reading(self) -> None: ...
 
     def limit_frames(self, bytes_max: int) -> None:
-        """The longest frame that may begin from now on; a longer one closes the connection."""
+        """The longest frame that may begin from now on; a longer one closes the connection.
+
+        Its frames then count among those of peers that may send such long ones.
+        """
         ...
 
     def close(self) -> None:

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
-from backend.engine.ports.network import FrameBuffers, FrameHandler, FrameTooLarge, NoRoom
+from backend.engine.ports.frame_buffers import PACE_KNOWN_S, FrameBuffers
+from backend.engine.ports.network import FrameHandler, FrameTooLarge, NoRoom
 from backend.protocol.chunks import Chunk, FileRange
 
 # A reader that is slower than this much output is not read from, nor are its requests of earlier reads carried out,
@@ -24,8 +25,9 @@ SCRATCH_BYTES = 64 * 1024
 SPARE_SCRATCHES_MAX = 16
 # Answers of this size together go out at once, also while further requests of the same read wait.
 CORK_BYTES_MAX = 64 * 1024
-# A frame is believed to be as long as it says only as far as its bytes come: its buffer starts with this much and is
-# doubled when full, so that a connection costs this much or twice what its peer has sent.
+# A frame is believed to be as long as it says only as far as its bytes come: its buffer starts with this much, of which
+# the system gives memory for what has come, and is doubled when full. So a connection costs at most twice what its peer
+# has sent.
 FRAME_FIRST_BYTES = 1024 * 1024
 
 _LENGTH = struct.Struct(">i")
@@ -47,6 +49,7 @@ class SocketConnection:
         self._frame_bytes_max = frame_bytes_max
         self._buffers = buffers
         host, port = sock.getpeername()[:2]
+        self.host = str(host)
         self._peer = f"{host}:{port}"
         # Only while it has something: thousands of idle connections share a few.
         self._scratch: bytearray | None = None
@@ -54,6 +57,9 @@ class SocketConnection:
         self._frame: bytearray | None = None
         self._frame_bytes = 0
         self._frame_used = 0
+        self._frame_began_s = 0.0
+        # What its frame counts for in the buffers.
+        self.held_bytes = 0
         self._output: deque[memoryview | FileRange] = deque()
         self._output_bytes = 0
         self._writing = False
@@ -75,6 +81,8 @@ class SocketConnection:
 
     def limit_frames(self, bytes_max: int) -> None:
         """Frames that begin from now on may be so long."""
+        if self._buffers.wider is not None and bytes_max > self._frame_bytes_max and self._frame is None:
+            self._buffers = self._buffers.wider
         self._frame_bytes_max = bytes_max
 
     @property
@@ -153,6 +161,8 @@ class SocketConnection:
             self._finish(None)
             return
         self._frame_used += count
+        if self._frame_used > self.held_bytes and not self._has_room(self._frame_used - self.held_bytes):
+            return
         if self._frame_used < len(frame):
             return
         if len(frame) < self._frame_bytes:
@@ -164,16 +174,35 @@ class SocketConnection:
         self._deliver(frame)
 
     def _has_room(self, size: int) -> bool:
-        if self._buffers.take(size):
+        if self._buffers.take(self, size):
+            self.held_bytes += size
             return True
         held = self._buffers.held_bytes
         self._finish(NoRoom(f"unfinished frames hold {held} bytes, which leaves no room for {size} more; try again"))
         return False
 
+    def expected_s(self) -> float:
+        """How long the frame takes at its pace so far; 0 while that is not known, or while it waits for us."""
+        age_s = self._loop.time() - self._frame_began_s
+        if not self._reading or age_s < PACE_KNOWN_S:
+            return 0.0
+        return age_s * self._frame_bytes / max(1, self._frame_used)
+
+    def make_room(self) -> None:
+        """Ends, for the sake of others, a connection whose frame comes too slowly."""
+        age_s = self._loop.time() - self._frame_began_s
+        self._finish(
+            NoRoom(
+                f"{self._frame_used} of {self._frame_bytes} bytes of its frame came in {age_s:.0f} s, and others needed"
+                " the room"
+            )
+        )
+
     def _drop_frame(self) -> None:
         if self._frame is not None:
-            self._buffers.held_bytes -= len(self._frame)
             self._frame = None
+            self._buffers.give_back(self)
+            self.held_bytes = 0
 
     def _read_into_scratch(self) -> None:
         if self._scratch is None:
@@ -233,12 +262,12 @@ class SocketConnection:
             self._scratch_used = rest
 
     def _begin_frame(self, size: int, head: bytearray) -> None:
-        first = min(size, FRAME_FIRST_BYTES)
-        if not self._has_room(first):
+        self._frame_began_s, self._frame_bytes, self._frame_used = self._loop.time(), size, len(head)
+        if not self._has_room(len(head)):
             return
-        frame = bytearray(first)
+        frame = bytearray(min(size, FRAME_FIRST_BYTES))
         frame[: len(head)] = head
-        self._frame, self._frame_bytes, self._frame_used = frame, size, len(head)
+        self._frame = frame
 
     def _deliver(self, frame: bytearray) -> None:
         handler = self._handler

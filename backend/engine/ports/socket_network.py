@@ -7,7 +7,8 @@ import logging
 import socket
 from collections.abc import Callable
 
-from backend.engine.ports.network import FRAME_BYTES_MAX, Accept, Connection, FrameBuffers, FrameHandler, Transport
+from backend.engine.ports.frame_buffers import FrameBuffers, buffers_for
+from backend.engine.ports.network import FRAME_BYTES_MAX, Accept, Connection, FrameHandler, Transport
 from backend.engine.ports.program import file_limit
 from backend.engine.ports.socket_connection import SocketConnection
 
@@ -29,7 +30,7 @@ class SocketServer:
         self._accept = accept
         self._transport = transport
         self._frame_bytes_max = frame_bytes_max
-        self._buffers = FrameBuffers()
+        self._buffers = buffers_for(frame_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._port = int(sock.getsockname()[1])
         self._descriptors_max = int(file_limit() * CONNECTIONS_SHARE)

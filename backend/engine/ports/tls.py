@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from backend.engine.ports.network import FrameBuffers, NewConnection, Transport
+from backend.engine.ports.frame_buffers import FrameBuffers
+from backend.engine.ports.network import NewConnection, Transport
 from backend.engine.ports.tls_connection import TlsConnection
 
 if TYPE_CHECKING:

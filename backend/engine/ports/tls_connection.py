@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from backend.engine.ports.file_range import FileUnreadable
-from backend.engine.ports.network import FrameBuffers, FrameHandler
+from backend.engine.ports.frame_buffers import FrameBuffers
+from backend.engine.ports.network import FrameHandler
 from backend.engine.ports.socket_connection import SocketConnection
 from backend.protocol.chunks import Buffer, Chunk
 

@@ -181,6 +181,7 @@ def test_unfinished_frames_together_have_a_limit() -> None:
         body = bytes(3 * FRAME_FIRST_BYTES)
         client.connection.send(framed(body))
         assert await server.have(1) == [body]
+        assert server.connection._buffers.held_bytes == 0  # type: ignore[attr-defined]
         client.connection.send([(4 * FRAME_FIRST_BYTES).to_bytes(4, "big"), body])
         assert isinstance(await server.closed, NoRoom)
         assert server.connection._buffers.held_bytes == 0  # type: ignore[attr-defined]
