@@ -43,13 +43,20 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable since version 1
 _XERIAL_BLOCK_BYTES: Final = 32 << 10  # block size of SnappyOutputStream
 _INT32: Final = Struct(">i")
+_UINT32_LITTLE: Final = Struct("<I")
 
 # LZ4 frame header: magic, version 01, independent blocks (the only kind Java reads) of 64 KiB, header checksum.
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK_BYTES: Final = 64 << 10
 _LZ4_STORED: Final = 1 << 31  # set in a block's length when the block is not compressed
 _LZ4_END: Final = bytes(4)
-_UINT32_LITTLE: Final = Struct("<I")
+_LZ4_FLAGS_AT: Final = 4
+# Of the flags: version 01 and independent blocks must be, the reserved bit and a dictionary must not.
+_LZ4_FLAGS_MASK: Final = 0b1110_0011
+_LZ4_FLAGS: Final = 0b0110_0000
+_LZ4_BLOCK_CHECKSUM: Final = 0b0001_0000
+_LZ4_CONTENT_SIZE: Final = 0b0000_1000
+_LZ4_CONTENT_CHECKSUM: Final = 0b0000_0100
 
 Buffer = bytes | bytearray | memoryview
 
@@ -103,6 +110,22 @@ def _snappy(data: Buffer, max_bytes: int) -> Buffer:
         total += len(part)
         position += size
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def check_lz4_frame(data: Buffer) -> None:
+    """Raises DecodeError unless data that `decompress` has read is one frame of the kind that Kafka's clients read."""
+    flags = data[_LZ4_FLAGS_AT]
+    if flags & _LZ4_FLAGS_MASK != _LZ4_FLAGS:
+        raise DecodeError(f"the lz4 frame has flags {flags:#04x}; Kafka reads independent blocks without dictionary")
+    position = len(_LZ4_HEADER) + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    checksum_bytes = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
+    size = -1
+    while size:
+        (size,) = _UINT32_LITTLE.unpack_from(data, position)
+        position += _UINT32_LITTLE.size + (size & ~_LZ4_STORED) + (checksum_bytes if size else 0)
+    position += 4 if flags & _LZ4_CONTENT_CHECKSUM else 0
+    if position != len(data):
+        raise DecodeError(f"{len(data) - position} bytes follow the lz4 frame")
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:

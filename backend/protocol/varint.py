@@ -5,6 +5,7 @@ from typing import Any, Final
 from backend.protocol.errors import DecodeError
 
 UVARINT_BITS_MAX: Final = 32
+VARINT_BYTES_MAX: Final = 5
 VARLONG_BITS_MAX: Final = 64
 # One bound for what a varint may count: Java's arrays end here.
 _LIMIT: Final = 1 << UVARINT_BITS_MAX
@@ -50,6 +51,12 @@ def decode_uvarint_rest(buffer: Any, position: int, first: int) -> tuple[int, in
 def encode_varint(value: int) -> bytes:
     """The bytes of a zig-zag varint or varlong (64 bits)."""
     return encode_uvarint((value << 1) ^ (value >> 63))
+
+
+def decode_varint(buffer: Any, position: int) -> tuple[int, int]:
+    """The zig-zag varint of at most 32 bits at `position`, and where it ends; IndexError at the end of the buffer."""
+    value, position = decode_uvarint(buffer, position)
+    return (value >> 1) ^ -(value & 1), position
 
 
 def decode_varlong(buffer: Any, position: int) -> tuple[int, int]:

@@ -19,8 +19,9 @@ from backend.engine.log.log_storage import LogStorage
 from backend.engine.log.recovery import end_txn_marker_of, feed_producers
 from backend.engine.log.segment import BatchEntry, LogSegment
 from backend.engine.log.timestamps import TimestampedOffset, first_at_or_after, latest_timestamp
+from backend.engine.log.trusted_batches import validate_fetched, validate_trusted
 from backend.engine.log.txn_index import AbortedTxn, search_aborted
-from backend.engine.log.validation import check_keys, validate_fetched, validate_produced, validate_trusted
+from backend.engine.log.validation import ValidatedBatch, validate_produced
 from backend.protocol.batch import BatchHeader, patch_offset_and_epoch
 from backend.protocol.chunks import Chunk
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -63,10 +64,16 @@ class UnifiedLog(LogStorage):
         self.check_online()
         if origin != "client":
             return self._append_own(records, leader_epoch, now_ms)
+        batch = validate_produced(records, self._local.config, self.topic_partition, now_ms=now_ms)
+        return self.append_validated(batch, leader_epoch, now_ms=now_ms)
+
+    def append_validated(self, batch: ValidatedBatch, leader_epoch: int, *, now_ms: int) -> AppendInfo:
+        """The second half of `append_as_leader` for a client's batch, which :func:`validate_produced` found good; that
+        half may have been done elsewhere meanwhile, and needs the log's settings alone.
+        """
+        self.check_online()
         config = self._local.config
-        records, header = validate_produced(records, config, now_ms=now_ms)
-        if config.is_compacted:
-            check_keys(records, self.topic_partition)
+        records, header, _ = batch
         if header.producer_id >= 0:
             duplicate = self._duplicate(header)
             if duplicate is not None:

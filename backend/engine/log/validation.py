@@ -1,16 +1,18 @@
 """Checks of records before they are appended (`UnifiedLog.analyzeAndValidateRecords`, `LogValidator` and
 `ProduceRequest.validateRecords` of Kafka; the codes are those that running brokers answered).
 
-An uncompressed batch whose header is right costs no work per record. A compressed one is decompressed once, bounded, to
-be sure that consumers will be able to.
+Every record of a client's batch is looked at, in compiled code where they are many (`record_validation`); compressed
+ones are decompressed once, bounded. :func:`validate_produced` needs nothing but its arguments, so that a worker may
+do it.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from backend.engine.log.config import INT64_MAX, LogConfig
-from backend.engine.log.errors import InvalidBatch, RecordsRejected
+from backend.engine.log.config import LogConfig
+from backend.engine.log.errors import InvalidBatch
+from backend.engine.log.record_rules import NO_TIMESTAMP, check_record_rules
 from backend.protocol.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -19,17 +21,15 @@ from backend.protocol.batch import (
     RecordData,
     build_batch,
     crc_valid,
-    iter_batches,
     iter_records,
     parse_header,
     patch_max_timestamp,
 )
-from backend.protocol.compression import Compression
+from backend.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer, Compression, check_lz4_frame, decompress
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
-from backend.protocol.records import RECORD_BYTES_MIN
+from backend.protocol.record_validation import MalformedRecords, RecordsSummary, check_records
 from backend.tiering.ids import TopicPartition
 
-NO_TIMESTAMP: Final = -1
 _MAGIC_AT: Final = 16
 _TARGET_CODECS: Final = {
     "uncompressed": Compression.NONE,
@@ -38,7 +38,6 @@ _TARGET_CODECS: Final = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-_REJECTED: Final = "One or more records have been rejected"
 
 
 def _invalid(message: str) -> KafkaError:
@@ -69,26 +68,46 @@ def _check_shape(records: memoryview, position: int) -> int | None:
     return size_bytes if size_bytes <= left else None
 
 
-def validate_produced(records: memoryview, config: LogConfig, *, now_ms: int) -> tuple[memoryview, BatchHeader]:
-    """The one batch of a client's produce request for a partition, ready to be given its offset: writable, and without
-    what follows it.
+class ValidatedBatch(NamedTuple):
+    """A batch that may be appended: writable, and without what followed it. `decompressed_bytes` is what its codec gave
+    back for that, 0 without a codec.
+    """
 
-    Raises KafkaError with Kafka's codes: CORRUPT_MESSAGE (CRC, magic), INVALID_RECORD (shape, counts, control batch),
-    MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, UNKNOWN_SERVER_ERROR (compression that is not what it
-    says).
+    records: memoryview
+    header: BatchHeader
+    decompressed_bytes: int
+
+
+def validate_produced(
+    records: memoryview,
+    config: LogConfig,
+    partition: TopicPartition,
+    *,
+    now_ms: int,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> ValidatedBatch:
+    """The one batch of a client's produce request for a partition, ready to be given its offset. `records` is patched
+    in place where it is writable: its largest timestamp becomes that of its records.
+
+    Raises KafkaError with Kafka's codes: CORRUPT_MESSAGE (CRC, magic), INVALID_RECORD (shape, counts, control batch,
+    records that are none or lack a key), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
+    UNKNOWN_SERVER_ERROR (compression that is not what it says or holds more than `decompressed_bytes_max`).
     """
     header = _one_batch(records)
     size_bytes = header.size_bytes
     if len(records) > size_bytes:
         records = records[:size_bytes]
-    codec = header.compression
     _check_header(header, records, config)
-    if codec:
-        _check_compressed(header, records)
-    _check_timestamps(header, records, config, now_ms)
+    body, decompressed_bytes = _body(header, records, decompressed_bytes_max)
+    rebuilt = config.compression_type != "producer" and _TARGET_CODECS[config.compression_type] != header.compression
+    summary = _check_body(header, body, rebuilt)
+    max_timestamp = check_record_rules(header, records, summary, config, partition, now_ms)
     if records.readonly:
         records = memoryview(bytearray(records))
-    if config.compression_type != "producer" and _TARGET_CODECS[config.compression_type] != codec:
+    if rebuilt:
+        if header.base_timestamp + summary.delta_ms_min < NO_TIMESTAMP and not config.is_log_append_time:
+            # Kafka's builder refuses them, where it lets them pass in a batch that stays as it is.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Records with times before 1970 cannot be compressed anew")
         records = _recompressed(header, records, config)
         header = parse_header(records)
         if header.size_bytes > config.max_message_bytes:
@@ -96,13 +115,16 @@ def validate_produced(records: memoryview, config: LogConfig, *, now_ms: int) ->
     if config.is_log_append_time:
         patch_max_timestamp(records, 0, now_ms, log_append_time=True)
         header = parse_header(records)
+    elif header.max_timestamp != max_timestamp:
+        patch_max_timestamp(records, 0, max_timestamp, log_append_time=False)
+        header = parse_header(records)
     if header.size_bytes > config.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"Message batch size is {header.size_bytes} bytes in append, "
             f"which exceeds the maximum configured segment size of {config.segment_bytes}",
         )
-    return records, header
+    return ValidatedBatch(records, header, decompressed_bytes)
 
 
 def _one_batch(records: memoryview) -> BatchHeader:
@@ -145,8 +167,6 @@ def _check_header(header: BatchHeader, records: memoryview, config: LogConfig) -
         raise _inconsistent(
             f"Inconsistent batch: count of {count} records with a last offset delta of {header.last_offset_delta}"
         )
-    if not header.compression and count * RECORD_BYTES_MIN > header.size_bytes - HEADER_BYTES:
-        raise _invalid(f"Inconsistent batch: {count} records in {header.size_bytes - HEADER_BYTES} bytes")
     if header.has_producer and header.base_sequence < 0:
         raise _inconsistent(
             f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
@@ -155,58 +175,35 @@ def _check_header(header: BatchHeader, records: memoryview, config: LogConfig) -
         raise _inconsistent("Clients are not allowed to write control records")
 
 
-def _check_compressed(header: BatchHeader, records: memoryview) -> None:
+def _body(header: BatchHeader, records: memoryview, bytes_max: int) -> tuple[Buffer, int]:
+    """What the batch's codec gives back, and how many bytes that are when there is a codec."""
+    body = records[HEADER_BYTES:]
+    if not header.compression:
+        return body, 0
     try:
-        # The first record is enough: the whole batch is decompressed for it, and the count is bounded by what came out.
-        next(iter_records(records))
-    except (DecodeError, StopIteration) as error:
+        data = decompress(header.compression, body, bytes_max)
+        if header.compression == Compression.LZ4:
+            check_lz4_frame(body)
+    except DecodeError as error:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"The batch cannot be decompressed with codec {header.compression}: {error}"
         ) from None
+    return data, len(data)
 
 
-def _check_timestamps(header: BatchHeader, records: memoryview, config: LogConfig, now_ms: int) -> None:
-    if header.is_log_append_time:
-        message = "Producer should not set timestamp type to LogAppendTime."
-        errors = tuple((index, message) for index in range(header.record_count))
-        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, f"{_REJECTED} due to invalid timestamp", errors)
-    if config.is_log_append_time:
-        return
-    earliest_ms = now_ms - config.message_timestamp_before_max_ms
-    latest_ms = now_ms + config.message_timestamp_after_max_ms
-    # Both ends of a batch are in its header except a record older than the first, which only a limit on the past makes
-    # interesting.
-    if header.max_timestamp <= latest_ms and config.message_timestamp_before_max_ms == INT64_MAX:
-        return
-    errors_found: list[tuple[int, str | None]] = []
-    for index, record in enumerate(_records(records)):
-        if record.timestamp_ms != NO_TIMESTAMP and not earliest_ms <= record.timestamp_ms <= latest_ms:
-            text = f"Timestamp {record.timestamp_ms} of message with offset {index} is out of range. "
-            errors_found.append((index, f"{text}The timestamp should be within [{earliest_ms}, {latest_ms}]"))
-    if errors_found:
-        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, f"{_REJECTED} due to invalid timestamp", tuple(errors_found))
-
-
-# What Kafka shows of the errors in the message; the response has them all.
-_ERRORS_SHOWN: Final = 3
-
-
-def check_keys(records: memoryview, partition: TopicPartition) -> None:
-    """Raises RecordsRejected (INVALID_RECORD) when a record of a batch for a compacted topic has no key: compaction
-    could neither keep nor remove it. Reads every record; call it for compacted topics only.
-    """
-    message = f"Compacted topic cannot accept message without key in topic partition {partition}."
-    errors = tuple((index, message) for index, record in enumerate(_records(records)) if record.key is None)
-    if errors:
-        shown = ", ".join(
-            f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:_ERRORS_SHOWN]
-        )
-        raise RecordsRejected(
-            ErrorCode.INVALID_RECORD,
-            f"{_REJECTED} due to {len(errors)} record errors in total, "
-            f"and only showing the first three errors at most: [{shown}]",
-            errors,
-        )
+def _check_body(header: BatchHeader, body: Buffer, rebuilt: bool) -> RecordsSummary:
+    try:
+        summary = check_records(body, header.record_count)
+    except MalformedRecords as error:
+        # What Kafka's own reader of plain batches trips over is no "invalid record" to it.
+        unreadable = error.length_unreadable and not header.compression
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if unreadable else ErrorCode.INVALID_RECORD
+        raise KafkaError(code, f"The records of the batch are malformed: {error}") from None
+    if not summary.consecutive and not rebuilt:
+        # Kafka takes them in plain batches, and its consumers then pass over records, or count the same ones twice.
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if header.compression else ErrorCode.INVALID_RECORD
+        raise KafkaError(code, "The offset deltas of the records are not 0, 1, 2 and so on")
+    return summary
 
 
 def _records(records: memoryview) -> list[RecordData]:
@@ -234,43 +231,3 @@ def _recompressed(header: BatchHeader, records: memoryview, config: LogConfig) -
             transactional=header.is_transactional,
         )
     )
-
-
-Batches = list[tuple[int, BatchHeader]]
-
-
-def validate_trusted(records: memoryview) -> tuple[memoryview, Batches]:
-    """Whole batches of a broker's own making, with their positions; a batch cut off at the end is left out.
-
-    Raises CORRUPT_MESSAGE for a wrong CRC or magic.
-    """
-    batches: Batches = []
-    end = 0
-    try:
-        for position, header in iter_batches(records):
-            if header.last_offset_delta < 0 or not crc_valid(records, position, header):
-                raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"Record batch at offset {header.base_offset} is corrupt: its CRC-32C does not match its bytes",
-                )
-            batches.append((position, header))
-            end = position + header.size_bytes
-    except DecodeError as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    return records[:end], batches
-
-
-def validate_fetched(records: memoryview, leader_epoch: int) -> tuple[memoryview, Batches]:
-    """The same for batches of a leader, up to the first of an epoch above `leader_epoch`.
-
-    Raises CORRUPT_MESSAGE, and INVALID_RECORD unless each batch starts past the one before.
-    """
-    records, batches = validate_trusted(records)
-    previous = -1
-    for count, (position, header) in enumerate(batches):
-        if header.leader_epoch > leader_epoch:
-            return records[:position], batches[:count]
-        if header.base_offset <= previous:
-            raise _invalid(f"Out of order offsets: {header.base_offset} follows {previous}")
-        previous = header.base_offset + header.last_offset_delta
-    return records, batches

@@ -10,19 +10,21 @@ import pytest
 
 from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import RecordsRejected
-from backend.engine.log.validation import validate_fetched, validate_produced
+from backend.engine.log.trusted_batches import validate_fetched
+from backend.engine.log.validation import validate_produced
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData, build_batch, iter_records, parse_header
 from backend.protocol.errors import ErrorCode, KafkaError
-from tests.unit.engine.log.logs import FIXTURES, NOW_MS, batch, open_test_log
+from tests.unit.engine.log.logs import FIXTURES, NOW_MS, TIP, batch, open_test_log
 
 CONFIG = LogConfig()
+PARTITION = TIP.topic_partition
 
 
 def refused(data: bytes | bytearray, config: LogConfig = CONFIG, now_ms: int = NOW_MS) -> KafkaError:
     with pytest.raises(KafkaError) as caught:
-        validate_produced(memoryview(bytearray(data)), config, now_ms=now_ms)
+        validate_produced(memoryview(bytearray(data)), config, PARTITION, now_ms=now_ms)
     return caught.value
 
 
@@ -120,12 +122,12 @@ def test_a_record_too_old_is_refused_where_the_topic_limits_the_past() -> None:
 def test_records_without_a_timestamp_pass_every_limit() -> None:
     config = replace(CONFIG, message_timestamp_before_max_ms=1000)
     data = build_batch([RecordData(-1, None, b"")])
-    validate_produced(memoryview(data), config, now_ms=NOW_MS)
+    validate_produced(memoryview(data), config, PARTITION, now_ms=NOW_MS)
 
 
 def test_log_append_time_replaces_the_producers_time() -> None:
     config = replace(CONFIG, message_timestamp_type="LogAppendTime")
-    records, header = validate_produced(memoryview(batch(3)), config, now_ms=NOW_MS + 99)
+    records, header, _ = validate_produced(memoryview(batch(3)), config, PARTITION, now_ms=NOW_MS + 99)
     assert header.is_log_append_time
     assert [record.timestamp for record in iter_records(records)] == [NOW_MS + 99]
 
@@ -138,7 +140,7 @@ def test_a_producer_must_not_set_log_append_time_itself() -> None:
 def test_a_topics_compression_is_applied_by_the_broker(name: str, codec: int) -> None:
     config = replace(CONFIG, compression_type=name)
     sent = batch(0, 20, compression=0 if codec else 1, producer_id=9, producer_epoch=1, base_sequence=4)
-    records, header = validate_produced(memoryview(sent), config, now_ms=NOW_MS)
+    records, header, _ = validate_produced(memoryview(sent), config, PARTITION, now_ms=NOW_MS)
     assert header.compression == codec
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 1, 4)
     assert [r.value for r in iter_records(records)] == [r.value for r in iter_records(sent)]
@@ -157,7 +159,7 @@ def test_a_topics_compression_level_is_applied(name: str, setting: str, low: int
     for level in (low, high):
         config = LogConfig.from_properties({"compression.type": name, setting: str(level)})
         sent = build_batch([RecordData(NOW_MS, None, b"%d,%d;" % (i, i * i % 977)) for i in range(9000)])
-        records, _ = validate_produced(memoryview(sent), config, now_ms=NOW_MS)
+        records, _, _ = validate_produced(memoryview(sent), config, PARTITION, now_ms=NOW_MS)
         assert [r.value for r in iter_records(records)] == [r.value for r in iter_records(sent)]
         sizes[level] = len(records)
     assert sizes[high] < sizes[low]
@@ -167,15 +169,15 @@ def test_a_batch_that_is_too_large_once_recompressed_is_refused() -> None:
     sent = build_batch([RecordData(NOW_MS, None, bytes(5000))], compression=1)
     config = replace(CONFIG, compression_type="uncompressed", max_message_bytes=1000)
     with pytest.raises(KafkaError) as caught:
-        validate_produced(memoryview(sent), config, now_ms=NOW_MS)
+        validate_produced(memoryview(sent), config, PARTITION, now_ms=NOW_MS)
     assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_read_only_records_are_copied_and_writable_ones_are_not() -> None:
     sent = batch()
-    records, _ = validate_produced(memoryview(bytes(sent)), CONFIG, now_ms=NOW_MS)
+    records, _, _ = validate_produced(memoryview(bytes(sent)), CONFIG, PARTITION, now_ms=NOW_MS)
     assert not records.readonly
-    records, _ = validate_produced(memoryview(sent), CONFIG, now_ms=NOW_MS)
+    records, _, _ = validate_produced(memoryview(sent), CONFIG, PARTITION, now_ms=NOW_MS)
     assert records.obj is sent
 
 
@@ -203,7 +205,7 @@ def test_a_followers_batches_are_checked() -> None:
         assert caught.value.code == code
 
 
-KEYLESS = "Compacted topic cannot accept message without key in topic partition orders-0."
+KEYLESS = "Compacted topic cannot accept message without key in topic partition orders-0"
 
 
 @pytest.mark.parametrize("compression", [0, 1], ids=["plain", "gzip"])

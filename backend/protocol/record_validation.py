@@ -1,0 +1,178 @@
+"""Whether the bytes of a batch are the records that its header counts (`DefaultRecord.readFrom` of Kafka), without
+making a record of any of them.
+
+What passes can be read by every client: lengths are those of Kafka's reader, and where that one is lenient (a length of
+-2, a varint whose upper bits it drops) the strict ones among its clients decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from textwrap import indent
+from typing import Any, Final, NamedTuple, NoReturn, cast
+
+from backend.protocol.errors import DecodeError
+from backend.protocol.records import RECORD_BYTES_MIN
+from backend.protocol.varint import VARINT_BYTES_MAX, decode_varint, decode_varlong
+
+# From so many records on numpy's cost per call is less than that of the loop per record.
+MANY_RECORDS: Final = 128
+
+
+class RecordsSummary(NamedTuple):
+    """What the records of a batch say together. Deltas are to the base timestamp of the header, in ms."""
+
+    delta_ms_min: int
+    delta_ms_max: int
+    has_null_key: bool
+    consecutive: bool  # offset deltas are 0, 1, 2, …
+
+
+class MalformedRecords(DecodeError):
+    """`data` is not the records that the batch counts. `length_unreadable`: a record's length does not end."""
+
+    def __init__(self, message: str, *, length_unreadable: bool = False) -> None:
+        super().__init__(message)
+        self.length_unreadable = length_unreadable
+
+
+def malformed(index: int, problem: str) -> NoReturn:
+    raise MalformedRecords(f"record {index} of the batch {problem}")
+
+
+def _length(data: bytes | bytearray, position: int) -> tuple[int, int]:
+    try:
+        return decode_varint(data, position)
+    except DecodeError as error:
+        last = data[position + VARINT_BYTES_MAX - 1]
+        raise MalformedRecords(str(error), length_unreadable=last > 127) from None
+
+
+def check_headers(data: bytes | bytearray, position: int, end: int, count: int, index: int) -> int:
+    """Where `count` headers from `position` on end; raises MalformedRecords unless they are headers."""
+    if count < 0 or count * 2 > end - position:
+        malformed(index, f"claims {count} headers in {end - position} bytes")
+    for _ in range(count):
+        size, position = decode_varint(data, position)
+        if size < 0 or position + size > end:
+            malformed(index, f"has a header name of {size} bytes and {end - position} are left")
+        size, position = decode_varint(data, position + size)
+        if size < -1 or position + size > end:
+            malformed(index, f"has a header value of {size} bytes and {end - position} are left")
+        if size > 0:
+            position += size
+    return position
+
+
+# As in `records`: the loop is the cost, so a varint of one or two bytes, which nearly all are, is read in place.
+_READ_VARINT: Final = """
+byte = data[position]
+if byte < 128:
+    {name} = signed[byte]
+    position += 1
+elif data[position + 1] < 128:
+    {name} = signed[byte & 127 | data[position + 1] << 7]
+    position += 2
+else:
+    {name}, position = {decode}(data, position)
+"""
+_LOOP: Final = """
+def check(data, position, first, count):
+    total = len(data)
+    delta_ms_min = delta_ms_max = None
+    null_key, consecutive = False, True
+    for index in range(first, first + count):
+        {size}
+        end = position + size
+        if size < smallest or end > total:
+            malformed(index, f"claims {{size}} bytes and {{total - position}} are left")
+        position += 1
+        {delta_ms}
+        if delta_ms_min is None:
+            delta_ms_min = delta_ms_max = delta_ms
+        elif delta_ms > delta_ms_max:
+            delta_ms_max = delta_ms
+        elif delta_ms < delta_ms_min:
+            delta_ms_min = delta_ms
+        {offset_delta}
+        if offset_delta != index:
+            consecutive = False
+        {key_size}
+        if key_size >= 0:
+            position += key_size
+        elif key_size == -1:
+            null_key = True
+        else:
+            malformed(index, f"has a key of {{key_size}} bytes")
+        if position >= end:
+            malformed(index, f"has a key that ends {{position - end}} bytes behind it")
+        {value_size}
+        if value_size > 0:
+            position += value_size
+        elif value_size < -1:
+            malformed(index, f"has a value of {{value_size}} bytes")
+        if position >= end:
+            malformed(index, f"has a value that ends {{position - end}} bytes behind it")
+        if data[position]:
+            {header_count}
+            position = check_headers(data, position, end, header_count, index)
+        else:
+            position += 1
+        if position != end:
+            malformed(index, f"ends {{end - position}} bytes before its length says")
+    return position, new(RecordsSummary, (delta_ms_min, delta_ms_max, null_key, consecutive))
+"""
+_Check = Callable[[bytes | bytearray, int, int, int], tuple[int, RecordsSummary]]
+
+
+def _make_check() -> _Check:
+    decoders = {"size": "length", "delta_ms": "decode_varlong"}
+    names = ("size", "delta_ms", "offset_delta", "key_size", "value_size", "header_count")
+    margin = {name: " " * 12 if name == "header_count" else " " * 8 for name in names}
+    parts = {
+        name: indent(_READ_VARINT.format(name=name, decode=decoders.get(name, "decode_varint")), margin[name]).lstrip()
+        for name in names
+    }
+    namespace: dict[str, Any] = {
+        "signed": tuple((value >> 1) ^ -(value & 1) for value in range(1 << 14)),
+        "smallest": RECORD_BYTES_MIN - 1,
+        "length": _length,
+        "decode_varint": decode_varint,
+        "decode_varlong": decode_varlong,
+        "check_headers": check_headers,
+        "malformed": malformed,
+        "new": tuple.__new__,
+        "RecordsSummary": RecordsSummary,
+    }
+    exec(compile(_LOOP.format(**parts), "<check records>", "exec"), namespace)
+    return cast(_Check, namespace["check"])
+
+
+check_each: Final = _make_check()
+"""(data, position, first index, count) → where the records end, and what they say. IndexError when `data` ends inside
+one, MalformedRecords and DecodeError for what is none."""
+
+
+def check_records(data: Any, count: int) -> RecordsSummary:
+    """Checks that `data`, what a batch's codec gave back, is exactly `count` records (at least one).
+
+    Raises MalformedRecords when it is not.
+    """
+    if count < 1 or count * RECORD_BYTES_MIN > len(data):
+        raise MalformedRecords(f"a batch claims {count} records in {len(data)} bytes")
+    if count >= MANY_RECORDS:
+        from backend.protocol.record_columns import check_many  # with numpy: 0.1 s that no small batch needs
+
+        return check_many(data, count)
+    plain = data if isinstance(data, bytes | bytearray) else bytes(data)
+    try:
+        end, summary = check_each(plain, 0, 0, count)
+    except IndexError:
+        raise MalformedRecords(f"the records of a batch of {count} are cut off after {len(data)} bytes") from None
+    except MalformedRecords:
+        raise
+    except DecodeError as error:
+        raise MalformedRecords(str(error)) from None
+    if end != len(data):
+        raise MalformedRecords(f"{len(data) - end} bytes follow the last of {count} records of a batch")
+    return summary
