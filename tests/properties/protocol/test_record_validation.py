@@ -9,7 +9,7 @@ import pytest
 
 from backend.protocol.record_columns import check_many
 from backend.protocol.record_validation import MANY_RECORDS, MalformedRecords, check_records
-from backend.protocol.records import RecordData, decode_records, encode_record
+from backend.protocol.records import Header, RecordData, decode_records, encode_record
 from backend.protocol.varint import encode_varint
 from tests.effort import effort
 from tests.properties.protocol.reference_walk import NoRecords, Walked, walk
@@ -22,7 +22,7 @@ def _records(chance: random.Random, count: int) -> list[bytes]:
     """Encoded records: alike, of random shapes, or alike with exceptions."""
     shape = chance.choice(("alike", "random", "mixed"))
     key, value = chance.choice((None, b"", b"k" * 9, b"k" * 200)), chance.choice((None, b"v" * 30, b"v" * 1000))
-    headers = [("name", b"value")] * chance.choice((0, 0, 0, 1, 3, 10, 20))
+    headers: list[Header] = [("name", b"value")] * chance.choice((0, 0, 0, 1, 3, 10, 20))
     step_ms = chance.choice((0, 1, 3, -2, 10**12))
     encoded = []
     for index in range(count):
