@@ -1,7 +1,10 @@
-"""Damaged log files: a cut tail is truncated at start, anything else takes that replica offline, and others go on."""
+"""Damaged files of replicas: what follows from the records is made again; a replica that lacks records does not lead,
+is copied again by itself, and what was damaged is kept.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 from collections.abc import Callable
@@ -80,6 +83,10 @@ def registration(cluster: EngineCluster, partition: int) -> Any:
     return cluster.broker(1).services.metadata.image.partition(TOPIC, partition)
 
 
+def registration_at(cluster: EngineCluster, node: int, partition: int) -> Any:
+    return cluster.broker(node).services.metadata.image.partition(TOPIC, partition)
+
+
 def hosted(cluster: EngineCluster, node: int, partition: int) -> Partition:
     return cluster.broker(node).services.replica_manager.partition(TOPIC, partition)
 
@@ -131,35 +138,134 @@ def test_a_damaged_tail_is_truncated_and_copied_again(cluster: EngineCluster, da
     assert last_segment(cluster, 2).read_bytes().startswith(good)
 
 
-def test_damage_elsewhere_takes_that_replica_offline_and_others_lead(
-    cluster: EngineCluster, caplog: pytest.LogCaptureFixture
+def kept(cluster: EngineCluster, node: int) -> list[Path]:
+    """Folders that a broker has set aside."""
+    return sorted(Path(cluster.layout.log_dirs[node]).glob("*-stray"))
+
+
+def overwrite(name: str) -> Callable[[Path], None]:
+    def damage(replica: Path) -> None:
+        for path in replica.glob(name):
+            path.write_bytes(bytes(range(200, 243)))
+
+    return damage
+
+
+DERIVED: Final = ("partition.metadata", "leader-epoch-checkpoint", "*.snapshot", "*.index", "*.timeindex")
+
+
+@pytest.mark.parametrize("names", [("leader-epoch-checkpoint",), (*DERIVED, "../*-checkpoint")], ids=["one", "all"])
+def test_damaged_files_that_follow_from_the_records_are_made_again(
+    cluster: EngineCluster, names: tuple[str, ...]
 ) -> None:
     values = produce(cluster, 50)
     in_sync_everywhere(cluster)
-    cluster.kill_broker(2)
-    checkpoint = folder(cluster, 2) / "leader-epoch-checkpoint"
-    whole = checkpoint.read_text()
-    checkpoint.write_text("0\n1\nnonsense\n")
-    with caplog.at_level(logging.ERROR):
-        cluster.start_broker(2)
-    said = [record.getMessage() for record in caplog.records if "orders-0" in record.getMessage()]
-    assert any("Partition orders-0 is offline" in line and str(checkpoint) in line for line in said), said
-
-    # The other partition is served there as ever, this one by the others, and clients are told so.
-    cluster.wait_until("orders-1 is in sync on broker 2", lambda: 2 in registration(cluster, 1).isr)
-    cluster.wait_until("the controller knows of the lost log", lambda: registration(cluster, 0).is_lost(2))
-    assert registration(cluster, 0).leader in (1, 3)
-    assert 2 not in registration(cluster, 0).isr
-    assert offline_replicas(cluster) == {0: [2], 1: []}
-    more = produce(cluster, 10, start=50)
-    assert consume(cluster, 0, 60) == values + more
-
-    # Repaired, it comes back.
     cluster.stop_broker(2)
-    checkpoint.write_text(whole)
+    for name in names:
+        overwrite(name)(folder(cluster, 2))
+    more = produce(cluster, 10, start=50)
     cluster.start_broker(2)
     in_sync_everywhere(cluster)
-    assert offline_replicas(cluster) == {0: [], 1: []}
+    assert cluster.ask(lambda: cluster.broker(2).services.replica_manager.broken_partitions) == {}
+    cluster.kill_broker(1)
+    cluster.wait_until("another leads", lambda: registration_at(cluster, 2, 0).leader in (2, 3))
+    assert consume(cluster, 0, 60) == values + more
+    assert kept(cluster, 2) == []
+
+
+def flip_a_byte(replica: Path) -> None:
+    [path] = replica.glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+def truncate_records(replica: Path) -> None:
+    [path] = replica.glob("*.log")
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def remove_records(replica: Path) -> None:
+    [path] = replica.glob("*.log")
+    path.unlink()
+
+
+@pytest.mark.parametrize("damage", [flip_a_byte, truncate_records, remove_records, shutil.rmtree])
+def test_records_that_are_gone_after_an_orderly_stop_of_all_cost_nothing(
+    cluster: EngineCluster, damage: Callable[[Path], None]
+) -> None:
+    """The broker that led, and would lead again with a shortened log: the others have everything."""
+    values = produce(cluster, 50)
+    in_sync_everywhere(cluster)
+    cluster.stop_broker(3)
+    cluster.stop_broker(2)
+    damage(folder(cluster, 2))
+    cluster.start_broker(3)
+    cluster.start_broker(2)
+    in_sync_everywhere(cluster)
+    assert consume(cluster, 0, 50) == values
+    for node in (2, 3):
+        assert last_segment(cluster, node).read_bytes() == last_segment(cluster, 1).read_bytes()
+    # What was damaged is kept, and nothing removes it.
+    assert len(kept(cluster, 2)) == (0 if damage is shutil.rmtree else 1)
+
+
+def test_a_replica_of_a_topic_that_nobody_knows_is_kept(cluster: EngineCluster) -> None:
+    produce(cluster, 20)
+    in_sync_everywhere(cluster)
+    cluster.stop_broker(2)
+    records = last_segment(cluster, 2).read_bytes()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.delete_topics([TOPIC])[TOPIC].result(30)
+    cluster.wait_until("the topic is gone", lambda: cluster.broker(1).services.metadata.image.topic(TOPIC) is None)
+    cluster.start_broker(2)
+    found = kept(cluster, 2)
+    assert [path.name.partition(".")[0] for path in found] == ["orders-0", "orders-1"]
+    assert [path.read_bytes() for path in sorted(found[0].glob("*.log"))] == [records]
+    cluster.stop_broker(2)
+    cluster.start_broker(2)
+    assert kept(cluster, 2) == found
+
+
+def test_a_damaged_index_costs_its_own_partition_a_moment(
+    cluster: EngineCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    small = NewTopic("small", 1, 3, config={"segment.bytes": str(1 << 20), "index.interval.bytes": "100"})
+    admin.create_topics([small])["small"].result(30)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "batch.num.messages": 1})
+    for number in range(400):
+        producer.produce("small", b"%06d" % number + bytes(10_000))
+    assert producer.flush(WAIT_S) == 0
+    values = produce(cluster, 50)
+    for node in (1, 2, 3):
+        for path in Path(cluster.layout.log_dirs[node], "small-0").glob("*index"):
+            overwrite(path.name)(path.parent)
+
+        def release(node: int = node) -> None:
+            for segment in cluster.broker(node).services.replica_manager.partition("small", 0).log.segments[:-1]:
+                segment.release()
+                segment.forget_damage()
+
+        cluster.ask(release)
+    with caplog.at_level(logging.WARNING):
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "i", "enable.auto.commit": False})
+        consumer.assign([TopicPartition("small", 0, 0), TopicPartition(TOPIC, 0, 0)])
+        found: dict[str, list[bytes]] = {"small": [], TOPIC: []}
+        while len(found["small"]) < 400 or len(found[TOPIC]) < 50:
+            messages = consumer.consume(500, timeout=WAIT_S)
+            assert messages, {topic: len(read) for topic, read in found.items()}
+            for message in messages:
+                assert message.error() is None, message.error()
+                found[message.topic() or ""].append(message.value() or b"")
+        consumer.close()
+    assert [int(value[:6]) for value in found["small"]] == list(range(400))
+    assert found[TOPIC] == values
+    lines = [record.getMessage() for record in caplog.records if "small-0" in record.getMessage()]
+    assert any("made again from its records" in line for line in lines)
+    # One line for each segment of each replica.
+    assert len(lines) == len(set(lines)), lines
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_damage_found_while_serving_moves_the_leadership(cluster: EngineCluster) -> None:
@@ -178,22 +284,29 @@ def test_damage_found_while_serving_moves_the_leadership(cluster: EngineCluster)
     cluster.ask(look_for_a_timestamp)
     cluster.wait_until("another leads orders-0", lambda: registration(cluster, 0).leader in (1, 3))
     assert registration(cluster, 0).leader_epoch > before
-    assert registration(cluster, 0).is_lost(2)
-    assert cluster.ask(lambda: cluster.broker(2).services.replica_manager.broken_partitions)
     more = produce(cluster, 10, start=50)
     assert consume(cluster, 0, 60) == values + more
     assert registration(cluster, 1).leader == 2
 
-    # Without its folder the replica is copied again, and may lead again.
-    cluster.kill_broker(2)
-    for path in folder(cluster, 2).iterdir():
-        path.unlink()
-    folder(cluster, 2).rmdir()
-    cluster.start_broker(2)
+    # The replica is copied again by itself, and what was damaged is kept.
     in_sync_everywhere(cluster)
     assert not registration(cluster, 0).is_lost(2)
     assert consume(cluster, 0, 60) == values + more
     assert last_segment(cluster, 2).read_bytes() == last_segment(cluster, 1).read_bytes()
+    [aside] = kept(cluster, 2)
+    assert "is corrupt at byte 0" in json.loads((aside / "set-aside.json").read_text())["reason"]
+
+    # Once in a run: a disk that damages the copy, too, is told of and not filled.
+    with last_segment(cluster, 2).open("r+b") as file:
+        file.write(b"\xff" * 30)
+    cluster.ask(look_for_a_timestamp)
+    cluster.wait_until("the controller knows of the lost log", lambda: registration(cluster, 0).is_lost(2))
+    assert offline_replicas(cluster) == {0: [2], 1: []}
+    assert kept(cluster, 2) == [aside]
+    cluster.stop_broker(2)
+    cluster.start_broker(2)
+    in_sync_everywhere(cluster)
+    assert offline_replicas(cluster) == {0: [], 1: []}
 
 
 def offline_replicas(cluster: EngineCluster) -> dict[int, list[int]]:

@@ -302,7 +302,11 @@ class BrokerPart:
             replicas.image = new
             overlaid = self._config.overlay(new.broker_config(self._config.id))
             services.log_manager.cleaner.reconfigure(CleanerConfig.of(overlaid))
-            await services.log_manager.load_all(replicas.topic_config, partial(_directory_of, new, self._config.id))
+            await services.log_manager.load_all(
+                replicas.topic_config,
+                partial(_directory_of, new, self._config.id),
+                partial(_has_others, new, self._config.id),
+            )
             services.log_manager.start()
             replicas.start()
             self._reload_stores(EMPTY_IMAGE, new)
@@ -386,6 +390,12 @@ def _directory_of(image: MetadataImage, broker_id: int, partition: TopicPartitio
     """Where the controller has the broker's replica of a partition; None when it has none."""
     registration = image.partition(partition.topic, partition.partition)
     return None if registration is None else registration.directory_of(broker_id)
+
+
+def _has_others(image: MetadataImage, broker_id: int, partition: TopicPartition) -> bool:
+    """Whether the partition has replicas on this broker and on another one."""
+    registration = image.partition(partition.topic, partition.partition)
+    return registration is not None and broker_id in registration.replicas and len(registration.replicas) > 1
 
 
 async def _in_turns(steps: Iterator[None]) -> None:

@@ -19,6 +19,16 @@ class CorruptLog(KafkaError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
+class DamagedIndex(KafkaError):
+    """An index of a sealed segment makes no sense. The log stays in use: the index is made again from the records, and
+    who asks meanwhile may ask again.
+    """
+
+    def __init__(self, base_offset: int, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        self.base_offset = base_offset
+
+
 class NoSpace(KafkaError):
     """The disk is full. Nothing of the append was kept, the log stays as it was, and a retry may succeed."""
 

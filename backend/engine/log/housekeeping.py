@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from backend.engine.log.config import INT64_MAX
+from backend.engine.log.errors import CorruptLog, DamagedIndex
 from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
@@ -83,6 +84,7 @@ class Housekeeping:
             if log.offline_reason is not None or not log.has_work:
                 self._with_work.pop(log, None)
                 continue
+            await self._rebuild_indexes(log)
             paths = log.take_deleted_paths()
             self._doomed.extend((now_ms + log.config.file_delete_delay_ms, path, False) for path in paths)
             work = self._flush_due(log, now_ms) or (None if creating else log.topic_id_work())
@@ -91,6 +93,27 @@ class Housekeeping:
             if count % LOGS_PER_TURN == 0:
                 await tasks.sleep_ms(0)
         await self._remove_due(now_ms)
+
+    async def _rebuild_indexes(self, log: UnifiedLog) -> None:
+        """Makes damaged indexes again; the log goes offline when its records are what is damaged."""
+        while (work := log.index_work()) is not None:
+            path = work.segment.log_path
+            _log.warning("The indexes of %s are damaged and are made again from its records", path)
+            try:
+                await self._ports.workers.run(partial(log.rebuild_indexes, work))
+            except CorruptLog as error:
+                log.mark_offline(error.message)
+            except DamagedIndex as error:
+                # One before it, whose records say what its producers had begun.
+                log.note_damaged_index(error)
+            except FileNotFoundError:
+                # Gone with its segment meanwhile; what is still there is looked at in the next turn.
+                return
+            except OSError as error:
+                _log.warning("The indexes of %s cannot be made again yet: %s", path, error)
+                return
+            else:
+                log.indexes_rebuilt(work)
 
     def _flush_due(self, log: UnifiedLog, now_ms: int) -> FlushWork | None:
         if log.config.flush_ms < INT64_MAX:
@@ -136,6 +159,9 @@ class Housekeeping:
                 # A log that was compacted a moment ago may still be at it.
                 deleted = 0 if cleaned or log.cleaning else log.delete_old_segments(now_ms)
                 log.producer_state.remove_expired(now_ms)
+            except DamagedIndex:
+                # The next pass finds it made again.
+                continue
             except KafkaError as error:
                 _log.error("Retention of %s failed: %s", log, error.message)
                 continue

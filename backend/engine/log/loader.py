@@ -3,9 +3,11 @@
 After a clean stop only the end of the last segment is looked at. After an unclean one every segment at or past the
 recovery point is scanned, batch by batch, and its indexes are rebuilt. What is found damaged:
 
-- the tail of the log (nothing valid behind it), or anything past the recovery point: truncated to the last valid batch,
-  as these records may never have reached the device;
-- anything else: `CorruptLog`, and the caller takes the partition offline.
+- after an unclean stop, anything past the recovery point: truncated to the last valid batch, as these records may never
+  have reached the device;
+- records that had: `CorruptLog`, and the caller takes the replica offline, which is copied again from the others. Where
+  there are none, the tail of the log (nothing valid behind it) is truncated.
+- what is derived from the records (indexes, snapshots, leader epochs): made again.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from backend.engine.log.errors import CorruptLog
 from backend.engine.log.leader_epochs import LeaderEpochCache
 from backend.engine.log.names import (
     CLEANED_SUFFIX,
+    DAMAGED_EPOCH_FILE,
     DELETED_SUFFIX,
     LEADER_EPOCH_FILE,
     LOG_SUFFIX,
@@ -64,8 +67,11 @@ class LoadOptions:
     """What the checkpoints of the log directory and the broker say about a log that is opened."""
 
     recovery_point: int = 0
+    high_watermark: int = 0
     log_start_offset: int = 0
     clean_shutdown: bool = False
+    # Whether other replicas have the records, so that nobody need do with a shortened log.
+    has_others: bool = False
     remote_system_enabled: bool = False
     producer_id_expiration_ms: int = DAY_MS
 
@@ -106,6 +112,8 @@ class _Loader:
         self.producers = self._new_producers()
         self.recovery_point = options.recovery_point
         self.scanned = False
+        # Whether the leader epochs may begin later than the log does.
+        self.epochs_lost = False
 
     def _new_producers(self) -> ProducerStateManager:
         return ProducerStateManager(self.disk, self.dir, expiration_ms=self.options.producer_id_expiration_ms)
@@ -117,7 +125,9 @@ class _Loader:
         self._recover(segments, epochs)
         # Recovery stores snapshots, too.
         self.producers.load_stored(self.disk.list_dir(self.dir) if self.scanned else names)
+        self._complete_local_epochs(epochs, segments)
         log_start = self._log_start(epochs)
+        self._check_length(segments, log_start)
         if segments and segments.active.next_offset < log_start:
             _log.warning("Partition %s: the log ends at %d, below its start %d, and starts afresh there",
                          self.tip.topic_partition, segments.active.next_offset, log_start)  # fmt: skip
@@ -146,6 +156,7 @@ class _Loader:
             log_start_offset=log_start,
             recovery_point=min(self.recovery_point, log_end),
             remote_system_enabled=self.options.remote_system_enabled,
+            epochs_lost=self.epochs_lost,
         )
 
     def _log_start(self, epochs: LeaderEpochCache) -> int:
@@ -153,7 +164,7 @@ class _Loader:
         can be read without an epoch.
         """
         first = epochs.earliest_entry
-        if not self.remote_enabled or first is None:
+        if not self.remote_enabled or first is None or self.epochs_lost:
             return self.options.log_start_offset
         return max(self.options.log_start_offset, first[1])
 
@@ -165,6 +176,11 @@ class _Loader:
         end = log_end if first is None else first[1]
         if log_start < end:
             epochs.prepend(epochs_in_batches(segments, log_start, end).entries)
+
+    def _complete_local_epochs(self, epochs: LeaderEpochCache, segments: LogSegments) -> None:
+        """Of a tiered log whose checkpoint was damaged, from its local records; the remote tier knows the others."""
+        if self.remote_enabled and self.epochs_lost and segments:
+            self._complete_epochs(epochs, segments, segments.first_base_offset, segments.active.next_offset)
 
     def _names(self) -> list[str]:
         try:
@@ -191,9 +207,15 @@ class _Loader:
         entries: list[tuple[int, int]] = []
         if LEADER_EPOCH_FILE in names:
             try:
-                entries = decode_epochs(self.disk.read(path))
+                found = decode_epochs(self.disk.read(path))
+                if any(epoch < 0 or start < 0 for epoch, start in found):
+                    raise MalformedCheckpoint("the leader epoch checkpoint has an epoch or an offset below 0")
+                entries = found
             except MalformedCheckpoint as error:
-                raise CorruptLog(f"{path}: {error}; delete the replica's folder to copy it again") from None
+                _log.warning("%s: %s; the epochs are found in the records again", path, error)
+                if self.remote_enabled:
+                    self.disk.rename(path, f"{self.dir}/{DAMAGED_EPOCH_FILE}")
+        self.epochs_lost = self.disk.exists(f"{self.dir}/{DAMAGED_EPOCH_FILE}")
         return LeaderEpochCache(entries, lambda data: self.disk.write_atomic(path, data, sync=False))
 
     def _open_segments(self, names: list[str]) -> LogSegments:
@@ -202,7 +224,8 @@ class _Loader:
             if name.endswith(LOG_SUFFIX):
                 base = base_offset_of(name)
                 if base is None:
-                    raise CorruptLog(f"{self.dir}/{name} has no offset in its name; move it away")
+                    _log.warning("%s/%s is no segment: it has no offset in its name", self.dir, name)
+                    continue
                 bases.append(base)
         segments = [
             LogSegment.open_sealed(self.disk, self.dir, base, following)
@@ -279,19 +302,38 @@ class _Loader:
     def _handle(self, damage: Damage, segment: LogSegment, segments: LogSegments) -> None:
         """Truncates at the damage, or raises when that would drop records known to be durable."""
         last = segment is segments.active
-        # The recovery point follows the log start without a sync: what lies below that is no loss.
-        durable = max(segment.next_offset, self.options.log_start_offset) < self.recovery_point
-        if durable and (not last or damage.valid_after):
-            raise CorruptLog(
-                f"{damage.reason}, below the recovery point {self.recovery_point}; "
-                "delete the replica's folder to copy it again, or restore the file"
-            )
+        if segment.next_offset < self._durable_end and (self.options.has_others or not last or damage.valid_after):
+            raise CorruptLog(f"{damage.reason}, below offset {self._durable_end}, to which the disk had everything;"
+                             f" {self._way_out}")  # fmt: skip
         _log.warning(
             "Partition %s is truncated to offset %d: %s", self.tip.topic_partition, segment.next_offset, damage.reason
         )
         segment.file.truncate(damage.position)
         self._delete(segments, segments.starting_at_or_after(segment.base_offset + 1))
         self.recovery_point = min(self.recovery_point, segment.next_offset)
+
+    @property
+    def _durable_end(self) -> int:
+        """Records below had reached the device. The recovery point follows the log start without a sync: what lies
+        below that is no loss. (After a clean stop all had, and the high watermark says so where the other is lost.)
+        """
+        options = self.options
+        end = max(options.recovery_point, options.high_watermark if options.clean_shutdown else 0)
+        return end if end > options.log_start_offset else 0
+
+    @property
+    def _way_out(self) -> str:
+        if self.options.has_others:
+            return "it is copied again by itself once another replica leads"
+        return "no other replica has these records: restore the file"
+
+    def _check_length(self, segments: LogSegments, log_start: int) -> None:
+        """A log that lacks its end must not lead where others have it. Raises `CorruptLog`."""
+        end = max(segments.active.next_offset if segments else 0, log_start)
+        if self.options.has_others and end < self._durable_end:
+            raise CorruptLog(
+                f"{self.dir} ends at offset {end}, and the disk had everything to {self._durable_end}; {self._way_out}"
+            )
 
     def _delete(self, segments: LogSegments, doomed: list[LogSegment]) -> None:
         for segment in doomed:

@@ -70,10 +70,11 @@ class LogDirectories:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """Epoch of the last run when it stopped cleanly in every directory, else -1 (KIP-966)."""
-        if self.left_out:
-            return -1
-        return min((log_dir.previous_broker_epoch for log_dir in self._dirs), default=-1)
+        """Epoch of the last run when it stopped cleanly in every directory, else -1 (KIP-966): also where they do not
+        agree, as when one is from a backup (`LogManager.readBrokerEpochFromCleanShutdownFiles`).
+        """
+        epochs = {log_dir.previous_broker_epoch for log_dir in self._dirs}
+        return epochs.pop() if len(epochs) == 1 and not self.left_out else -1
 
     def dir_at(self, path: str) -> LogDir:
         """The directory of a path. Raises LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when it has failed."""

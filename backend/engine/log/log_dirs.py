@@ -18,7 +18,7 @@ from backend.engine.log.checkpoints import (
     encode_partition_metadata,
     ensure_meta_properties,
 )
-from backend.engine.log.errors import CorruptLog, LogDirError, LogDirUnusable
+from backend.engine.log.errors import LogDirError, LogDirUnusable
 from backend.engine.log.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_FILE,
@@ -155,7 +155,7 @@ def probe_dir(disk: Disk, path: str) -> None:
 
 
 def read_topic_id(disk: Disk, folder: str) -> bytes:
-    """The topic id in a partition's folder, the zero id when it has none. Raises `CorruptLog`."""
+    """The topic id in a partition's folder, the zero id when it has none that makes sense: metadata knows it, too."""
     path = f"{folder}/{PARTITION_METADATA_FILE}"
     try:
         data = disk.read(path)
@@ -167,7 +167,8 @@ def read_topic_id(disk: Disk, folder: str) -> bytes:
     try:
         return decode_partition_metadata(data)
     except MalformedCheckpoint as error:
-        raise CorruptLog(f"{path}: {error}; delete the replica's folder to copy it again") from None
+        _log.warning("%s: %s; it is written again as metadata has it", path, error)
+        return ZERO_UUID
 
 
 def write_topic_id(disk: Disk, folder: str, topic_id: bytes) -> None:

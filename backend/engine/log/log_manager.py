@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -30,6 +30,7 @@ from backend.engine.log.names import (
     dir_name_for_delete,
 )
 from backend.engine.log.opening import Found, in_jobs, open_found
+from backend.engine.log.set_aside import set_aside
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -70,9 +71,11 @@ class LogManager(LogDirectories):
         self,
         config_of: Callable[[str], LogConfig] | None = None,
         directory_of: Callable[[TopicPartition], bytes | None] = lambda _: None,
+        has_others: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
         """Opens every log found. `config_of` gives a topic's settings; the broker's defaults without it. `directory_of`
-        gives the id of the directory where the controller has a partition's replica, as far as it knows.
+        gives the id of the directory where the controller has a partition's replica, as far as it knows; `has_others`
+        whether it has further replicas: then one that lacks records is offline and not shortened.
         """
         work: list[Found] = []
         for log_dir in self._dirs:
@@ -83,8 +86,9 @@ class LogManager(LogDirectories):
                 if moving is not None:
                     self.preferred_dirs[moving] = log_dir.path
             for partition, folder in log_dir.partitions():
-                work.append(Found(log_dir, partition, folder))
+                work.append(Found(log_dir, partition, folder, has_others(partition)))
         work = self._without_left_over(work, directory_of)
+        self._note_missing({one.partition for one in work}, has_others)
         jobs = in_jobs(work)
         await tasks.gather(self._load(jobs, config_of) for _ in range(RECOVERIES_AT_ONCE))
         for log_dir in self._dirs:
@@ -108,6 +112,17 @@ class LogManager(LogDirectories):
             self._ports.disk.rename(folder, doomed)
             self.housekeeping.remove_folder(doomed)
         return [one for one in work if one.folder not in left_over]
+
+    def _note_missing(self, found: Collection[TopicPartition], has_others: Callable[[TopicPartition], bool]) -> None:
+        """A replica whose folder somebody took away must not lead with an empty one: the checkpoints still know it."""
+        for log_dir in self._dirs:
+            known = log_dir.checkpoints
+            for partition in {**known.recovery_point, **known.high_watermark}:
+                end = max(known.recovery_point.get(partition, 0), known.high_watermark.get(partition, 0))
+                if end > 0 and partition not in found and has_others(partition):
+                    folder = f"{log_dir.path}/{dir_name(partition)}"
+                    reason = f"{folder} is missing, which had records up to offset {end}"
+                    self._set_offline(partition, folder, f"{reason}; it is copied again once another replica leads")
 
     # --- moving to another directory
 
@@ -159,7 +174,7 @@ class LogManager(LogDirectories):
                 self._opened(found, outcome)
 
     def _opened(self, found: Found, outcome: UnifiedLog | CorruptLog | OSError) -> None:
-        log_dir, partition, folder = found
+        log_dir, partition, folder, _ = found
         if isinstance(outcome, CorruptLog):
             self._set_offline(partition, folder, outcome.message)
         elif isinstance(outcome, OSError):
@@ -226,6 +241,11 @@ class LogManager(LogDirectories):
         """Why a partition's log cannot be used; None when it can, or does not exist."""
         found = self._offline.get(partition)
         return None if found is None else found[0]
+
+    def lies_in_failed_dir(self, partition: TopicPartition) -> bool:
+        """Whether an offline partition's folder is in a directory that cannot be used."""
+        found = self._offline.get(partition)
+        return found is not None and found[1].rpartition("/")[0] in self.failed_dirs
 
     @property
     def offline_partitions(self) -> dict[TopicPartition, str]:
@@ -337,6 +357,35 @@ class LogManager(LogDirectories):
                 self.housekeeping.remove_folder(offline[1])
         except OSError as error:
             _log.error("The folder of the deleted partition %s could not be renamed: %s", partition, error)
+
+    def set_aside(self, partition: TopicPartition, reason: str) -> str | None:
+        """Forgets a partition and keeps its folder as `…-stray` (`LogManager.addStrayLog`); where, None without one.
+
+        Raises KAFKA_STORAGE_ERROR when the folder cannot be renamed: it stays as it is then, and offline.
+        """
+        self.stop_move(partition)
+        log, offline = self._logs.get(partition), self._offline.get(partition)
+        disk, now_ms = self._ports.disk, self._ports.clock.time_ms()
+        try:
+            if log is not None:
+                log.on_offline = None
+                kept = log.set_aside(reason, now_ms)
+            elif offline is not None and not disk.exists(offline[1]):
+                kept = ""
+            elif offline is not None:
+                kept = set_aside(disk, offline[1], partition, self._ports.random.uuid(), reason, now_ms)
+            else:
+                return None
+        except OSError as error:
+            message = f"{partition} cannot be set aside: {error}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+        self._logs.pop(partition, None)
+        self._offline.pop(partition, None)
+        self.housekeeping.forget(partition)
+        self.checkpoints.high_watermark_moved()
+        if kept:
+            _log.warning("The replica of %s is kept as %s: %s", partition, kept, reason)
+        return kept
 
     # --- background work
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from backend.engine.log.config import LogConfig
-from backend.engine.log.errors import CorruptLog, NoSpace, OffsetOutOfRange
+from backend.engine.log.errors import CorruptLog, DamagedIndex, NoSpace, OffsetOutOfRange
 from backend.engine.log.leader_epochs import LeaderEpochCache
 from backend.engine.log.local_log import LocalLog
 from backend.engine.log.producer_state import ProducerStateManager
@@ -47,6 +47,7 @@ class LogState:
         log_start_offset: int,
         recovery_point: int,
         remote_system_enabled: bool,
+        epochs_lost: bool = False,
     ) -> None:
         self._disk = disk
         self._random = random
@@ -56,6 +57,8 @@ class LogState:
         # Checkpoints and lists of all logs are made of it every few seconds: once made, it costs nothing.
         self.topic_partition = topic_id_partition.topic_partition
         self.leader_epochs = leader_epochs
+        # Whether a damaged checkpoint was made again from what is local: what is remote has epochs that are not here.
+        self.epochs_lost = epochs_lost
         self.producer_state = producer_state
         self.remote_system_enabled = remote_system_enabled
         self.recovery_point = recovery_point
@@ -68,6 +71,8 @@ class LogState:
         self._kept: tuple[object, ...] = ()
         self._kept_until_ms = 0
         self._disk_full = False
+        # Base offsets of segments whose index files have to be made again.
+        self.damaged_indexes: dict[int, None] = {}
         self.on_offline: Callable[[str], None] | None = None
         self.on_log_start: Callable[[], None] | None = None
         # Told of every new high watermark.
@@ -308,10 +313,19 @@ class LogState:
         except OSError as error:
             raise self._no_space("write", error) from error
 
+    def note_damaged_index(self, error: DamagedIndex) -> None:
+        """The segment's indexes are made again soon; until then what needs them fails, and nothing else."""
+        if error.base_offset not in self.damaged_indexes:
+            self.damaged_indexes[error.base_offset] = None
+            self._local.on_work()
+
     @contextmanager
     def _disk_errors(self, doing: str) -> Iterator[None]:
         try:
             yield
+        except DamagedIndex as error:
+            self.note_damaged_index(error)
+            raise
         except (OSError, CorruptLog) as error:
             raise self._failed(doing, error) from error
 

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from backend.engine.log.config import INT64_MAX
+from backend.engine.log.errors import CorruptLog
+from backend.engine.log.leader_epochs import LeaderEpochCache
 from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.log_state import LogState
-from backend.engine.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, dir_name_for_delete
-from backend.engine.log.recovery import rebuild_producer_state
+from backend.engine.log.names import DAMAGED_EPOCH_FILE, LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, dir_name_for_delete
+from backend.engine.log.producer_state import ProducerStateManager
+from backend.engine.log.recovery import rebuild_producer_state, recover_segment
 from backend.engine.log.retention import RetentionState, SegmentView, decide, quiet_until_ms
 from backend.engine.log.segment import LogSegment
 from backend.engine.log.segments import LogSegments
+from backend.engine.log.set_aside import set_aside
+
+
+class IndexWork(NamedTuple):
+    """A sealed segment whose indexes are to be made again, those before it, and the snapshots up to its base."""
+
+    segment: LogSegment
+    before: LogSegments
+    producers: ProducerStateManager
 
 
 class LogStorage(LogState):
@@ -137,6 +150,39 @@ class LogStorage(LogState):
             rebuild_producer_state(producers, segments, offset, segments.first_base_offset)
         return True
 
+    def index_work(self) -> IndexWork | None:
+        """What has to be done about the oldest segment with a damaged index; None when there is none."""
+        while self.damaged_indexes and self.offline_reason is None:
+            base_offset = min(self.damaged_indexes)
+            before = [segment for segment in self.segments if segment.base_offset < base_offset]
+            found = self.segments.floor(base_offset)
+            if found is not None and found.base_offset == base_offset and found.sealed:
+                return IndexWork(found, LogSegments(before), self.producer_state.stored_before(base_offset + 1))
+            # Retention, compaction or a truncation has taken it.
+            del self.damaged_indexes[base_offset]
+        return None
+
+    def rebuild_indexes(self, work: IndexWork) -> None:
+        """Makes the index files of a sealed segment again. Blocking; any thread. Raises `CorruptLog` and OSError."""
+        segment = work.segment
+        fresh = LogSegment.open_sealed(self._disk, segment.dir, segment.base_offset, segment.next_offset)
+        producers, size_bytes = work.producers, fresh.size_bytes
+        start = work.before.first_base_offset if work.before else segment.base_offset
+        rebuild_producer_state(producers, work.before, segment.base_offset, start)
+        epochs = LeaderEpochCache(self.leader_epochs.entries)
+        try:
+            damage = recover_segment(fresh, producers, epochs, self.config, size_bytes)
+            if damage is not None:
+                raise CorruptLog(f"{damage.reason}; it is copied again by itself where other replicas exist")
+            fresh.seal()
+        finally:
+            fresh.close()
+
+    def indexes_rebuilt(self, work: IndexWork) -> None:
+        """The files are there."""
+        self.damaged_indexes.pop(work.segment.base_offset, None)
+        work.segment.forget_damage()
+
     # --- truncation
 
     def truncate_to(self, offset: int) -> bool:
@@ -198,6 +244,13 @@ class LogStorage(LogState):
         if self.cleaner_checkpoint is not None:
             self.cleaner_checkpoint = min(self.cleaner_checkpoint, end_offset)
 
+    def found_epochs(self, entries: Sequence[tuple[int, int]]) -> None:
+        """The leader epochs that a damaged checkpoint had, as far as they are known again: it counts from now on."""
+        with self._disk_errors("write the leader epochs of"):
+            self.leader_epochs.prepend(entries)
+            self._disk.remove(f"{self.dir}/{DAMAGED_EPOCH_FILE}")
+        self.epochs_lost = False
+
     # --- durability and end
 
     @property
@@ -206,6 +259,7 @@ class LogStorage(LogState):
         local = self._local
         return (
             self.topic_id_dirty
+            or bool(self.damaged_indexes)
             or local.has_deleted_paths
             or local.config.flush_ms < INT64_MAX
             or self.recovery_point < local.segments.active.base_offset
@@ -302,6 +356,14 @@ class LogStorage(LogState):
         self._disk.rename(self.dir, target)
         self._local.dir = target
         self.offline_reason = "its topic or replica is deleted"
+        return target
+
+    def set_aside(self, reason: str, now_ms: int) -> str:
+        """Closes the log for good and renames its folder to `…-stray`, where it is kept; returns the new path."""
+        self.close_files()
+        self.offline_reason = self.offline_reason or f"it is set aside: {reason}"
+        target = set_aside(self._disk, self.dir, self.topic_partition, self._random.uuid(), reason, now_ms)
+        self._local.dir = target
         return target
 
     def delete(self) -> None:

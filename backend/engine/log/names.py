@@ -19,6 +19,8 @@ FUTURE_DIR_SUFFIX: Final = "-future"
 STRAY_DIR_SUFFIX: Final = "-stray"
 
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
+# What the file is renamed to that makes no sense; there until the epochs are known again from the log's start on.
+DAMAGED_EPOCH_FILE: Final = "leader-epoch-checkpoint.damaged"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
@@ -59,6 +61,11 @@ def dir_name_for_future(partition: TopicPartition, unique: bytes) -> str:
     return _unique_dir_name(partition, unique, FUTURE_DIR_SUFFIX)
 
 
+def dir_name_for_stray(partition: TopicPartition, unique: bytes) -> str:
+    """`orders-0.<32 hex>-stray`: a replica that is kept although nobody uses it."""
+    return _unique_dir_name(partition, unique, STRAY_DIR_SUFFIX)
+
+
 def _unique_dir_name(partition: TopicPartition, unique: bytes, ending: str) -> str:
     suffix = f"-{partition.partition}.{unique.hex()}{ending}"
     return partition.topic[: NAME_BYTES_MAX - len(suffix)] + suffix
@@ -67,6 +74,11 @@ def _unique_dir_name(partition: TopicPartition, unique: bytes, ending: str) -> s
 def parse_future_dir_name(name: str) -> TopicPartition | None:
     """The partition that was being moved into a folder; None for any other name."""
     return parse_dir_name(name.rpartition(".")[0]) if name.endswith(FUTURE_DIR_SUFFIX) else None
+
+
+def parse_stray_dir_name(name: str) -> TopicPartition | None:
+    """The partition whose replica is kept in a folder; None for any other name. A long topic's name is shortened."""
+    return parse_dir_name(name.rpartition(".")[0]) if name.endswith(STRAY_DIR_SUFFIX) else None
 
 
 def parse_dir_name(name: str) -> TopicPartition | None:

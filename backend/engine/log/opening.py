@@ -13,6 +13,7 @@ from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.log_dirs import LogDir, read_topic_id
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports
+from backend.protocol.errors import DecodeError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 
 # Logs that were closed in order are opened so many at a time, in some 10 ms: to hand one to a thread and to hear of it
@@ -21,11 +22,12 @@ CLEAN_LOGS_PER_JOB: Final = 64
 
 
 class Found(NamedTuple):
-    """A partition's folder in a log directory."""
+    """A partition's folder in a log directory, and whether other replicas of it exist."""
 
     log_dir: LogDir
     partition: TopicPartition
     folder: str
+    has_others: bool = False
 
 
 def in_jobs(found: Iterable[Found]) -> Iterator[list[Found]]:
@@ -46,15 +48,20 @@ def open_found(
             outcomes.append(_open(ports, found, log_config, config))
         except (CorruptLog, OSError) as error:
             outcomes.append(error)
+        except (ValueError, DecodeError) as error:
+            # One replica's file must not keep the others from being opened, whatever is in it.
+            outcomes.append(CorruptLog(f"{found.folder} cannot be read: {error}"))
     return outcomes
 
 
 def _open(ports: Ports, found: Found, log_config: LogConfig, config: LogManagerConfig) -> UnifiedLog:
-    disk, (log_dir, partition, folder) = ports.disk, found
+    disk, (log_dir, partition, folder, has_others) = ports.disk, found
     options = LoadOptions(
         recovery_point=log_dir.checkpoints.recovery_point.get(partition, 0),
         log_start_offset=log_dir.checkpoints.log_start.get(partition, 0),
+        high_watermark=log_dir.checkpoints.high_watermark.get(partition, 0),
         clean_shutdown=log_dir.clean_shutdown,
+        has_others=has_others,
         remote_system_enabled=config.remote_system_enabled,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
     )

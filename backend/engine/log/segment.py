@@ -8,14 +8,15 @@ of the descriptor and the indexes of sealed segments that have not been read lat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from struct import Struct
 from typing import Final, NamedTuple
 
-from backend.engine.log.errors import CorruptLog
+from backend.engine.log.errors import CorruptLog, DamagedIndex
 from backend.engine.log.offset_index import OffsetIndex
 from backend.engine.log.segment_files import SegmentFiles
 from backend.engine.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from backend.engine.log.time_index import NO_TIMESTAMP, TimeIndex, decode_last
+from backend.engine.log.time_index import NO_TIMESTAMP, TimeIndex
 from backend.engine.log.txn_index import AbortedTxn, decode_txn_index
 from backend.engine.ports.disk import Disk
 from backend.protocol.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, parse_header
@@ -54,6 +55,8 @@ class LogSegment(SegmentFiles):
         self.next_offset = base_offset
         self.size_bytes = 0
         self.sealed = False
+        # Whether an index file was found to make no sense.
+        self.damaged = False
         # Largest timestamp so far and the last offset of the batch that has it; None until a sealed segment is asked.
         self._max: tuple[int, int] | None = (NO_TIMESTAMP, base_offset)
         self.first_timestamp: int | None = None  # largest timestamp of the first batch: what segment.ms counts from
@@ -162,22 +165,67 @@ class LogSegment(SegmentFiles):
     @property
     def offset_index(self) -> OffsetIndex:
         if self._offset_index is None:
-            self._offset_index = OffsetIndex.decode(self.base_offset, self._read_file(self.offset_index_path))
+            with self._index_errors():
+                index = OffsetIndex.decode(self.base_offset, self._disk.read(self.offset_index_path))
+                self._check_within(index.last[0], index.last[1])
+                self._offset_index = index
         return self._offset_index
 
     @property
     def time_index(self) -> TimeIndex:
         if self._time_index is None:
-            self._time_index = TimeIndex.decode(self.base_offset, self._read_file(self.time_index_path))
+            with self._index_errors():
+                index = TimeIndex.decode(self.base_offset, self._disk.read(self.time_index_path))
+                self._check_within(index.last[1])
+                self._time_index = index
         return self._time_index
 
     @property
     def aborted_transactions(self) -> list[AbortedTxn]:
         """The transaction index, in the order of the markers."""
         if self._aborted is None:
-            exists = self._disk.exists(self.txn_index_path)
-            self._aborted = decode_txn_index(self._disk.read(self.txn_index_path)) if exists else []
+            with self._index_errors():
+                exists = self._disk.exists(self.txn_index_path)
+                self._aborted = decode_txn_index(self._disk.read(self.txn_index_path)) if exists else []
         return self._aborted
+
+    @contextmanager
+    def _index_errors(self) -> Iterator[None]:
+        """An index that is missing or makes no sense is made again; nobody waits for it, since that may take long."""
+        if self.damaged:
+            raise DamagedIndex(self.base_offset, f"{self.log_path}: its indexes are being made again")
+        try:
+            yield
+        except (ValueError, FileNotFoundError) as error:
+            if not self.sealed:
+                raise CorruptLog(f"{self.log_path}: an index cannot be used: {error}") from error
+            self.damaged = True
+            raise DamagedIndex(self.base_offset, f"{self.log_path}: an index cannot be used: {error}") from error
+
+    def _check_within(self, offset: int, position: int = 0) -> None:
+        """The last entry of an index must lie in the segment."""
+        inside = self.base_offset <= offset < max(self.next_offset, self.base_offset + 1)
+        if not inside or position > self.size_bytes:
+            raise ValueError(f"an index leads to offset {offset} at byte {position}, outside of the segment")
+
+    def check_index_files(self) -> None:
+        """Reads the index files of a sealed segment whole, as somebody else is about to. Blocking; any thread. Raises
+        DamagedIndex and OSError.
+        """
+        base_offset, read = self.base_offset, self._disk.read
+        try:
+            offsets = OffsetIndex.decode(base_offset, read(self.offset_index_path))
+            self._check_within(*offsets.last)
+            self._check_within(TimeIndex.decode(base_offset, read(self.time_index_path)).last[1])
+            if self._disk.exists(self.txn_index_path):
+                decode_txn_index(read(self.txn_index_path))
+        except (ValueError, FileNotFoundError) as error:
+            raise DamagedIndex(base_offset, f"{self.log_path}: an index cannot be used: {error}") from error
+
+    def forget_damage(self) -> None:
+        """The index files of a sealed segment have been made again: they are read when they are next needed."""
+        self.damaged = False
+        self._forget_indexes()
 
     @property
     def known_without_aborted(self) -> bool:
@@ -201,16 +249,27 @@ class LogSegment(SegmentFiles):
     def max_timestamp_and_offset(self) -> tuple[int, int]:
         """Largest timestamp, -1 without one, and the last offset of the batch that has it."""
         if self._max is None:
-            size = self._disk.size(self.time_index_path)
-            if size >= TIME_ENTRY_BYTES and self._time_index is None:
-                file = self._disk.open(self.time_index_path)
-                try:
-                    self._max = decode_last(self.base_offset, file.pread(TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES))
-                finally:
-                    file.close()
-            else:
-                self._max = self.time_index.last
+            with self._index_errors():
+                self._max = self._last_of_time_index()
         return self._max
+
+    def _last_of_time_index(self) -> tuple[int, int]:
+        """Its last entry, for which of a large index only the end is read. ValueError when it cannot be one."""
+        size = self._disk.size(self.time_index_path)
+        if size < TIME_ENTRY_BYTES or self._time_index is not None:
+            return self.time_index.last
+        file = self._disk.open(self.time_index_path)
+        try:
+            wanted = min(size, 2 * TIME_ENTRY_BYTES)
+            tail = file.pread(wanted, size - wanted)
+        finally:
+            file.close()
+        if size % TIME_ENTRY_BYTES:
+            raise ValueError(f"the time index has {size} bytes, which is no multiple of {TIME_ENTRY_BYTES}")
+        # With the entry before it, what cannot ascend is seen.
+        last = TimeIndex.decode(self.base_offset, tail).last
+        self._check_within(last[1])
+        return last
 
     @property
     def max_timestamp(self) -> int:
@@ -297,9 +356,19 @@ class LogSegment(SegmentFiles):
 
     def find(self, offset: int) -> BatchPosition | None:
         """The first batch whose last offset is at or past the one given. Raises `CorruptLog` at what is no batch."""
-        for batch in self.scan(self.offset_index.lookup(offset)[1]):
-            if batch.last_offset >= offset:
-                return batch
+        indexed, position = self.offset_index.lookup(offset)
+        try:
+            for batch in self.scan(position):
+                if 0 < position == batch.position and batch.base_offset > indexed:
+                    raise self._corrupt(position, f"offset {batch.base_offset} is there, the index has {indexed}")
+                if batch.last_offset >= offset:
+                    return batch
+        except CorruptLog as error:
+            if not self.sealed or not position:
+                raise
+            # Which of the two is wrong will be seen when the index is made again.
+            self.damaged = True
+            raise DamagedIndex(self.base_offset, error.message) from error
         return None
 
     def _batch_at(self, data: bytes, at: int, position: int) -> BatchPosition:
@@ -314,8 +383,8 @@ class LogSegment(SegmentFiles):
 
     def _corrupt(self, position: int, problem: str) -> CorruptLog:
         return CorruptLog(
-            f"{self.log_path} is corrupt at byte {position}: {problem}; "
-            "delete the replica's folder to copy it again, or restore the file"
+            f"{self.log_path} is corrupt at byte {position}: {problem}; where other replicas exist it is copied again "
+            "by itself once another leads, else restore the file"
         )
 
     def scan(self, position: int) -> Iterator[BatchPosition]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from backend.engine.log.errors import CorruptLog
 from backend.engine.log.names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -105,12 +104,6 @@ class SegmentFiles:
         return renamed
 
     # --- what the system tells
-
-    def _read_file(self, path: str) -> bytes:
-        try:
-            return self._disk.read(path)
-        except FileNotFoundError:
-            raise CorruptLog(f"{path} is missing; restore it or delete the replica's folder to copy it again") from None
 
     @property
     def index_sizes(self) -> tuple[int, int]:

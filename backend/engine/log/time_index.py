@@ -85,9 +85,3 @@ class TimeIndex:
         at = bisect_left(self._offsets, offset - self._base)
         del self._timestamps[at:]
         del self._offsets[at:]
-
-
-def decode_last(base_offset: int, tail: bytes) -> tuple[int, int]:
-    """(timestamp, offset) of a trimmed file's last entry, given at least its last 12 bytes."""
-    timestamp, offset = _ENTRY.unpack(tail[-ENTRY_BYTES:])
-    return timestamp, base_offset + offset

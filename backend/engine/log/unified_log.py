@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
-from backend.engine.log.errors import CorruptLog, OffsetOutOfRange, UnexpectedAppendOffset
+from backend.engine.log.errors import CorruptLog, DamagedIndex, OffsetOutOfRange, UnexpectedAppendOffset
 from backend.engine.log.local_log import ReadInfo
 from backend.engine.log.log_storage import LogStorage
 from backend.engine.log.recovery import end_txn_marker_of, feed_producers
@@ -224,6 +224,9 @@ class UnifiedLog(LogStorage):
             )
         try:
             return read(start_offset, max_bytes, up_to_offset, min_one_message)
+        except DamagedIndex as error:
+            self.note_damaged_index(error)
+            raise
         except (OSError, CorruptLog) as error:
             raise self._failed("read", error) from error
 

@@ -7,8 +7,9 @@ Pure, but for the questions put to the metadata cache. Source: `RemoteLogManager
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.rlmm import RemoteLogMetadataManager
@@ -16,6 +17,10 @@ from backend.protocol.remote_log_metadata import SegmentMetadata
 from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 
+_log = logging.getLogger(__name__)
+
+# Segments that may hold one offset: copies that were done again, and those of deposed leaders.
+OVERLAPPING_MAX: Final = 64
 UNKNOWN_EPOCH = -1
 UNKNOWN_OFFSET = -1
 
@@ -45,6 +50,51 @@ def find_log_start(
             if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
                 return segment.start_offset
     return local_log_start
+
+
+def find_lost_epochs(
+    epochs: Sequence[tuple[int, int]], log_start: int, segments: Callable[[], Iterable[SegmentMetadata]]
+) -> tuple[tuple[int, int], ...]:
+    """The leader epochs of `[log start, first of epochs)`, as far as the remote tier has that range without a gap.
+
+    A log that is whole has an epoch for each of its offsets: where the first begins later, its checkpoint was damaged
+    and made again from what is local. Of two segments with one offset that of the later epoch is history.
+    """
+    if not epochs or epochs[0][1] <= log_start:
+        return ()
+    first_epoch, end = epochs[0]
+    finished = (one for one in segments() if one.state is SegmentState.COPY_SEGMENT_FINISHED)
+    left = sorted(finished, key=lambda one: one.start_offset)
+    found: list[tuple[int, int]] = []
+    while end > log_start:
+        while left and left[-1].start_offset >= end:
+            left.pop()
+        fitting = []
+        for one in left[-OVERLAPPING_MAX:]:
+            entries = [entry for entry in one.segment_leader_epochs if entry[0] <= first_epoch and entry[1] < end]
+            if entries and one.end_offset + 1 >= end:
+                fitting.append(entries)
+        if not fitting:
+            break
+        entries = max(fitting, key=lambda entries: (entries[-1][0], -entries[0][1]))
+        found = [*entries, *found]
+        first_epoch, end = entries[0]
+    # Neighbours share an epoch, which begins where the first of them has it.
+    starts: dict[int, int] = {}
+    for epoch, start in found:
+        starts.setdefault(epoch, max(start, log_start))
+    return tuple(starts.items())
+
+
+def complete_epochs(log: UnifiedLog, metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> None:
+    """Adds the leader epochs that a log lost with its checkpoint (:func:`find_lost_epochs`). Metadata must be ready."""
+    if not log.epochs_lost:
+        return
+    lost = find_lost_epochs(log.leader_epochs.entries, log.log_start_offset, lambda: metadata.segments(partition))
+    log.found_epochs(lost)
+    if lost:
+        _log.warning("%s had lost its leader epochs before offset %d; the remote tier has them: %s", log, lost[-1][1],
+                     lost)  # fmt: skip
 
 
 def find_copied(log: UnifiedLog, metadata: RemoteLogMetadataManager, partition: TopicIdPartition) -> OffsetAndEpoch:

@@ -11,10 +11,11 @@ import logging
 from typing import Final
 
 from backend.engine.log.checkpoints import encode_epochs
+from backend.engine.log.errors import DamagedIndex
 from backend.engine.log.segment import LogSegment
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import tasks
-from backend.engine.remote.discovery import find_copied, find_log_start
+from backend.engine.remote.discovery import complete_epochs, find_copied, find_log_start
 from backend.engine.remote.known_segments import known_segments
 from backend.engine.remote.rlm_delete import delete_segment
 from backend.engine.remote.rsm import LogSegmentData, RemoteStorageError, RetriableRemoteStorageError
@@ -118,7 +119,9 @@ class CopyTask:
                          log, self._copied, before)  # fmt: skip
 
     def _discover(self, log: UnifiedLog) -> None:
-        metadata, epochs = self._tier.metadata, log.leader_epochs.entries
+        metadata = self._tier.metadata
+        complete_epochs(log, metadata, self.partition)
+        epochs = log.leader_epochs.entries
         if log.dir != self._log_dir:
             # A first run, or the replica moved to another disk.
             self._log_dir, self._log_start_found, self._copied = log.dir, False, None
@@ -145,8 +148,21 @@ class CopyTask:
         following = [segment.base_offset for segment in segments[1:]]
         return [(segment, end) for segment, end in zip(segments, following, strict=False) if end <= stable]
 
+    async def _check_indexes(self, log: UnifiedLog, segment: LogSegment) -> None:
+        """No damaged index goes out: whoever reads the remote segment has no other. Raises DamagedIndex until the log
+        has made it again.
+        """
+        try:
+            await self._tier.workers.run(segment.check_index_files)
+        except DamagedIndex as error:
+            if log.segments.floor(segment.base_offset) is segment:
+                segment.damaged = True
+                log.note_damaged_index(error)
+            raise
+
     async def _copy(self, log: UnifiedLog, segment: LogSegment, next_base: int) -> None:
         tier, partition = self._tier, self.partition
+        await self._check_indexes(log, segment)
         await self._ensure_snapshot(log, segment, next_base)
         if next_base <= log.log_start_offset or self._is_over():
             # Retention has taken it while it waited for the quota or for its snapshot.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from backend.engine.log.unified_log import UnifiedLog
-from backend.engine.remote.discovery import find_copied
+from backend.engine.remote.discovery import complete_epochs, find_copied
 from backend.engine.remote.known_segments import Known, known_segments
 from backend.engine.remote.meters import RetentionShares
 from backend.engine.remote.rlm_delete import delete_segment
@@ -99,10 +99,10 @@ def choose_expired(view: RetentionView, known: Known, copying: frozenset[bytes] 
             break
         chosen[segment.segment_id] = segment
         new_start = max(new_start or 0, segment.end_offset + 1)
-    forgotten = _of_forgotten_epochs(view.epochs[0][0], known) if summary.oldest_epoch < view.epochs[0][0] else ()
-    for segment in forgotten:
-        if segment.segment_id not in copying:
-            chosen.setdefault(segment.segment_id, segment)
+    if summary.oldest_epoch < view.epochs[0][0]:
+        for segment in _of_ended_lineages(view, known):
+            if segment.segment_id not in copying:
+                chosen.setdefault(segment.segment_id, segment)
     return Expired(tuple(chosen.values()), new_start, size_bytes)
 
 
@@ -148,10 +148,27 @@ def _below_log_start(segment: SegmentMetadata, first_epoch: int, log_start: int)
     return newest <= first_epoch and segment.end_offset < log_start
 
 
-def _of_forgotten_epochs(earliest_epoch: int, known: Known) -> list[SegmentMetadata]:
-    """Segments whose every epoch is older than anything the leader still has: no reader can ask for them."""
-    forgotten = [s for s in known.segments() if max(epoch for epoch, _ in s.segment_leader_epochs) < earliest_epoch]
-    return sorted(forgotten, key=lambda segment: segment.start_offset)
+def _of_ended_lineages(view: RetentionView, known: Known) -> list[SegmentMetadata]:
+    """Of the segments whose every epoch is older than anything the leader still has, those that go, by start offset.
+
+    Below log start nobody can ask for them. Others are what an earlier leader had and this one lacks: a disk that is
+    new, a folder from a backup, an unclean election. They may be the only copy, so they stay as long as the topic's
+    own settings keep records: by time, and while together they are no larger than `retention.bytes`. (Kafka deletes
+    them at once.)
+    """
+    earliest_epoch = view.epochs[0][0]
+    ended = [s for s in known.segments() if max(epoch for epoch, _ in s.segment_leader_epochs) < earliest_epoch]
+    ended.sort(key=lambda segment: segment.start_offset)
+    kept = [one for one in ended if one.end_offset >= view.log_start and one.max_timestamp_ms >= view.cutoff_ms]
+    kept_bytes = sum(one.segment_size_bytes for one in kept)
+    surplus_bytes = kept_bytes - view.retention_bytes if view.retention_bytes >= 0 else 0
+    staying = set()
+    for segment in kept:
+        if segment.segment_size_bytes <= surplus_bytes:
+            surplus_bytes -= segment.segment_size_bytes
+        else:
+            staying.add(segment.segment_id)
+    return [one for one in ended if one.segment_id not in staying]
 
 
 def _counted(
@@ -196,6 +213,7 @@ class ExpirationTask:
         log, tier = self._view.log, self._tier
         if self.cancelled or not log.remote_enabled or not tier.is_ready(self.partition):
             return
+        complete_epochs(log, tier.metadata, self.partition)
         known = known_segments(tier.metadata, self.partition)
         self._update_gauges(known.summary)
         if not known.summary.count:

@@ -16,6 +16,7 @@ from typing import Final
 from backend.engine.log.errors import OffsetOutOfRange
 from backend.engine.log.txn_index import AbortedTxn, search_aborted
 from backend.engine.log.unified_log import UnifiedLog
+from backend.engine.remote.discovery import complete_epochs
 from backend.engine.remote.remote_indexes import RemoteIndexes
 from backend.engine.remote.segment_scan import CHUNK_BYTES, CorruptSegment, SegmentScan
 from backend.engine.remote.tier import Tier
@@ -45,6 +46,7 @@ async def read(
     metadata is still being read, RemoteStorageError.
     """
     partition = log.topic_id_partition
+    complete_epochs(log, tier.metadata, partition)
     epoch = log.leader_epochs.epoch_for_offset(offset)
     segment = None if epoch is None else tier.metadata.lookup(partition, epoch, offset)
     if segment is None:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import tasks
 from backend.engine.ports.random import Random
-from backend.engine.remote.discovery import find_copied
+from backend.engine.remote.discovery import complete_epochs, find_copied
 from backend.engine.remote.pool import Pool
 from backend.engine.remote.rlm_copy import CopyTask
 from backend.engine.remote.rsm import RemoteStorageError, RetriableRemoteStorageError
@@ -56,6 +56,7 @@ class FollowerTask:
         log = self._view.log
         if self.cancelled or not log.remote_enabled or not self._tier.is_ready(self.partition):
             return
+        complete_epochs(log, self._tier.metadata, self.partition)
         found = find_copied(log, self._tier.metadata, self.partition)
         log.update_highest_remote_offset(found.offset)
 

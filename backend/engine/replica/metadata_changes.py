@@ -16,7 +16,7 @@ from backend.engine.controller.image import (
     changed_configs,
     topic_changes,
 )
-from backend.tiering.ids import TopicIdPartition
+from backend.tiering.ids import ZERO_UUID, TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,12 @@ def _changed_topics(old: MetadataImage, new: MetadataImage, node_id: int) -> fro
 
 
 def is_ours(image: MetadataImage, tip: TopicIdPartition, node_id: int) -> bool:
-    """Whether metadata has this broker among the replicas of this incarnation of the partition."""
-    registration = image.partition_by_id(tip.topic_id, tip.partition)
+    """Whether metadata has this broker among the replicas of this incarnation of the partition.
+
+    A log whose topic id is lost counts as that of the topic that has its name now.
+    """
+    if tip.topic_id == ZERO_UUID:
+        registration = image.partition(tip.topic, tip.partition)
+    else:
+        registration = image.partition_by_id(tip.topic_id, tip.partition)
     return registration is not None and node_id in registration.replicas

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Literal
 
 from backend.engine.controller.image import NO_LEADER, PartitionRegistration
-from backend.engine.log.errors import OffsetOutOfRange
+from backend.engine.log.errors import DamagedIndex, OffsetOutOfRange
 from backend.engine.log.unified_log import AppendInfo, Origin, UnifiedLog
 from backend.engine.replica import partition_state
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation
@@ -202,7 +202,11 @@ class Partition:
         first, last = segments.floor(offset), segments.floor(end)
         if first is None or first is not last:
             return bytes_max
-        return min(bytes_max, first.position_of(end) - first.position_of(offset))
+        try:
+            return min(bytes_max, first.position_of(end) - first.position_of(offset))
+        except DamagedIndex:
+            # Who reads is told.
+            return bytes_max
 
     def read(self, params: FetchParams, spec: FetchSpec, bytes_max: int, *, min_one_message: bool) -> FetchData:
         """One partition's part of a Fetch. Raises KafkaError; OffsetOutOfRange when no local segment has the offset."""

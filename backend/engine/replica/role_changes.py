@@ -18,6 +18,7 @@ from backend.engine.controller.image import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
+    NO_LEADER,
     MetadataImage,
 )
 from backend.engine.log.config import LogConfig
@@ -29,7 +30,7 @@ from backend.engine.replica.fetcher_manager import FetcherManager
 from backend.engine.replica.metadata_changes import Assigned, is_ours, local_changes
 from backend.engine.replica.partition import Partition
 from backend.protocol.errors import ErrorCode, KafkaError
-from backend.tiering.ids import TopicIdPartition
+from backend.tiering.ids import ZERO_UUID, TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
     from backend.engine.replica.replica_manager import ReplicaManager
@@ -74,6 +75,8 @@ class RoleChanges:
         # What they are made of, as long as the broker's own settings stay; None: to be made.
         self._default_config: LogConfig | None = None
         self._stopping: set[tasks.Task[None]] = set()
+        # Replicas that were damaged and are copied anew, in this run.
+        self._copied_again: set[TopicPartition] = set()
 
     async def settled(self) -> None:
         """Returns once the remote log manager has stopped what it was told to."""
@@ -94,7 +97,7 @@ class RoleChanges:
         yield from self._stop_in_turns(changes.moved_away, topic_deleted=False)
         self._take_over_settings(changes.changed_topics)
         if old.offset < 0:
-            self._delete_strays()
+            self._set_strays_aside()
         leaders: list[Partition] = []
         followers: list[Partition] = []
         newly_led: list[TopicIdPartition] = []
@@ -213,14 +216,25 @@ class RoleChanges:
         self._manager.log_dir_moves.stop(partition)
         partition.close(gone)
 
-    def _delete_strays(self) -> None:
-        """At start: logs whose topic or replica went away while this broker was down."""
-        for log in self._manager.log_manager.all_logs:
-            tip = log.topic_id_partition
-            if not is_ours(self._manager.image, tip, self._manager.node_id):
-                _log.warning("Broker %d removes the stray log %s: metadata has no replica of %s here",
-                             self._manager.node_id, log.dir, tip)  # fmt: skip
-                self._manager.log_manager.async_delete(tip.topic_partition)
+    def _set_strays_aside(self) -> None:
+        """At start: logs whose topic or replica went away while this broker was down. They are kept: the metadata may
+        be what is wrong (`LogManager.isStrayReplica`).
+        """
+        image, node_id, manager = self._manager.image, self._manager.node_id, self._manager.log_manager
+        found = [log.topic_id_partition for log in manager.all_logs]
+        found += [TopicIdPartition(one.topic, ZERO_UUID, one.partition) for one in manager.offline_partitions]
+        for tip in found:
+            if not is_ours(image, tip, node_id):
+                self._set_aside(tip, f"metadata has no replica of {tip} on broker {node_id}")
+
+    def _set_aside(self, tip: TopicIdPartition, reason: str) -> bool:
+        """False when the folder cannot be renamed: the log's errors say so, and the replica stays unusable."""
+        try:
+            self._manager.log_manager.set_aside(tip.topic_partition, reason)
+        except KafkaError as error:
+            _log.error("Broker %d: %s", self._manager.node_id, error.message)
+            return False
+        return True
 
     def _host(self, assigned: Assigned) -> Partition | None:
         """The partition with its log, created when it is new; None when its log cannot be used."""
@@ -232,9 +246,11 @@ class RoleChanges:
         try:
             log = self._manager.log_manager.get(tip.topic_partition)
             if log is not None and log.topic_id_partition.topic_id not in (tip.topic_id, bytes(16)):
-                _log.warning("%s belongs to a deleted topic of the same name and is removed", log.dir)
-                self._manager.log_manager.async_delete(tip.topic_partition)
+                self._manager.log_manager.set_aside(
+                    tip.topic_partition, f"it belongs to {log.topic_id_partition}, a deleted topic of the same name"
+                )
                 log = None
+            self._set_damaged_aside(assigned)
             if log is None:
                 self._check_place(assigned)
             log = self._manager.log_manager.get_or_create(tip, self.topic_config(tip.topic))
@@ -255,6 +271,22 @@ class RoleChanges:
         self._hosted.by_id[(tip.topic_id, tip.partition)] = partition
         self._manager.log_dir_moves.resume(partition)
         return partition
+
+    def _set_damaged_aside(self, assigned: Assigned) -> None:
+        """A replica that cannot be read is copied anew once another leads without it. Its folder is kept.
+
+        Once in a run: a disk that damages the copy as well is not to be filled with folders.
+        """
+        partition, registration = assigned.tip.topic_partition, assigned.registration
+        manager, node_id = self._manager.log_manager, self._manager.node_id
+        reason = manager.offline_reason(partition)
+        if reason is None or partition in self._copied_again or manager.lies_in_failed_dir(partition):
+            return
+        if registration.leader in (NO_LEADER, node_id) or node_id in registration.isr:
+            return
+        manager.set_aside(partition, reason)
+        self._copied_again.add(partition)
+        _log.warning("Broker %d copies %s again from broker %d", node_id, assigned.tip, registration.leader)
 
     def _check_place(self, assigned: Assigned) -> None:
         """A replica that lies in a directory left out at the start must not begin anew, empty, in another one.

@@ -28,10 +28,17 @@ def open_test_log(
     recovery_point: int = 0,
     log_start: int = 0,
     remote: bool = False,
+    high_watermark: int = 0,
+    has_others: bool = False,
     tip: TopicIdPartition = TIP,
 ) -> UnifiedLog:
     options = LoadOptions(
-        recovery_point=recovery_point, log_start_offset=log_start, clean_shutdown=clean, remote_system_enabled=remote
+        recovery_point=recovery_point,
+        high_watermark=high_watermark,
+        log_start_offset=log_start,
+        clean_shutdown=clean,
+        has_others=has_others,
+        remote_system_enabled=remote,
     )
     return open_log(OsDisk(), SystemRandom(1), str(folder / "orders-0"), tip, config, options, now_ms=NOW_MS)
 

@@ -21,11 +21,13 @@ def tip(topic: str = "orders", partition: int = 0, topic_id: bytes = ID) -> Topi
     return TopicIdPartition(topic, topic_id, partition)
 
 
-async def start(folder: Path, *, dirs: int = 1, config: LogManagerConfig | None = None) -> LogManager:
+async def start(
+    folder: Path, *, dirs: int = 1, config: LogManagerConfig | None = None, has_others: bool = False
+) -> LogManager:
     paths = [str(folder / f"log{number}") for number in range(dirs)]
     manager = LogManager(system_ports(), config or LogManagerConfig(default_log=CONFIG), paths)
     manager.open_dirs(CLUSTER, 1)
-    await manager.load_all()
+    await manager.load_all(has_others=lambda _: has_others)
     return manager
 
 

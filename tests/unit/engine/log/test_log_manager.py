@@ -149,6 +149,19 @@ def test_after_a_kill_everything_written_is_recovered(tmp_path: Path) -> None:
     run(play)
 
 
+def test_directories_that_name_different_epochs_were_not_stopped_together(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = await start(tmp_path, dirs=2)
+        await manager.shutdown(21)
+        # One of them comes from a backup.
+        (tmp_path / "log1" / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":17}')
+        again = await start(tmp_path, dirs=2)
+        assert again.previous_broker_epoch == -1
+        again.abandon()
+
+    run(play)
+
+
 def test_of_many_logs_that_were_closed_each_is_opened_as_it_was_and_a_broken_one_stops_no_other(tmp_path: Path) -> None:
     count = 2 * CLEAN_LOGS_PER_JOB + 3
 
@@ -158,9 +171,13 @@ def test_of_many_logs_that_were_closed_each_is_opened_as_it_was_and_a_broken_one
             append(manager.get_or_create(tip(partition=number), CONFIG), *range(number % 5))
         await manager.shutdown()
         broken = TopicPartition("orders", CLEAN_LOGS_PER_JOB // 2)
-        (tmp_path / "log0" / dir_name(broken) / "partition.metadata").write_text("none")
+        path = tmp_path / "log0" / dir_name(broken) / f"{0:020d}.log"
+        assert broken.partition % 5 > 1, "has records"
+        data = bytearray(path.read_bytes())
+        data[80] ^= 1
+        path.write_bytes(data)
 
-        again = await start(tmp_path)
+        again = await start(tmp_path, has_others=True)
         ends = {
             number: log.log_end_offset
             for number in range(count)

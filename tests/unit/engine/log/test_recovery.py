@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ def test_damage_below_the_recovery_point_is_never_cut_off(tmp_path: Path) -> Non
     flip(path(tmp_path), BATCH_BYTES + 65)
     before = files(tmp_path)["00000000000000000003.log"]
     with pytest.raises(
-        CorruptLog, match=r"00000000000000000003\.log at byte 72: the CRC .* delete the replica's folder"
+        CorruptLog, match=r"00000000000000000003\.log at byte 72: the CRC .* to which the disk had everything"
     ):
         open_test_log(tmp_path, recovery_point=6)
     assert files(tmp_path)["00000000000000000003.log"] == before
@@ -163,21 +164,62 @@ def test_damaged_structure_found_while_reading_takes_the_partition_offline(tmp_p
         append(log, 6)
 
 
-def test_impossible_files_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: 2 * BATCH_BYTES],
+        lambda data: data[: BATCH_BYTES + 70] + b"\xff" + data[BATCH_BYTES + 71 :],
+        lambda data: b"",
+    ],
+    ids=["cut", "byte", "emptied"],
+)
+def test_a_log_that_lost_durable_records_is_not_shortened_where_others_have_them(
+    tmp_path: Path, damage: Callable[[bytes], bytes], clean: bool
+) -> None:
+    two_segments(tmp_path)
+    path(tmp_path).write_bytes(damage(path(tmp_path).read_bytes()))
+    before = files(tmp_path)["00000000000000000003.log"]
+    with pytest.raises(CorruptLog, match="copied again by itself once another replica leads"):
+        open_test_log(tmp_path, clean=clean, recovery_point=6, has_others=True)
+    assert files(tmp_path)["00000000000000000003.log"] == before
+
+
+def test_a_last_segment_that_is_gone_is_missed_where_others_have_it(tmp_path: Path) -> None:
+    two_segments(tmp_path)
+    path(tmp_path).unlink()
+    with pytest.raises(CorruptLog, match="ends at offset 3, and the disk had everything to 6"):
+        open_test_log(tmp_path, clean=True, recovery_point=6, has_others=True)
+    # After a clean stop the high watermark tells the same.
+    with pytest.raises(CorruptLog, match="ends at offset 3, and the disk had everything to 5"):
+        open_test_log(tmp_path, clean=True, high_watermark=5, has_others=True)
+    # A power failure takes what was not flushed: others may have as little.
+    assert open_test_log(tmp_path, high_watermark=5, has_others=True).log_end_offset == 3
+
+
+def test_a_file_that_is_no_segment_stops_nothing(tmp_path: Path) -> None:
     two_segments(tmp_path)
     (tmp_path / "orders-0" / "latest.log").write_bytes(b"")
-    with pytest.raises(CorruptLog, match=r"latest\.log"):
-        open_test_log(tmp_path)
+    assert open_test_log(tmp_path, recovery_point=6).log_end_offset == 6
 
 
-def test_a_malformed_epoch_checkpoint_is_refused_and_an_empty_one_refilled(tmp_path: Path) -> None:
-    two_segments(tmp_path)
+@pytest.mark.parametrize("content", [b"0\n1\nx y\n", bytes(range(200, 243)), b"0\n1\n-4 7\n", b"7\n"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_damaged_epochs_are_found_in_the_records_again(tmp_path: Path, content: bytes, clean: bool) -> None:
+    log = open_test_log(tmp_path)
+    append(log, 0, 1, epoch=2)
+    log.roll()
+    append(log, 2, 3, epoch=5)
+    log.close()
     file = tmp_path / "orders-0" / "leader-epoch-checkpoint"
-    file.write_bytes(b"0\n1\nx y\n")
-    with pytest.raises(CorruptLog, match="leader-epoch-checkpoint"):
-        open_test_log(tmp_path)
+    whole = file.read_bytes()
+    file.write_bytes(content)
+    log = open_test_log(tmp_path, clean=clean, recovery_point=4)
+    assert log.leader_epochs.entries == ((2, 0), (5, 2))
+    assert file.read_bytes() == whole
+    log.close_files()
     file.write_bytes(b"")
-    assert open_test_log(tmp_path).leader_epochs.entries == ((0, 0),)
+    assert open_test_log(tmp_path, clean=True, recovery_point=4).leader_epochs.entries == ((2, 0), (5, 2))
 
 
 def test_leftovers_of_an_interrupted_run_are_removed(tmp_path: Path) -> None:

@@ -174,11 +174,31 @@ def test_segments_outside_the_leaders_history_stay_out_of_sums_and_do_not_end_th
     assert numbers(decide(ours, epochs=lineage, retention_ms=0, now_ms=T0 + 1)) == [0, 1, 2]
 
 
-def test_segments_of_epochs_that_nobody_remembers_go() -> None:
+def test_segments_of_epochs_that_nobody_remembers_go_once_they_are_below_log_start() -> None:
     known = [segment(0, 0, 99, ((1, 0),)), segment(1, 0, 99, ((1, 0), (2, 50))), segment(2, 100, 199, ((3, 100),))]
     found = decide(known, epochs=((3, 100),), log_start=100)
     assert numbers(found) == [0, 1]
-    assert numbers(decide(known, epochs=((2, 50), (3, 100)), log_start=0)) == [0]
+    assert numbers(decide(known, epochs=((2, 50), (3, 100)), log_start=0)) == []
+
+
+@pytest.mark.parametrize("chain", [((5, 0),), ((5, 700),)], ids=["empty log", "shorter chain"])
+def test_a_leader_that_lacks_the_epochs_of_what_is_remote_deletes_nothing_before_its_time(chain: Any) -> None:
+    assert numbers(decide(TEN, epochs=chain, log_end=700)) == []
+    assert numbers(decide(TEN, epochs=chain, log_end=700, retention_ms=100, now_ms=T0 + 100)) == []
+    assert numbers(decide(TEN, epochs=chain, log_end=700, retention_bytes=10 * SIZE)) == []
+
+
+def test_what_an_ended_lineage_left_goes_by_time_and_by_its_own_size() -> None:
+    chain = ((5, 0),)
+    found = decide(TEN, epochs=chain, retention_ms=100, now_ms=T0 + 101)
+    assert (numbers(found), found.log_start) == (list(range(10)), None)
+    found = decide(TEN, epochs=chain, retention_bytes=7 * SIZE)
+    assert (numbers(found), found.log_start) == ([0, 1, 2], None)
+    mixed = [one._replace(max_timestamp_ms=T0 + 500) if one.segment_id[0] % 2 else one for one in TEN]
+    found = decide(mixed, epochs=chain, retention_ms=100, now_ms=T0 + 200, retention_bytes=5 * SIZE)
+    assert numbers(found) == [0, 2, 4, 6, 8]
+    found = decide(mixed, epochs=chain, retention_ms=100, now_ms=T0 + 200, retention_bytes=3 * SIZE)
+    assert numbers(found) == [0, 1, 2, 3, 4, 6, 8]
 
 
 @pytest.mark.parametrize(("size", "limit", "percent"), [(360, 216, 166), (72, 72, 100), (73, 1, 7300), (5, -1, 0)])
