@@ -190,11 +190,13 @@ def _end_bumping_epoch(
     )
     if transaction.producer_id != producer.producer_id and not has_new_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if state.is_prepared:
+        # Its markers are being written. The producer has its next epoch from the answer already, so this may be the end
+        # of its next transaction: nothing is said about epochs before the one before is complete (KAFKA-18464).
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     repeated = has_new_id or producer.epoch == transaction.epoch - 1
-    ended = state.is_prepared or state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
-    # While the end is under way the producer cannot know its next epoch.
-    is_current = producer.epoch == transaction.epoch and not state.is_prepared
-    if not is_current and not (ended and repeated):
+    ended = state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
+    if producer.epoch != transaction.epoch and not (ended and repeated):
         return ErrorCode.PRODUCER_FENCED
     if ended and repeated:
         return _repeated(transaction, commit)

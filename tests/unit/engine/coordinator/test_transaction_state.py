@@ -162,13 +162,21 @@ def test_a_fenced_producer_ends_nothing(version: int) -> None:
 def test_every_end_bumps_the_epoch_and_may_be_asked_for_twice(commit: bool) -> None:
     made = stored(end(OPEN, commit=commit))
     assert (made.epoch, made.last_epoch) == (4, 3)
-    assert end(made, ME, commit=commit) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert end(made, Producer(7, 4), commit=commit) is ErrorCode.PRODUCER_FENCED
     ended = decide.complete(made, NOW)
     assert (ended.producer_id, ended.epoch) == (7, 4)
     assert end(ended, ME, commit=commit) is ErrorCode.NONE
     assert end(ended, ME, commit=not commit) is ErrorCode.INVALID_TXN_STATE
     assert end(ended, Producer(7, 2), commit=commit) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("epoch", [2, 3, 4, 5])
+@pytest.mark.parametrize("ended_by_commit", [True, False])
+@pytest.mark.parametrize("commit", [True, False])
+def test_while_markers_are_written_no_end_is_refused_for_good(epoch: int, ended_by_commit: bool, commit: bool) -> None:
+    """Epoch 4 is the one that the answer to the end before has given the producer for its next transaction."""
+    made = stored(end(OPEN, commit=ended_by_commit))
+    assert end(made, Producer(7, epoch), commit=commit) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert end(made, Producer(6, epoch), commit=commit) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
@@ -202,7 +210,7 @@ def test_fencing_aborts_with_an_epoch_that_the_producer_does_not_have(
         last_epoch,
         ONLY_A,
     )
-    refused = {0: ErrorCode.PRODUCER_FENCED, 2: ErrorCode.INVALID_TXN_STATE}
+    refused = {0: ErrorCode.PRODUCER_FENCED, 2: ErrorCode.CONCURRENT_TRANSACTIONS}
     assert end(fenced, ME, version=version) is refused[version]
     assert add(fenced, B) is ErrorCode.PRODUCER_FENCED
     following = stored(init(decide.complete(fenced, NOW)))
