@@ -86,14 +86,16 @@ async def confirm(
 
     The append must follow without a pause.
     """
+    errors = {one.topic_partition: error for one in batches if (error := _stale_epoch(one)) is not None}
+    batches = [one for one in batches if one.topic_partition not in errors]
     if not batches:
-        return {}
+        return errors
     producers = {Producer(one.header.producer_id, one.header.producer_epoch) for one in batches}
     if len(producers) > 1:
         refused = KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
-        return {one.topic_partition: refused for one in batches}
+        return errors | {one.topic_partition: refused for one in batches}
     add = version >= ADDED_BY_LEADER_SINCE
     now_ms = services.ports.clock.time_ms()
     begun = [
@@ -102,13 +104,21 @@ async def confirm(
     ]
     asked = tuple(one.topic_partition for one in batches)
     codes = await services.transaction_verifier.ask(Question(transactional_id, producers.pop(), asked, add))
-    errors: dict[TopicPartition, KafkaError] = {}
     for one, verification in begun:
         error = _error(codes.get(one.topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR), version)
         error = error or _ended_meanwhile(one, verification)
         if error is not None:
             errors[one.topic_partition] = error
     return errors
+
+
+def _stale_epoch(batch: FirstBatch) -> KafkaError | None:
+    """A producer that this log knows a later epoch of: nobody need be asked (KAFKA-18042)."""
+    try:
+        batch.partition.log.producer_state.check_epoch(batch.header)
+    except KafkaError as error:
+        return error
+    return None
 
 
 def _error(code: ErrorCode, version: int) -> KafkaError | None:
@@ -129,8 +139,8 @@ def _ended_meanwhile(batch: FirstBatch, verification: Verification) -> KafkaErro
     header = batch.header
     if producers.has_open_transaction(header.producer_id, header.producer_epoch):
         return None
-    known = producers.entry(header.producer_id)
     try:
+        known = producers.check_epoch(header)
         producers.verifications.check(header, verification, knows_producer=known is not None and bool(known.batches))
     except KafkaError as error:
         return error

@@ -19,6 +19,7 @@ from backend.tiering.ids import TopicPartition
 API_KEY: Final = 28
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 5
+ABORTABLE_SINCE: Final = 4
 ADDED_BY_COORDINATOR_SINCE: Final = 5
 
 _Topic = m.TxnOffsetCommitResponse.Topics
@@ -66,6 +67,7 @@ async def _commit(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),
         adds_partition=context.api_version >= ADDED_BY_COORDINATOR_SINCE,
+        knows_abortable=context.api_version >= ABORTABLE_SINCE,
     )
     try:
         return await services.group_coordinator.offsets.commit_in_transaction(

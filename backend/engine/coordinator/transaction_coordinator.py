@@ -119,14 +119,17 @@ class TransactionCoordinator:
             shard.entries.setdefault(transactional_id, TransactionEntry(made))
         entry = shard.entries[transactional_id]
         fresh_id = await self._fresh_id(shard, entry)
-        self._must_rest(entry)
-        transaction, now_ms = entry.transaction, self._clock.time_ms()
+        transaction, storing, now_ms = entry.transaction, entry.storing, self._clock.time_ms()
         decision = decide.init_producer(
-            transaction, timeout_ms=timeout_ms, now_ms=now_ms, claimed=claimed, fresh_id=fresh_id
+            transaction, storing=storing, timeout_ms=timeout_ms, now_ms=now_ms, claimed=claimed, fresh_id=fresh_id
         )
-        if decision is ErrorCode.CONCURRENT_TRANSACTIONS and transaction.state is TransactionState.ONGOING:
+        if (
+            decision is ErrorCode.CONCURRENT_TRANSACTIONS
+            and transaction.state is TransactionState.ONGOING
+            and not storing
+        ):
             # The one before has left it open. The new producer asks again when its end is decided.
-            await self._fence(shard, entry)
+            await self._fence(shard, entry, fresh_id)
         stored = await self._carry_out(shard, entry, decision)
         return Producer(stored.producer_id, stored.epoch)
 
@@ -135,9 +138,13 @@ class TransactionCoordinator:
     ) -> None:
         """Puts partitions into the producer's transaction. Raises KafkaError."""
         shard, entry = self._known(transactional_id)
-        self._must_rest(entry)
         decision = decide.add_partitions(
-            entry.transaction, producer, partitions, now_ms=self._clock.time_ms(), version=version
+            entry.transaction,
+            producer,
+            partitions,
+            storing=entry.storing,
+            now_ms=self._clock.time_ms(),
+            version=version,
         )
         await self._carry_out(shard, entry, decision)
 
@@ -155,11 +162,11 @@ class TransactionCoordinator:
         """
         shard, entry = self._known(transactional_id)
         fresh_id = await self._fresh_id(shard, entry)
-        self._must_rest(entry)
         decision = decide.end(
             entry.transaction,
             producer,
             commit=commit,
+            storing=entry.storing,
             now_ms=self._clock.time_ms(),
             version=version,
             fresh_id=fresh_id,
@@ -198,13 +205,6 @@ class TransactionCoordinator:
         if not self._shards.holds(shard):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{shard} is led by another broker")
 
-    def _must_rest(self, entry: TransactionEntry) -> None:
-        if entry.storing:
-            raise KafkaError(
-                ErrorCode.CONCURRENT_TRANSACTIONS,
-                f"a change of transactional id {entry.transaction.transactional_id!r} is being stored",
-            )
-
     async def _fresh_id(self, shard: TransactionShard, entry: TransactionEntry) -> int:
         """A new producer id when the present one has no epochs left, else -1."""
         fresh_id = NO_PRODUCER_ID
@@ -224,7 +224,8 @@ class TransactionCoordinator:
             raise KafkaError(
                 decision,
                 f"transactional id {transaction.transactional_id!r} is {transaction.state.text} with producer "
-                f"{transaction.producer_id} and epoch {transaction.epoch}",
+                f"{transaction.producer_id} and epoch {transaction.epoch}"
+                f"{', and a change of it is being stored' if entry.storing else ''}",
             )
         return entry.transaction
 
@@ -239,8 +240,8 @@ class TransactionCoordinator:
             entry.storing = False
         entry.transaction = changed
 
-    async def _fence(self, shard: TransactionShard, entry: TransactionEntry) -> None:
-        changed = decide.fence(entry.transaction, now_ms=self._clock.time_ms(), version=self.version)
+    async def _fence(self, shard: TransactionShard, entry: TransactionEntry, fresh_id: int) -> None:
+        changed = decide.fence(entry.transaction, now_ms=self._clock.time_ms(), version=self.version, fresh_id=fresh_id)
         await self._store(shard, entry, changed, OWN_STORE_TIMEOUT_MS)
         self._finish(shard, entry)
 
@@ -277,7 +278,10 @@ class TransactionCoordinator:
                 continue
             transaction = entry.transaction
             try:
-                await self._fence(shard, entry)
+                fresh_id = await self._fresh_id(shard, entry)
+                if entry.storing or entry.transaction is not transaction:
+                    continue  # it has ended as the id was fetched
+                await self._fence(shard, entry, fresh_id)
             except KafkaError as error:
                 _log.info("Transaction %s timed out and could not be aborted yet: %s",
                           transaction.transactional_id, error)  # fmt: skip

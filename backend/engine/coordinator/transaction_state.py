@@ -1,8 +1,11 @@
 """What becomes of a transaction: pure decisions of its coordinator.
 
 Each answers with the transaction as it must be stored before the client hears anything, or with the code that the
-client gets as nothing changes (NONE: what it asks for is so already). The driver refuses requests while an earlier
-change is being stored. Facts: Kafka's `TransactionCoordinator` (KIP-98, KIP-360, KIP-890).
+client gets as nothing changes (NONE: what it asks for is so already). `storing` says that an earlier change is still
+being stored. While a change is under way the answer is CONCURRENT_TRANSACTIONS, which has the client ask again, before
+anything is said about who asks: with version 2 the producer is told its next id and epoch before the change is complete
+(KAFKA-18464, KAFKA-18660). Facts: Kafka's `TransactionCoordinator` (KIP-98, KIP-360, KIP-890), and its answers:
+`tests/scenarios/golden/transaction-table.kafka.txt`.
 """
 
 from __future__ import annotations
@@ -33,14 +36,21 @@ class Producer(NamedTuple):
     epoch: int
 
 
+def _is_changing(transaction: Transaction, storing: bool) -> bool:
+    """A prepared end is a change under way until all partitions have its marker."""
+    return storing or transaction.state.is_prepared
+
+
 def init_producer(
-    transaction: Transaction, *, timeout_ms: int, now_ms: int, claimed: Producer | None, fresh_id: int
+    transaction: Transaction, *, storing: bool, timeout_ms: int, now_ms: int, claimed: Producer | None, fresh_id: int
 ) -> Decision:
     """A producer introduces itself, with who it was when it recovers from an error (KIP-360).
 
     Gives it the next epoch, which fences all others. `fresh_id` is an unused producer id, needed only when
     `is_epoch_exhausted`. A transaction that is still open must be fenced first: see :func:`fence`.
     """
+    if _is_changing(transaction, storing):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     if claimed is not None and not _may_claim(transaction, claimed):
         return ErrorCode.PRODUCER_FENCED
     if not transaction.state.is_idle:
@@ -95,27 +105,38 @@ def is_expired(transaction: Transaction, now_ms: int, expiration_ms: int) -> boo
     return transaction.state.is_idle and transaction.updated_ms + expiration_ms <= now_ms
 
 
-def fence(transaction: Transaction, *, now_ms: int, version: int) -> Transaction:
+def fence(transaction: Transaction, *, now_ms: int, version: int, fresh_id: int) -> Transaction:
     """Aborts an open transaction on behalf of the coordinator, with an epoch that its producer does not have.
 
-    `version` is the cluster's transaction.version. AssertionError unless the transaction is open.
+    `version` is the cluster's transaction.version; `fresh_id` as in :func:`init_producer`. AssertionError unless the
+    transaction is open.
     """
     assert transaction.state is _S.ONGOING, f"transaction {transaction.transactional_id} is not open"
+    # In version 2 this is an end like any other: its producer may recover (KIP-360), and once its epochs are used up it
+    # has another id (KAFKA-20090).
+    bumps = version >= EPOCH_BUMPED_SINCE
     return transaction.moved_to(
         _S.PREPARE_ABORT,
         now_ms,
         epoch=min(transaction.epoch + 1, EPOCH_MAX),
-        # In version 2 this is an end like any other, after which its producer may recover (KIP-360).
-        last_epoch=transaction.epoch if version >= EPOCH_BUMPED_SINCE else NO_EPOCH,
+        last_epoch=transaction.epoch if bumps else NO_EPOCH,
         client_version=version,
-        next_producer_id=NO_PRODUCER_ID,
+        next_producer_id=fresh_id if bumps and transaction.is_epoch_exhausted else NO_PRODUCER_ID,
     )
 
 
 def add_partitions(
-    transaction: Transaction, producer: Producer, partitions: frozenset[TopicPartition], *, now_ms: int, version: int
+    transaction: Transaction,
+    producer: Producer,
+    partitions: frozenset[TopicPartition],
+    *,
+    storing: bool,
+    now_ms: int,
+    version: int,
 ) -> Decision:
     """Puts partitions into the transaction, which begins with the first."""
+    if _is_changing(transaction, storing):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     error = _check(transaction, producer)
     if error is not ErrorCode.NONE:
         return error
@@ -132,7 +153,10 @@ def add_partitions(
 
 
 def verify_partition(transaction: Transaction, producer: Producer, partition: TopicPartition) -> ErrorCode:
-    """Whether a producer may write to a partition: TRANSACTION_ABORTABLE when it is not in the transaction."""
+    """Whether a producer may write to a partition: TRANSACTION_ABORTABLE when it is not in the transaction.
+
+    A change that is being stored does not count: the leader looks once more before it appends.
+    """
     error = _check(transaction, producer)
     if error is not ErrorCode.NONE:
         return error
@@ -148,41 +172,48 @@ def _check(transaction: Transaction, producer: Producer) -> ErrorCode:
 
 
 def end(
-    transaction: Transaction, producer: Producer, *, commit: bool, now_ms: int, version: int, fresh_id: int
+    transaction: Transaction,
+    producer: Producer,
+    *,
+    commit: bool,
+    storing: bool,
+    now_ms: int,
+    version: int,
+    fresh_id: int,
 ) -> Decision:
     """A producer ends its transaction. `fresh_id` as in :func:`init_producer`."""
     if version < EPOCH_BUMPED_SINCE:
-        return _end_keeping_epoch(transaction, producer, commit, now_ms, version)
+        return _end_keeping_epoch(transaction, producer, commit, storing, now_ms, version)
+    if _is_changing(transaction, storing):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     return _end_bumping_epoch(transaction, producer, commit, now_ms, version, fresh_id)
 
 
 def _end_keeping_epoch(
-    transaction: Transaction, producer: Producer, commit: bool, now_ms: int, version: int
+    transaction: Transaction, producer: Producer, commit: bool, storing: bool, now_ms: int, version: int
 ) -> Decision:
+    """Before version 2 a producer knows no epoch but its own, so who it is can be said first."""
     if transaction.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if transaction.epoch != producer.epoch:
         return ErrorCode.PRODUCER_FENCED
+    if _is_changing(transaction, storing):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     if transaction.state is _S.ONGOING:
         target = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
         return transaction.moved_to(target, now_ms, client_version=version, next_producer_id=NO_PRODUCER_ID)
-    return _repeated(transaction, commit)
+    return ErrorCode.NONE if _has_ended(transaction, commit) else ErrorCode.INVALID_TXN_STATE
 
 
-def _repeated(transaction: Transaction, commit: bool) -> ErrorCode:
-    """The answer to an end of a transaction that has ended: it is all right when it ended that way."""
-    if transaction.state is (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT):
-        return ErrorCode.NONE
-    if transaction.state is (_S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT):
-        return ErrorCode.CONCURRENT_TRANSACTIONS
-    return ErrorCode.INVALID_TXN_STATE
+def _has_ended(transaction: Transaction, commit: bool) -> bool:
+    """An end that is asked for again is all right when the transaction ended that way."""
+    return transaction.state is (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT)
 
 
 def _end_bumping_epoch(
     transaction: Transaction, producer: Producer, commit: bool, now_ms: int, version: int, fresh_id: int
 ) -> Decision:
     """In version 2 the same epoch means the next transaction; a repeated request has the epoch before."""
-    state = transaction.state
     has_new_id = (
         transaction.previous_producer_id == producer.producer_id
         and producer.epoch == EPOCH_MAX - 1
@@ -190,28 +221,34 @@ def _end_bumping_epoch(
     )
     if transaction.producer_id != producer.producer_id and not has_new_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if state.is_prepared:
-        # Its markers are being written. The producer has its next epoch from the answer already, so this may be the end
-        # of its next transaction: nothing is said about epochs before the one before is complete (KAFKA-18464).
-        return ErrorCode.CONCURRENT_TRANSACTIONS
-    repeated = has_new_id or producer.epoch == transaction.epoch - 1
+    state = transaction.state
     ended = state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
-    if producer.epoch != transaction.epoch and not (ended and repeated):
-        return ErrorCode.PRODUCER_FENCED
-    if ended and repeated:
+    if ended and (has_new_id or producer.epoch == transaction.epoch - 1):
         return _repeated(transaction, commit)
+    if transaction.producer_id != producer.producer_id or producer.epoch != transaction.epoch:
+        return ErrorCode.PRODUCER_FENCED
     if state is not _S.ONGOING and commit:
         return ErrorCode.INVALID_TXN_STATE
     return transaction.moved_to(
         _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT,
         now_ms,
-        epoch=transaction.epoch + 1,
+        # The highest epoch stays: its producer cannot have it, so this is the end of a state that must not be.
+        epoch=min(transaction.epoch + 1, EPOCH_MAX),
         last_epoch=transaction.epoch,
         next_producer_id=fresh_id if transaction.is_epoch_exhausted else NO_PRODUCER_ID,
         # Nothing was added to it, but it has a beginning.
         started_ms=transaction.started_ms if state is _S.ONGOING else now_ms,
         client_version=version,
     )
+
+
+def _repeated(transaction: Transaction, commit: bool) -> ErrorCode:
+    if _has_ended(transaction, commit):
+        return ErrorCode.NONE
+    # Who asks again asks for the same: a commit that finds an abort was overtaken by the coordinator's own, as the
+    # transaction timed out or a new producer came. INVALID_TXN_STATE of Apache Kafka 4.3.1 has clients give up, where
+    # a fenced producer begins anew; later versions answer this (KAFKA-20785).
+    return ErrorCode.PRODUCER_FENCED if commit else ErrorCode.INVALID_TXN_STATE
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:

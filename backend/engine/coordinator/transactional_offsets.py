@@ -23,12 +23,13 @@ from backend.tiering.ids import TopicPartition
 
 class TransactionalCommit(NamedTuple):
     """Whose offsets they are. With `adds_partition` the coordinator puts the partition into the transaction (KIP-890);
-    older producers have done so themselves.
+    older producers have done so themselves. `knows_abortable`: the client knows TRANSACTION_ABORTABLE.
     """
 
     transactional_id: str
     producer: Producer
     adds_partition: bool
+    knows_abortable: bool
 
 
 class TransactionalOffsets:
@@ -76,6 +77,7 @@ class TransactionalOffsets:
             producer.producer_id, producer.epoch
         ):
             return
+        producers.check_epoch(header)
         partition = TopicPartition(OFFSETS_TOPIC, shard.index)
         verification = producers.verifications.begin(
             header, bumps_epoch=commit.adds_partition, now_ms=self._clock.time_ms()
@@ -91,6 +93,7 @@ class TransactionalOffsets:
     def _check_unended(self, shard: GroupShard, header: BatchHeader, verification: Verification) -> None:
         producers = shard.partition.log.producer_state
         if not producers.has_open_transaction(header.producer_id, header.producer_epoch):
+            producers.check_epoch(header)
             producers.verifications.check(header, verification, knows_producer=True)
 
     async def end(
@@ -114,9 +117,12 @@ def _as_known(code: ErrorCode, commit: TransactionalCommit) -> ErrorCode:
         case ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         case ErrorCode.TRANSACTION_ABORTABLE:
-            return code if commit.adds_partition else ErrorCode.INVALID_TXN_STATE
-        case ErrorCode.CONCURRENT_TRANSACTIONS:
-            return code if commit.adds_partition else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.INVALID_PRODUCER_ID_MAPPING | ErrorCode.INVALID_PRODUCER_EPOCH | ErrorCode.INVALID_REQUEST:
+            return code if commit.knows_abortable else ErrorCode.INVALID_TXN_STATE
+        case (
+            ErrorCode.CONCURRENT_TRANSACTIONS
+            | ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            | ErrorCode.INVALID_PRODUCER_EPOCH
+            | ErrorCode.INVALID_REQUEST
+        ):
             return code
     return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -66,12 +66,21 @@ class World:
         self.next_id += 1
         return self.next_id
 
+    def storing(self) -> bool:
+        """Now and then the request comes while an earlier change is being stored."""
+        return self.chance.random() < 0.1
+
     def let_in(self, who: int, claimed: Producer | None) -> None:
         if self.transaction.state is S.ONGOING:
             self.fence()
             return
         decision = decide.init_producer(
-            self.transaction, timeout_ms=50, now_ms=self.now_ms, claimed=claimed, fresh_id=self.fresh()
+            self.transaction,
+            storing=self.storing(),
+            timeout_ms=50,
+            now_ms=self.now_ms,
+            claimed=claimed,
+            fresh_id=self.fresh(),
         )
         if self.store(decision):
             me = Producer(self.transaction.producer_id, self.transaction.epoch)
@@ -92,7 +101,12 @@ class World:
             return
         partition = TopicPartition("t", self.chance.randrange(3))
         decision = decide.add_partitions(
-            self.transaction, me, frozenset({partition}), now_ms=self.now_ms, version=self.version
+            self.transaction,
+            me,
+            frozenset({partition}),
+            storing=self.storing(),
+            now_ms=self.now_ms,
+            version=self.version,
         )
         if self.store(decision) or decision is ErrorCode.NONE:
             assert who == self.owner, "a zombie wrote"
@@ -104,7 +118,13 @@ class World:
         commit = self.chance.random() < 0.5
         before = self.transaction
         decision = decide.end(
-            before, me, commit=commit, now_ms=self.now_ms, version=self.version, fresh_id=self.fresh()
+            before,
+            me,
+            commit=commit,
+            storing=self.storing(),
+            now_ms=self.now_ms,
+            version=self.version,
+            fresh_id=self.fresh(),
         )
         if self.store(decision):
             assert who == self.owner, "a zombie ended the transaction of another"
@@ -123,7 +143,8 @@ class World:
 
     def fence(self) -> None:
         """Nobody owns the id until the next one is let in."""
-        assert self.store(decide.fence(self.transaction, now_ms=self.now_ms, version=self.version))
+        fenced = decide.fence(self.transaction, now_ms=self.now_ms, version=self.version, fresh_id=self.fresh())
+        assert self.store(fenced)
         self.owner = None
 
     def check(self, before: Transaction) -> None:

@@ -149,7 +149,7 @@ def test_what_is_left_open_is_aborted_after_its_time_and_its_producer_is_out(tmp
         assert described(nodes, client).state is S.COMPLETE_ABORT
         assert stable(nodes) == (2, 2)
         assert await client.write(T, "late") == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert await client.end(commit=True) == ErrorCode.INVALID_TXN_STATE
+        assert await client.end(commit=True) == ErrorCode.PRODUCER_FENCED
 
     run(tmp_path, play, transaction_abort_timed_out_transaction_cleanup_interval_ms="500")
 

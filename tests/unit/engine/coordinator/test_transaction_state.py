@@ -30,16 +30,28 @@ def stored(decision: decide.Decision) -> Transaction:
     return decision
 
 
-def init(transaction: Transaction, claimed: Producer | None = None) -> decide.Decision:
-    return decide.init_producer(transaction, timeout_ms=1_000, now_ms=NOW, claimed=claimed, fresh_id=FRESH)
+def init(transaction: Transaction, claimed: Producer | None = None, *, storing: bool = False) -> decide.Decision:
+    return decide.init_producer(
+        transaction, storing=storing, timeout_ms=1_000, now_ms=NOW, claimed=claimed, fresh_id=FRESH
+    )
 
 
-def end(transaction: Transaction, producer: Producer = ME, *, commit: bool = True, version: int = 2) -> decide.Decision:
-    return decide.end(transaction, producer, commit=commit, now_ms=NOW, version=version, fresh_id=FRESH)
+def end(
+    transaction: Transaction, producer: Producer = ME, *, commit: bool = True, version: int = 2, storing: bool = False
+) -> decide.Decision:
+    return decide.end(
+        transaction, producer, commit=commit, storing=storing, now_ms=NOW, version=version, fresh_id=FRESH
+    )
 
 
-def add(transaction: Transaction, *partitions: TopicPartition, producer: Producer = ME) -> decide.Decision:
-    return decide.add_partitions(transaction, producer, frozenset(partitions), now_ms=NOW, version=2)
+def add(
+    transaction: Transaction, *partitions: TopicPartition, producer: Producer = ME, storing: bool = False
+) -> decide.Decision:
+    return decide.add_partitions(transaction, producer, frozenset(partitions), storing=storing, now_ms=NOW, version=2)
+
+
+def fence(transaction: Transaction, version: int = 2) -> Transaction:
+    return decide.fence(transaction, now_ms=NOW, version=version, fresh_id=FRESH)
 
 
 # InitProducerId
@@ -132,7 +144,8 @@ def test_an_old_producer_keeps_its_epoch(commit: bool, prepared: TransactionStat
     made = stored(end(OPEN, commit=commit, version=0))
     assert (made.state, made.epoch, made.partitions, made.client_version) == (prepared, 3, ONLY_A, 0)
     assert end(made, commit=commit, version=0) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert end(made, commit=not commit, version=0) is ErrorCode.INVALID_TXN_STATE
+    assert end(made, commit=not commit, version=0) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert end(made, Producer(7, 2), commit=commit, version=0) is ErrorCode.PRODUCER_FENCED
     ended = decide.complete(made, NOW + 1)
     assert (ended.state, ended.epoch, ended.partitions, ended.updated_ms) == (done, 3, frozenset(), NOW + 1)
     assert end(ended, commit=commit, version=0) is ErrorCode.NONE
@@ -165,7 +178,7 @@ def test_every_end_bumps_the_epoch_and_may_be_asked_for_twice(commit: bool) -> N
     ended = decide.complete(made, NOW)
     assert (ended.producer_id, ended.epoch) == (7, 4)
     assert end(ended, ME, commit=commit) is ErrorCode.NONE
-    assert end(ended, ME, commit=not commit) is ErrorCode.INVALID_TXN_STATE
+    assert end(ended, ME, commit=not commit) is not ErrorCode.NONE
     assert end(ended, Producer(7, 2), commit=commit) is ErrorCode.PRODUCER_FENCED
 
 
@@ -176,7 +189,7 @@ def test_while_markers_are_written_no_end_is_refused_for_good(epoch: int, ended_
     """Epoch 4 is the one that the answer to the end before has given the producer for its next transaction."""
     made = stored(end(OPEN, commit=ended_by_commit))
     assert end(made, Producer(7, epoch), commit=commit) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert end(made, Producer(6, epoch), commit=commit) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert end(made, Producer(6, epoch), commit=commit) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
@@ -203,7 +216,7 @@ def test_the_last_epoch_ends_with_a_fresh_producer_id_and_may_be_asked_for_twice
 def test_fencing_aborts_with_an_epoch_that_the_producer_does_not_have(
     version: int, epoch: int, last_epoch: int
 ) -> None:
-    fenced = decide.fence(OPEN, now_ms=NOW, version=version)
+    fenced = fence(OPEN, version)
     assert (fenced.state, fenced.epoch, fenced.last_epoch, fenced.partitions) == (
         S.PREPARE_ABORT,
         epoch,
@@ -212,16 +225,73 @@ def test_fencing_aborts_with_an_epoch_that_the_producer_does_not_have(
     )
     refused = {0: ErrorCode.PRODUCER_FENCED, 2: ErrorCode.CONCURRENT_TRANSACTIONS}
     assert end(fenced, ME, version=version) is refused[version]
-    assert add(fenced, B) is ErrorCode.PRODUCER_FENCED
+    assert add(fenced, B) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert decide.verify_partition(fenced, ME, A) is ErrorCode.PRODUCER_FENCED
     following = stored(init(decide.complete(fenced, NOW)))
     assert following.epoch == epoch + 1
 
 
-def test_fencing_at_the_last_epoch_does_not_overflow_and_the_next_producer_has_a_fresh_id() -> None:
-    fenced = decide.fence(replace(OPEN, epoch=EPOCH_MAX - 1), now_ms=NOW, version=2)
-    assert fenced.epoch == EPOCH_MAX
+def test_a_commit_that_meets_the_coordinator_s_abort_is_fenced_so_that_its_producer_begins_anew() -> None:
+    aborted = decide.complete(fence(OPEN), NOW)
+    assert end(aborted, ME, commit=True) is ErrorCode.PRODUCER_FENCED
+    assert end(aborted, ME, commit=False) is ErrorCode.NONE
+    worn = decide.complete(fence(replace(OPEN, epoch=EPOCH_MAX - 1)), NOW)
+    assert end(worn, Producer(7, EPOCH_MAX - 1), commit=True) is ErrorCode.PRODUCER_FENCED
+    assert end(worn, Producer(7, EPOCH_MAX - 1), commit=False) is ErrorCode.NONE
+
+
+def test_a_commit_that_was_repeated_as_an_abort_is_a_mistake_of_its_producer() -> None:
+    committed = decide.complete(stored(end(OPEN, commit=True)), NOW)
+    assert end(committed, ME, commit=False) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_fencing_bumps_the_epoch_once() -> None:
+    """KAFKA-19367."""
+    assert decide.complete(fence(OPEN), NOW).epoch == OPEN.epoch + 1
+
+
+def test_fencing_at_the_last_epoch_gives_the_producer_a_fresh_id() -> None:
+    """KAFKA-20090: also when the coordinator aborts by itself, as at a time-out."""
+    fenced = fence(replace(OPEN, epoch=EPOCH_MAX - 1))
+    assert (fenced.producer_id, fenced.epoch, fenced.next_producer_id) == (7, EPOCH_MAX, FRESH)
+    aborted = decide.complete(fenced, NOW)
+    assert (aborted.producer_id, aborted.epoch, aborted.previous_producer_id) == (FRESH, 0, 7)
+    # Its producer recovers from what it was told last.
+    recovered = stored(init(aborted, claimed=Producer(7, EPOCH_MAX - 1)))
+    assert (recovered.producer_id, recovered.epoch) == (FRESH, 0)
+    assert stored(init(aborted)).epoch == 1
+
+
+def test_before_version_2_fencing_at_the_last_epoch_leaves_the_fresh_id_to_the_next_producer() -> None:
+    fenced = fence(replace(OPEN, epoch=EPOCH_MAX - 1), version=0)
+    assert (fenced.epoch, fenced.next_producer_id) == (EPOCH_MAX, -1)
     following = stored(init(decide.complete(fenced, NOW)))
     assert (following.producer_id, following.epoch) == (FRESH, 0)
+
+
+@pytest.mark.parametrize("ongoing", [True, False])
+def test_the_highest_epoch_does_not_overflow(ongoing: bool) -> None:
+    """A log of an earlier version may have it."""
+    highest = replace(OPEN if ongoing else EMPTY, epoch=EPOCH_MAX)
+    ended = decide.complete(stored(end(highest, Producer(7, EPOCH_MAX), commit=False)), NOW)
+    assert (ended.producer_id, ended.epoch) == (FRESH, 0)
+    if ongoing:
+        assert decide.complete(fence(highest), NOW).producer_id == FRESH
+
+
+@pytest.mark.parametrize("transaction", [EMPTY, OPEN])
+@pytest.mark.parametrize("producer", [ME, Producer(7, 1), Producer(7, 9), Producer(8, 3)])
+def test_nothing_is_said_about_who_asks_while_a_change_is_being_stored(
+    transaction: Transaction, producer: Producer
+) -> None:
+    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert add(transaction, A, producer=producer, storing=True) is busy
+    assert init(transaction, storing=True) is init(transaction, producer, storing=True) is busy
+    for commit in (True, False):
+        assert end(transaction, producer, commit=commit, storing=True) is busy
+        # Before version 2 a producer has one epoch, which does not depend on the change.
+        old = end(transaction, producer, commit=commit, storing=True, version=0)
+        assert old is (busy if producer == ME else end(transaction, producer, commit=commit, version=0))
 
 
 def test_only_an_open_transaction_times_out() -> None:

@@ -1,0 +1,99 @@
+"""Every cell of the table of transactions is what Apache Kafka 4.3.1 gave, or a difference that is meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.cluster.broker_process import BrokerProcesses
+from tests.effort import SOAK
+from tests.interop.java_tools import libraries
+from tests.oracle import apache_kafka
+from tests.ports import free_ports
+from tests.scenarios.transaction_cluster import SETTINGS, STOPPED
+from tests.scenarios.transaction_table import play
+
+GOLDEN: Final = Path(__file__).parent / "golden" / "transaction-table.kafka.txt"
+
+
+class Cell(NamedTuple):
+    """A question: in which state, which request, as whom."""
+
+    state: str
+    request: str
+    producer: str
+
+
+def cells(lines: Sequence[str]) -> dict[Cell, str]:
+    """Answers with what they changed."""
+    found: dict[Cell, str] = {}
+    state = ""
+    for line in lines:
+        if line.startswith("## "):
+            state = line[3:]
+            continue
+        request, *answers = line.split(" | ")
+        for answer in answers:
+            producers, separator, code = answer.rpartition(": ")
+            for producer in producers.split(", ") if separator else [""]:
+                found[Cell(state, request, producer)] = code
+        if not answers:
+            found[Cell(state, "state", "")] = request
+    return found
+
+
+def meant(cell: Cell, kafkas: str) -> str:
+    """What is right here: nearly always what Apache Kafka 4.3.1 gave."""
+    if cell.request == "EndTxn v5 commit" and ": CompleteAbort" in cell.state and kafkas == "INVALID_TXN_STATE":
+        # A commit with the epoch before the current one has met the coordinator's abort. 4.3.1's answer ends a client
+        # for good, later versions of Kafka give this one (KAFKA-20785).
+        return kafkas if is_current(cell) else "PRODUCER_FENCED"
+    if cell.request == "InitProducerId v5, claimed" and kafkas == "UNKNOWN_SERVER_ERROR":
+        # Apache Kafka fails with an exception where it would tell a producer with other epochs left that it is fenced.
+        return "PRODUCER_FENCED"
+    return kafkas
+
+
+def is_current(cell: Cell) -> bool:
+    """Asked with the epoch that the coordinator has: the state's line names it."""
+    return EXPECTED[Cell(cell.state, "state", "")] == f"in CompleteAbort of {cell.producer}"
+
+
+EXPECTED: Final = cells(GOLDEN.read_text().splitlines())
+
+
+def test_every_cell_is_answered_as_kafka_answers_it(tmp_path: Path) -> None:
+    with BrokerProcesses(tmp_path, settings=SETTINGS) as nodes:
+        lines = play(nodes.layout.ports[1], nodes.pid(STOPPED), at_once=4)
+    found = cells(lines)
+    assert found.keys() == EXPECTED.keys()
+    assert len(found) > 7_000
+    different = {
+        cell: (answer, wanted) for cell, answer in found.items() if answer != (wanted := meant(cell, EXPECTED[cell]))
+    }
+    assert not different
+
+
+def test_the_differences_that_are_meant_are_few() -> None:
+    different = {cell for cell, answer in EXPECTED.items() if meant(cell, answer) != answer}
+    assert {cell.request for cell in different} == {"EndTxn v5 commit", "InitProducerId v5, claimed"}
+    assert len(different) == 37
+
+
+if SOAK:
+
+    def test_apache_kafka_still_answers_so(tmp_path: Path) -> None:
+        libraries()
+        folder, port = tmp_path / "kafka", free_ports(60)[0]
+        words = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+        command = ["up", "--dir", str(folder), "--brokers", "3", "--port-base", str(port), *words]
+        assert apache_kafka.main(command) == 0
+        try:
+            brokers = json.loads((folder / "cluster.json").read_text())["brokers"]
+            [pid] = [broker["pid"] for broker in brokers if broker["id"] == STOPPED]
+            lines = play(port, pid)
+        finally:
+            assert apache_kafka.main(["down", "--dir", str(folder)]) == 0
+        assert cells(lines) == EXPECTED

@@ -1,0 +1,212 @@
+"""The table of transactions: in each state, what each request with each epoch is answered and makes of the transaction.
+
+The same questions go to Apache Kafka and to our brokers. Broker 2 of three is stopped with SIGSTOP for some of it, so
+that markers for the partition it leads (states PrepareCommit and PrepareAbort) and records it has to replicate (a
+change that is being stored) stay under way for as long as the questions take.
+
+`python -m tests.scenarios.transaction_table PORT PID` asks three fresh brokers with `transaction_cluster.SETTINGS`, the
+first at PORT and the second as process PID. What it prints is `golden/transaction-table.kafka.txt`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
+
+from backend.engine.coordinator.transaction import EPOCH_MAX
+from backend.engine.coordinator.transaction_state import Producer
+from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+from tests.scenarios.transaction_cluster import TOPIC, Cluster
+from tests.scenarios.transaction_producers import NEW, NOBODY, OLD, Broker, Known, Protocol, Subject, end_request
+from tests.scenarios.transaction_states import HELD_STATES, STATES, STORING, Reach, Storing
+
+# An id that no producer has: this much above one's own.
+OTHER_ID: Final = 1 << 40
+# Ids per change that is being stored: one more is needed after every question that was not refused.
+PER_STORING: Final = 9
+STORING_S: Final = 0.2
+
+Question = Callable[[Broker, Subject, Producer], str]
+
+
+def _code(code: int) -> str:
+    return ErrorCode(code).name
+
+
+def _told(subject: Subject, code: int, producer_id: int, epoch: int) -> str:
+    if code != ErrorCode.NONE or producer_id < 0:
+        return _code(code)
+    return f"NONE, {_id(subject, producer_id)} {epoch}"
+
+
+def _id(subject: Subject, producer_id: int) -> str:
+    if producer_id not in subject.ids:
+        subject.ids.append(producer_id)
+    return (
+        "id" if subject.ids.index(producer_id) == 0 else f"new id{'' if subject.ids.index(producer_id) == 1 else ' 2'}"
+    )
+
+
+def _end(commit: bool, version: int) -> Question:
+    def question(broker: Broker, subject: Subject, me: Producer) -> str:
+        answer = broker.ask(end_request(subject, me, commit), version, m.EndTxnResponse)
+        return _told(subject, answer.error_code, answer.producer_id, answer.producer_epoch)
+
+    return question
+
+
+def _init(broker: Broker, subject: Subject, me: Producer) -> str:
+    answer = broker.init(subject, me)
+    return _told(subject, answer.error_code, answer.producer_id, answer.producer_epoch)
+
+
+QUESTIONS: Final[dict[str, Question]] = {
+    "EndTxn v4 commit": _end(True, 4),
+    "EndTxn v4 abort": _end(False, 4),
+    "EndTxn v5 commit": _end(True, 5),
+    "EndTxn v5 abort": _end(False, 5),
+    "AddPartitionsToTxn v3, known": lambda b, s, me: _code(b.add_old(s, me, (TOPIC, 0))[0]),
+    "AddPartitionsToTxn v3, new": lambda b, s, me: _code(b.add_old(s, me, (TOPIC, 1))[0]),
+    "AddPartitionsToTxn v5, known": lambda b, s, me: _code(b.add_new(s, me, (TOPIC, 0))[0]),
+    "AddPartitionsToTxn v5, new": lambda b, s, me: _code(b.add_new(s, me, (TOPIC, 1))[0]),
+    "AddPartitionsToTxn v5, verified": lambda b, s, me: _code(b.add_new(s, me, (TOPIC, 0), only=True)[0]),
+    "AddOffsetsToTxn v4": lambda b, s, me: _code(b.add_offsets(s, me)),
+    "TxnOffsetCommit v3": lambda b, s, me: _code(b.commit_offset(s, me, 3)),
+    "TxnOffsetCommit v4": lambda b, s, me: _code(b.commit_offset(s, me, 4)),
+    "TxnOffsetCommit v5": lambda b, s, me: _code(b.commit_offset(s, me, 5)),
+    "Produce v11": lambda b, s, me: _code(b.produce(s, me, 11)),
+    "Produce v12": lambda b, s, me: _code(b.produce(s, me, 12)),
+    "InitProducerId v5, claimed": _init,
+}
+WITHOUT_EPOCH: Final[dict[str, Question]] = {"InitProducerId v5": lambda b, s, me: _init(b, s, NOBODY)}
+HARMLESS: Final = frozenset({"AddPartitionsToTxn v5, verified"})
+
+
+def producers(subject: Subject, known: Known) -> list[tuple[str, Producer]]:
+    """As which producers each question is asked, with what stands in the table for them."""
+    now = known.producer
+    mine = _id(subject, now.producer_id)
+    found = [(f"{mine} {epoch}", Producer(now.producer_id, epoch)) for epoch in range(now.epoch - 2, now.epoch + 2)]
+    found = [one for one in found if 0 <= one[1].epoch <= EPOCH_MAX]
+    found.append((f"other id {max(now.epoch, 0)}", Producer(now.producer_id + OTHER_ID, max(now.epoch, 0))))
+    if subject.ids[0] != now.producer_id:
+        found += [
+            (f"id {epoch}", Producer(subject.ids[0], epoch)) for epoch in (EPOCH_MAX - 2, EPOCH_MAX - 1, EPOCH_MAX)
+        ]
+    return found
+
+
+class Asking:
+    """The questions of one state; subjects are taken anew when a question has changed the one before."""
+
+    def __init__(self, broker: Broker, fresh: Callable[[], Subject], *, settles: bool = True) -> None:
+        self._broker, self._fresh, self._settles = broker, fresh, settles
+        self._subject: Subject | None = None
+
+    def _current(self) -> tuple[Subject, Known]:
+        if self._subject is None:
+            self._subject = self._fresh()
+        subject = self._subject
+        known = self._broker.settled(subject) if self._settles else self._broker.known(subject)
+        if not subject.ids:
+            subject.ids.append(known.producer.producer_id)
+        return subject, known
+
+    def rows(self) -> Iterator[str]:
+        subject, known = self._current()
+        yield f"in {known.state} of {_id(subject, known.producer.producer_id)} {known.producer.epoch}"
+        count = len(producers(subject, known))
+        for name, question in QUESTIONS.items():
+            answers: dict[str, list[str]] = {}
+            for label, answer in (self._cell(name, question, at) for at in range(count)):
+                answers.setdefault(answer, []).append(label)
+            yield f"{name} | " + " | ".join(f"{', '.join(labels)}: {answer}" for answer, labels in answers.items())
+        for name, question in WITHOUT_EPOCH.items():
+            yield f"{name} | {self._cell(name, question, None)[1]}"
+
+    def _cell(self, name: str, question: Question, at: int | None) -> tuple[str, str]:
+        """As whom it was asked, and what came of it."""
+        subject, before = self._current()
+        label, me = ("", NOBODY) if at is None else producers(subject, before)[at]
+        answer = question(self._broker, subject, me)
+        after = self._broker.settled(subject) if self._settles else self._broker.known(subject)
+        text = answer
+        if after != before:
+            text += f" → {after.state} {_id(subject, after.producer.producer_id)} {after.producer.epoch}"
+        if after != before or (answer.startswith("NONE") and name not in HARMLESS):
+            self._subject = None
+        return label, text
+
+
+class Table(NamedTuple):
+    """The questions of one state for clients of one generation."""
+
+    title: str
+    asking: Asking
+
+    def lines(self) -> list[str]:
+        return [f"## {self.title}", *self.asking.rows()]
+
+
+Kind = tuple[Protocol, bool]
+KINDS: Final[tuple[Kind, ...]] = tuple(itertools.product((OLD, NEW), (False, True)))
+
+
+def _named(kind: Kind, title: str) -> str:
+    protocol, worn = kind
+    return f"{protocol.name}, {'last epoch' if worn else 'any epoch'}: {title}"
+
+
+def _of_state(broker: Broker, kind: Kind, title: str, reach: Reach) -> Table:
+    return Table(_named(kind, title), Asking(broker, lambda: reach(broker, *kind)))
+
+
+def _of_storing(broker: Broker, kind: Kind, title: str, storing: Storing) -> Table:
+    protocol, worn = kind
+    made = [storing.before(broker, protocol, worn) for _ in range(PER_STORING)]
+
+    def fresh() -> Subject:
+        subject = made.pop()
+        storing.send(broker, protocol, subject)
+        # It cannot be seen that the change is under way.
+        time.sleep(STORING_S)
+        return subject
+
+    return Table(_named(kind, title), Asking(broker, fresh, settles=False))
+
+
+def play(port: int, pid: int, *, at_once: int = 1) -> list[str]:
+    """The lines of the table.
+
+    Several states may be asked about at once. Not of Apache Kafka: what it asks coordinators together it tells clients
+    as the oldest of them would know it.
+    """
+    cluster = Cluster(port, pid)
+    cluster.prepare()
+    broker = Broker(cluster)
+    with ThreadPoolExecutor(at_once) as pool:
+
+        def asked(tables: list[Table]) -> list[str]:
+            return [line for lines in pool.map(Table.lines, tables) for line in lines]
+
+        def prepared(
+            make: Callable[[Broker, Kind, str, Any], Table], states: dict[str, Any], *, ahead: bool = False
+        ) -> list[Table]:
+            wanted = [(broker, kind, title, how) for kind in KINDS for title, how in states.items()]
+            return list(pool.map(lambda one: make(*one), wanted)) if ahead else [make(*one) for one in wanted]
+
+        storing = prepared(_of_storing, STORING, ahead=True)
+        lines = asked(prepared(_of_state, STATES))
+        with cluster.stopped():
+            lines += asked(prepared(_of_state, HELD_STATES))
+            lines += asked(storing)
+    return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(play(int(sys.argv[1]), int(sys.argv[2]))))
