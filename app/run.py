@@ -12,6 +12,7 @@ from app.addresses import LOOPBACK_NAMES, Addresses
 from app.server import application
 from backend.dashboard_login import DashboardLogin
 from backend.interpreter import GC_THRESHOLDS
+from backend.private_files import keep_files_private
 
 PACKAGE = Path(__file__).resolve().parent
 
@@ -23,6 +24,7 @@ def config_folder() -> Path:
 
 def main() -> None:
     """Replaces this process's work with Streamlit's server; ends when that ends."""
+    keep_files_private()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=8501)
     options = parser.parse_args()

@@ -106,7 +106,7 @@ class DataFolder:
             self.root.mkdir(parents=True, exist_ok=True)
             self.run.mkdir(mode=0o700, exist_ok=True)
             self.run.chmod(0o700)
-            self.logs.mkdir(exist_ok=True)
+            self.logs.mkdir(mode=0o700, exist_ok=True)
             self._lock_fd = os.open(self.run / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -123,15 +123,20 @@ async def _control_plane(
     """
 
     def prepared() -> tuple[ControlPlane, type[Exception]]:
+        from pydantic import ValidationError
+
         from backend.control.plane import ControlError, ControlPlane
         from backend.control.settings import ControlSettings
+        from backend.settings import describe_invalid
         from backend.store import migrate
         from backend.store.engine import StoreError
 
         # Everything comes from the environment; pydantic checks it.
-        settings = ControlSettings()  # type: ignore[call-arg]
         try:
+            settings = ControlSettings()  # type: ignore[call-arg]
             migrate.upgrade(settings.database_url)
+        except ValidationError as error:
+            raise ControlPlaneFailed(describe_invalid(error)) from None
         except StoreError as error:
             raise ControlPlaneFailed(str(error)) from error
         return ControlPlane(settings, registries=registries, machine=machine), ControlError
@@ -245,7 +250,9 @@ async def _until_stopped(stop: asyncio.Event, cluster: Cluster) -> None:
 def main() -> int:
     """Entry point of ``python -m backend.process``."""
     configure_logging(logging.StreamHandler(sys.stdout), os.environ.get("EBBLINE_LOG_LEVEL", "INFO"))
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    # Below that they write whole addresses, and a webhook's may hold its key.
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         settings = ChildSettings.from_environment(os.environ)
     except ChildSettingsError as error:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -25,7 +26,11 @@ LOOPBACK_HOSTS: Final = (LOOPBACK, "localhost", "::1")
 class Settings(BaseSettings):
     """What one `ebbline up` runs. Every field is ``EBBLINE_<FIELD>`` in the environment."""
 
-    model_config = SettingsConfigDict(env_prefix="EBBLINE_", extra="forbid")
+    # A value may be a secret, also one that was given to the wrong setting: no message shows it. A variable that is
+    # empty is none, as in files of container tools.
+    model_config = SettingsConfigDict(
+        env_prefix="EBBLINE_", extra="forbid", hide_input_in_errors=True, env_ignore_empty=True
+    )
 
     data_dir: Path = Path(".ebbline")
     database_url: str | None = None
@@ -57,6 +62,7 @@ class Settings(BaseSettings):
     # Told what opens and closes; it may hold a key, so it has no flag.
     webhook_url: str | None = None
     allow_changes: bool = False  # of an attached cluster; the embedded one is ours
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     # obstore location of the remote tier (a folder or s3://bucket/prefix); default: <data>/remote.
     remote_location: str | None = None
 
@@ -66,6 +72,51 @@ class Settings(BaseSettings):
         if controllers == 2:
             raise ValueError("two voters stand still when one is lost: use 1 or 3")
         return controllers
+
+    # What the control plane checks once more; it is imported only for what is set, as that takes long.
+    @field_validator("webhook_url")
+    @classmethod
+    def _webhook(cls, url: str | None) -> str | None:
+        from backend.control.alerts.webhook import check_address
+
+        return None if url is None else check_address(url)
+
+    @field_validator("broker_metrics")
+    @classmethod
+    def _template(cls, template: str | None) -> str | None:
+        from backend.control.observer.broker_numbers import check_template
+
+        return None if template is None else check_template(template)
+
+    @field_validator("attach")
+    @classmethod
+    def _addresses(cls, text: str | None) -> str | None:
+        from backend.control.gateway.client import parse_bootstrap
+
+        if text is not None:
+            parse_bootstrap(text)
+        return text
+
+    @model_validator(mode="after")
+    def _outside(self) -> Self:
+        if self.api_listen is not None:
+            from backend.control.settings import check_listen
+
+            check_listen(self.api_listen, self.api_tls_certificate, self.api_tls_key)
+        elif self.api_tls_certificate is not None or self.api_tls_key is not None:
+            raise ValueError(
+                "EBBLINE_API_TLS_CERTIFICATE and EBBLINE_API_TLS_KEY are for EBBLINE_API_LISTEN: set it too"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _of_attached(self) -> Self:
+        if self.attach is None and (self.client_properties or self.broker_metrics):
+            raise ValueError(
+                "EBBLINE_CLIENT_PROPERTIES and EBBLINE_BROKER_METRICS are about an attached cluster: set EBBLINE_ATTACH"
+                " too, or none of them"
+            )
+        return self
 
     @field_validator("public_url")
     @classmethod
@@ -147,3 +198,50 @@ def check_public_url(url: str) -> str:
     if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
         raise ValueError("without TLS only this machine may be named: give an address that begins with https://")
     return url.rstrip("/")
+
+
+# Longer numbers may be secrets, too.
+_SHOWN_DIGITS_MAX: Final = 7
+
+
+def describe_invalid(error: ValidationError) -> str:
+    """One sentence: which setting is not usable, and why. Shows no value but a short number."""
+    first: dict[str, Any] = dict(error.errors()[0])
+    cause = _cause(first)
+    if not first["loc"]:
+        return f"The settings are not usable: {cause}."
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"The setting {name} is not usable: {cause}."
+    given = str(first["input"])
+    shown = f" (given: {given})" if given.lstrip("-").isdigit() and len(given) <= _SHOWN_DIGITS_MAX else ""
+    return f"The setting {name} (EBBLINE_{name.upper()}) is not usable: {cause}{shown}."
+
+
+def _cause(details: Mapping[str, Any]) -> str:
+    """Why a value does not fit, in words; the types are pydantic's."""
+    kind, context = str(details["type"]), details.get("ctx", {})
+    match kind.partition("_")[0]:
+        case "value":
+            return str(context["error"]).rstrip(".")
+        case "extra":
+            return "there is no such setting"
+        case "bool":
+            return "it is true or false"
+        case "int":
+            return "it takes a whole number"
+        case "literal":
+            return f"it is {context['expected']}".replace("'", "")
+        case "less" | "greater":
+            return f"it takes a number {_limits(str(details['loc'][0]))}"
+    if kind == "string_pattern_mismatch":
+        return "it takes letters, digits, '.', '_' and '-'"
+    return "its length does not fit" if kind.startswith("string_too") else "its value does not fit"
+
+
+def _limits(name: str) -> str:
+    found: dict[str, object] = {}
+    field = Settings.model_fields.get(name)
+    for rule in () if field is None else field.metadata:
+        found |= {bound: value for bound in ("ge", "le") if (value := getattr(rule, bound, None)) is not None}
+    return f"from {found.get('ge')} to {found.get('le')}"

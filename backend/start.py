@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from backend.interpreter import GC_THRESHOLDS, SWITCH_INTERVAL_S
+from backend.private_files import keep_files_private
 
 WHEN_TOLD: Final = "--when-told"
 ONE_BROKER: Final = "--broker"
@@ -37,6 +38,7 @@ def quick_import() -> Iterator[None]:
 
 def main() -> int:
     """The exit code of the backend, or of the broker; 0 when it was never told to begin."""
+    keep_files_private()
     words = sys.argv[1:]
     if words[:1] == [ONE_BROKER]:
         with quick_import():

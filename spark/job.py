@@ -32,6 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, tuned
+from backend.private_files import keep_files_private
 from backend.store import migrate
 from backend.store.engine import StoreError, create_engine
 from spark import class_archive, connector, reading, source
@@ -69,6 +70,7 @@ class GapFound(Exception):
 
 def main(*, when_told: bool = False) -> int:
     """Run the pipeline until SIGTERM or SIGINT; returns the exit code. Errors end as one line on stderr."""
+    keep_files_private()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails in a batch comes back from the query
     try:
@@ -314,6 +316,8 @@ class Pipeline:
         settings = self._settings
         checkpoint = settings.spark_dir / "checkpoint"
         shutil.rmtree(checkpoint, ignore_errors=True)
+        # Hadoop gives a folder that it makes rights of its own, whatever this process's umask says.
+        checkpoint.mkdir(parents=True, exist_ok=True)
         records = self._records()
 
         stager = Stager(settings.database_url, settings.cluster_id, JOB) if settings.on_cluster else None

@@ -11,6 +11,6 @@ def write_script(script: Path, text: str) -> bool:
     script.parent.mkdir(parents=True, exist_ok=True)
     new = script.with_suffix(f".{os.getpid()}")
     new.write_text(text)
-    new.chmod(0o755)
+    new.chmod(0o700)
     new.replace(script)  # another start may be running the old one
     return os.access(script, os.X_OK)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark.java import Java
 from spark.script import write_script
+from spark.settings import driver_host, executor_memory
 
 CORES: Final = 2
 # Spark's own libraries take about 300 MB, a batch of 50,000 records 35 MB in Arrow twice over.
@@ -147,12 +148,12 @@ def start_session(
 
 def _of_cluster() -> dict[str, str]:
     """Executors are processes of their own, on this machine or others: what they need to find this program."""
-    address = os.environ.get("EBBLINE_PIPELINE_SPARK_HOST", "127.0.0.1")
+    address = driver_host(os.environ)
     return {
         "spark.driver.host": address,
         "spark.driver.bindAddress": "127.0.0.1" if address == "127.0.0.1" else "0.0.0.0",
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.executor.memory": os.environ.get("EBBLINE_PIPELINE_SPARK_EXECUTOR_MEMORY", "1g"),
+        "spark.executor.memory": executor_memory(os.environ),
     }

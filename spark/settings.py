@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,11 @@ RLMM, KAFKA = "rlmm", "kafka"
 LOCAL: Final = "local[2]"
 # The argument of `spark.job` that has it start Spark and wait for a line on its standard input.
 WHEN_TOLD: Final = "--when-told"
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_MASTER: Final = re.compile(r"local\[(\d{1,4}|\*)(,\d{1,4})?\]|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://[^\s@]+")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_MEMORY: Final = re.compile(r"[1-9][0-9]{0,8}[kmgt]?", re.IGNORECASE)
+_HOST: Final = re.compile(r"[A-Za-z0-9.:_-]{1,253}")
 
 
 class SettingsError(Exception):
@@ -65,25 +71,38 @@ def from_environment(environment: Mapping[str, str]) -> PipelineSettings:
 
     def number(name: str, default: int, low: int, high: int) -> int:
         text = environment.get(name, "").strip() or str(default)
-        if not text.isdecimal() or not low <= int(text) <= high:
-            raise SettingsError(f"{name}={text} is not a number from {low} to {high}.")
+        if not _NUMBER.fullmatch(text) or not low <= int(text) <= high:
+            raise SettingsError(f"{name} is not a number from {low} to {high}.")
         return int(text)
 
     connector = environment.get("EBBLINE_PIPELINE_CONNECTOR", "").strip() or RLMM
     if connector not in (RLMM, KAFKA):
-        raise SettingsError(f"EBBLINE_PIPELINE_CONNECTOR={connector} is neither {RLMM} nor {KAFKA}.")
+        raise SettingsError(f"EBBLINE_PIPELINE_CONNECTOR is neither {RLMM} nor {KAFKA}.")
     jars = environment.get("EBBLINE_PIPELINE_CONNECTOR_JARS", "").strip()
     if connector == KAFKA and not jars:
         raise SettingsError("EBBLINE_PIPELINE_CONNECTOR_JARS is not set: the folder of Spark's Kafka connector.")
     master = environment.get("EBBLINE_PIPELINE_SPARK_MASTER", "").strip() or LOCAL
+    if not _MASTER.fullmatch(master):
+        raise SettingsError(
+            "EBBLINE_PIPELINE_SPARK_MASTER is no address of a Spark cluster, such as spark://host:7077."
+        )
     if not master.startswith("local[") and not required("EBBLINE_DATABASE_URL").startswith("postgres"):
-        raise SettingsError(f"EBBLINE_PIPELINE_SPARK_MASTER={master} needs PostgreSQL: executors cannot share a file.")
+        raise SettingsError(
+            "EBBLINE_PIPELINE_SPARK_MASTER needs PostgreSQL: executors of a cluster cannot share a file."
+        )
+    topic = environment.get("EBBLINE_PIPELINE_TOPIC", "").strip() or SOURCE_TOPIC
+    if not _TOPIC.fullmatch(topic):
+        raise SettingsError("EBBLINE_PIPELINE_TOPIC is no name of a topic: letters, digits, '.', '_' and '-'.")
+    if jars and not Path(jars).is_dir():
+        raise SettingsError("EBBLINE_PIPELINE_CONNECTOR_JARS is no folder: name the one of Spark's Kafka connector.")
+    executor_memory(environment)
+    driver_host(environment)
     return PipelineSettings(
         data_dir=Path(required("EBBLINE_DATA_DIR")).absolute(),
         cluster_id=required("EBBLINE_CLUSTER_ID"),
         bootstrap_servers=required("EBBLINE_BOOTSTRAP_SERVERS"),
         database_url=required("EBBLINE_DATABASE_URL"),
-        source_topic=environment.get("EBBLINE_PIPELINE_TOPIC", "").strip() or SOURCE_TOPIC,
+        source_topic=topic,
         client_properties=_client_properties(environment.get("EBBLINE_CLIENT_PROPERTIES", "").strip()),
         records_per_batch=number("EBBLINE_PIPELINE_RECORDS_PER_BATCH", 50_000, 1, 500_000),
         history_days=number("EBBLINE_PIPELINE_HISTORY_DAYS", 0, 0, 36_500),
@@ -94,6 +113,22 @@ def from_environment(environment: Mapping[str, str]) -> PipelineSettings:
         tasks=number("EBBLINE_PIPELINE_TASKS", 2, 1, 1_000),
         ui_port=number("EBBLINE_PIPELINE_SPARK_UI_PORT", 0, 0, 65_535),
     )
+
+
+def executor_memory(environment: Mapping[str, str]) -> str:
+    """Of each executor of a Spark cluster, as the JVM names it. Raises SettingsError."""
+    text = environment.get("EBBLINE_PIPELINE_SPARK_EXECUTOR_MEMORY", "").strip() or "1g"
+    if not _MEMORY.fullmatch(text):
+        raise SettingsError("EBBLINE_PIPELINE_SPARK_EXECUTOR_MEMORY is no size such as 512m or 2g.")
+    return text
+
+
+def driver_host(environment: Mapping[str, str]) -> str:
+    """Where the executors of a Spark cluster find the driver. Raises SettingsError."""
+    text = environment.get("EBBLINE_PIPELINE_SPARK_HOST", "").strip() or "127.0.0.1"
+    if not _HOST.fullmatch(text):
+        raise SettingsError("EBBLINE_PIPELINE_SPARK_HOST is no name or address of a host.")
+    return text
 
 
 def _client_properties(file: str) -> dict[str, str]:

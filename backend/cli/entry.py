@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
+
+from backend.private_files import keep_files_private
+
+# Commands that write into the data folder, or copy what is in it.
+WRITERS: Final = frozenset({"up", "broker", "db", "pipeline"})
 
 
 def main() -> None:
     """Runs the command that the process was started with."""
     words = sys.argv[1:]
+    if words and words[0] in WRITERS:
+        keep_files_private()
     if words[:1] != ["up"] or "--help" in words:
         from backend.cli.main import app
 

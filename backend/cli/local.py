@@ -22,15 +22,12 @@ def local_settings(**given: Any) -> Settings:
     """The settings with these options, None for one that was not given; one line and exit code 2 if unusable."""
     from pydantic import ValidationError
 
-    from backend.settings import Settings
+    from backend.settings import Settings, describe_invalid
 
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        cause = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
-        print(f"ebbline: the setting {name} is not usable: {cause} (given: {first['input']!r}).", file=sys.stderr)
+        print(f"ebbline: {describe_invalid(error)}", file=sys.stderr)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         print(f"ebbline: ebbline.toml in the data folder cannot be read: {error}. Correct it.", file=sys.stderr)
     raise typer.Exit(REFUSED)

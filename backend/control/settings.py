@@ -17,7 +17,9 @@ from backend.control.observer.broker_numbers import check_template
 class ControlSettings(BaseSettings):
     """What one control plane watches and where it listens."""
 
-    model_config = SettingsConfigDict(env_prefix="EBBLINE_", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="EBBLINE_", extra="ignore", hide_input_in_errors=True, env_ignore_empty=True
+    )
 
     data_dir: Path
     cluster_id: str = Field(min_length=1, max_length=100)
@@ -73,15 +75,23 @@ class ControlSettings(BaseSettings):
     @model_validator(mode="after")
     def _outside(self) -> Self:
         if self.api_listen is not None:
-            parse_bootstrap(self.api_listen)
-            if self.api_tls_certificate is None or self.api_tls_key is None:
-                raise ValueError(
-                    f"the API does not listen on {self.api_listen} without TLS: give EBBLINE_API_TLS_CERTIFICATE and"
-                    " EBBLINE_API_TLS_KEY, two PEM files"
-                )
+            check_listen(self.api_listen, self.api_tls_certificate, self.api_tls_key)
         return self
 
     @property
     def run_dir(self) -> Path:
         """Holds the token files; only its owner may enter."""
         return self.data_dir / "run"
+
+
+def check_listen(listen: str, certificate: Path | None, key: Path | None) -> None:
+    """Raises ValueError unless `listen` is one HOST:PORT and there is what TLS takes."""
+    try:
+        (_,) = parse_bootstrap(listen)
+    except ValueError as error:
+        raise ValueError("EBBLINE_API_LISTEN is not host:port, such as 0.0.0.0:8443") from error
+    if certificate is None or key is None:
+        raise ValueError(
+            "the API does not listen on EBBLINE_API_LISTEN without TLS: give EBBLINE_API_TLS_CERTIFICATE and"
+            " EBBLINE_API_TLS_KEY, two PEM files"
+        )

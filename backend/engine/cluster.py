@@ -14,9 +14,11 @@ from typing import Final
 from backend.engine.broker import Broker, StartRefused
 from backend.engine.common.log_context import configure_logging
 from backend.engine.config import BrokerConfig, ConfigError, parse_properties
+from backend.engine.log.names import META_PROPERTIES_FILE
 from backend.engine.ports import Ports, system_ports, tasks
 from backend.engine.ports.disk import OsDisk
 from backend.engine.ports.program import run_until_signalled
+from backend.private_files import close_to_others
 
 LOOPBACK: Final = "127.0.0.1"
 NODES_MAX: Final = 9
@@ -165,7 +167,12 @@ def run_broker(properties_path: str) -> int:
 
 
 async def _run(properties_path: str, signalled: tasks.Task[bool]) -> int:
-    broker = Broker(BrokerConfig.parse(read_properties(properties_path)))
+    config = BrokerConfig.parse(read_properties(properties_path))
+    for log_dir in {*config.data_dirs, config.metadata_dir}:
+        # Of an earlier version, which left them open to every user of the machine; any other folder is not ours.
+        if OsDisk().exists(f"{log_dir}/{META_PROPERTIES_FILE}") and (line := close_to_others(log_dir)) is not None:
+            _log.warning("%s", line)
+    broker = Broker(config)
     starting = tasks.start(broker.start(), name=f"start of node {broker.node_id}")
     await tasks.first([starting, signalled, broker.failed])
     if not starting.done():

@@ -38,8 +38,9 @@ def parse_url(url: str) -> URL:
     """The URL with the driver this product ships. Raises StoreError for any other database."""
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError) as error:
-        raise StoreError(f"The database URL {url!r} cannot be read: use sqlite:///FILE or postgresql://...") from error
+    except (ArgumentError, ValueError):
+        # Without its text: where that cannot be read, nobody knows which part is the password.
+        raise StoreError("The database URL cannot be read: use sqlite:///FILE or postgresql://USER@HOST/DB.") from None
     kind = parsed.get_backend_name()
     if kind == "sqlite":
         return parsed.set(drivername="sqlite")
@@ -137,6 +138,8 @@ def writing(engine: Engine) -> Iterator[Connection]:
 def describe(url: str) -> str:
     """The URL for messages and logs: without the password."""
     try:
-        return make_url(url).render_as_string(hide_password=True)
+        parsed = make_url(url)
     except (ArgumentError, ValueError):
         return "the database URL"
+    # A password may stand in the query as well, and so may a key's.
+    return parsed.set(query={}).render_as_string(hide_password=True)

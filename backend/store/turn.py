@@ -73,6 +73,6 @@ def _alone(probe: int) -> bool:
 
 def _open(database: Path) -> int | None:
     try:
-        return os.open(f"{database}-turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return os.open(f"{database}-turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         return None

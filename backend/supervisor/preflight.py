@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 from backend.settings import LOOPBACK, Settings
+from spark.settings import SettingsError as PipelineSettingsError
+from spark.settings import from_environment as pipeline_settings
+
+# What `ebbline up` hands to the pipeline itself, whatever the environment says.
+PIPELINE_IS_TOLD: Final = {
+    "EBBLINE_DATA_DIR": "/",
+    "EBBLINE_CLUSTER_ID": "-",
+    "EBBLINE_BOOTSTRAP_SERVERS": "-",
+}
 
 
 class PreflightError(Exception):
@@ -45,11 +58,68 @@ def check_remote_location(settings: Settings) -> None:
     """Raises PreflightError for a remote tier that cannot be opened."""
     if settings.remote_location is None:
         return
+    if "://" not in settings.remote_location:
+        _check_folder(Path(settings.remote_location).absolute())
+        return
     from backend.engine.remote.rsm_object_store import check_location  # only here: it imports the engine
 
     try:
         check_location(settings.remote_location)
     except ValueError as error:
+        raise PreflightError(str(error)) from error
+
+
+def _check_folder(folder: Path) -> None:
+    existing = folder
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        cause = "is no folder" if not existing.is_dir() else "cannot be written"
+        raise PreflightError(
+            f"The remote tier has no place: {existing} {cause}. Set EBBLINE_REMOTE_LOCATION to a folder that can"
+            " be written, or to a URL such as s3://bucket/prefix."
+        )
+
+
+def check_data_path(settings: Settings, root: Path) -> None:
+    """Raises PreflightError for a folder below which the brokers would not find their logs.
+
+    Kafka's `log.dirs` is a list: it is split at commas, and what comes after one is another folder.
+    """
+    if settings.attach is None and "," in str(root):
+        raise PreflightError(
+            f"The path of the data folder {root} has a comma, at which Kafka's log.dirs is split: choose another folder"
+            " with --data."
+        )
+
+
+def check_api_listen(settings: Settings) -> None:
+    """Raises PreflightError when the API cannot be opened to other machines as it is asked to."""
+    if settings.api_listen is None or settings.api_tls_certificate is None or settings.api_tls_key is None:
+        return
+    from backend.control.http.server import ApiServerError, check_certificate  # only here: it imports the server
+
+    host, _, port = settings.api_listen.rpartition(":")
+    host = host.strip("[]")
+    try:
+        check_certificate(settings.api_tls_certificate, settings.api_tls_key)
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, int(port)))
+    except ApiServerError as error:
+        raise PreflightError(str(error)) from error
+    except OSError as error:
+        raise PreflightError(
+            f"The control API cannot listen on {settings.api_listen} ({error.strerror or error}): set"
+            " EBBLINE_API_LISTEN to an address of this machine and a port that is free."
+        ) from error
+
+
+def check_pipeline(settings: Settings, environment: Mapping[str, str]) -> None:
+    """Raises PreflightError for an EBBLINE_PIPELINE_* that the pipeline would refuse."""
+    try:
+        pipeline_settings({**environment, **PIPELINE_IS_TOLD, "EBBLINE_DATABASE_URL": settings.database})
+    except PipelineSettingsError as error:
         raise PreflightError(str(error)) from error
 
 
@@ -65,8 +135,8 @@ def check_database(settings: Settings) -> None:
         parsed = store_engine.parse_url(url)
         if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
             raise PreflightError(
-                f"The database {url} is in memory, where each process would see its own: name a file, as in"
-                " sqlite:////var/lib/ebbline/ebbline.db."
+                f"The database {store_engine.describe(url)} is in memory, where each process would see its own: name a"
+                " file, as in sqlite:////var/lib/ebbline/ebbline.db."
             )
         migrate.require_usable(url)
     except store_engine.StoreError as error:

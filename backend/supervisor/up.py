@@ -25,10 +25,19 @@ from rich.table import Table
 
 from backend.dashboard_login import KEY_OF_START_S, DashboardLogin, login_url
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, DataFolderError, new_cluster_id
-from backend.settings import Settings
+from backend.private_files import close_to_others
+from backend.settings import LOOPBACK, Settings
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
 from backend.supervisor.health import any_broker_answers, http_answers, http_serves
-from backend.supervisor.preflight import PreflightError, check_database, check_ports, check_remote_location
+from backend.supervisor.preflight import (
+    PreflightError,
+    check_api_listen,
+    check_data_path,
+    check_database,
+    check_pipeline,
+    check_ports,
+    check_remote_location,
+)
 from backend.supervisor.warm import WarmBackend
 from spark import java
 from spark.settings import WHEN_TOLD
@@ -61,6 +70,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
     folder = DataFolder(settings.data_dir)
     try:
         identity = folder.read_identity()
+        check_data_path(settings, folder.root)
         folder.check_writable()
         cluster_id = None if settings.attach is None else _attached_cluster_id(settings)
         if identity is not None:
@@ -73,9 +83,11 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
                 " or more --brokers."
             )
         check_ports(settings)
+        check_api_listen(settings)
         check_database(settings)
         check_remote_location(settings)
         if settings.pipeline:
+            check_pipeline(settings, os.environ)
             # Last of the checks: it may write a launcher script below the data folder.
             java.find_java(folder.root / "spark" / "java", os.environ)
         folder.lock()
@@ -163,7 +175,9 @@ def environment(settings: Settings, folder: DataFolder, identity: ClusterIdentit
 
 def _attached(settings: Settings) -> dict[str, str]:
     if settings.attach is None:
-        return {}
+        # An embedded cluster may be changed unless somebody has said that it may not.
+        may = settings.allow_changes or "allow_changes" not in settings.model_fields_set
+        return {"EBBLINE_CLUSTER_KIND": "embedded", "EBBLINE_ALLOW_CHANGES": str(may).lower()}
     found = {"EBBLINE_CLUSTER_KIND": "attached", "EBBLINE_ALLOW_CHANGES": str(settings.allow_changes).lower()}
     if settings.client_properties is not None:
         found["EBBLINE_CLIENT_PROPERTIES"] = str(settings.client_properties.absolute())
@@ -190,6 +204,8 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
         "EBBLINE_CONTROLLERS": str(settings.voters),
         "EBBLINE_METRICS_PORT": str(settings.metrics_port),
         "EBBLINE_API_PORT": str(settings.api_port),
+        "EBBLINE_API_HOST": LOOPBACK,
+        "EBBLINE_LOG_LEVEL": settings.log_level,
         "EBBLINE_DEMO": str(settings.demo).lower(),
         "EBBLINE_SAMPLE_INTERVAL_MS": str(settings.sample_interval_ms),
         "EBBLINE_SAMPLE_DAYS": str(settings.sample_days),
@@ -426,6 +442,8 @@ def run(settings: Settings, warm: WarmBackend | None = None) -> int:
     except Refused as error:
         sys.stderr.write(f"ebbline: {error}\n")
         return EXIT_REFUSED
+    if (line := close_to_others(folder.root)) is not None:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     try:
         return Supervisor(settings, folder, identity, console, warm).run()
     except OSError as error:

@@ -99,7 +99,7 @@ def test_a_setting_out_of_range_is_named(tmp_path: Path) -> None:
     [
         (b"brokers = ", "ebbline.toml in the data folder cannot be read"),
         (b"\xff\xfe", "ebbline.toml in the data folder cannot be read"),
-        (b"broker = 3", "the setting broker is not usable: there is no such setting"),
+        (b"broker = 3", "The setting broker is not usable: there is no such setting"),
     ],
 )
 def test_a_settings_file_with_mistakes_is_refused(tmp_path: Path, content: bytes, said: str) -> None:

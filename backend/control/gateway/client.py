@@ -18,6 +18,7 @@ from backend.control.gateway.errors import BrokerUnavailable, ClusterUnavailable
 from backend.control.gateway.pool import Lane, Pool
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
+from backend.redact import redact_url
 
 REQUEST_TIMEOUT_S: Final = 10.0
 RETRY_FIRST_S: Final = 0.1
@@ -34,7 +35,9 @@ def parse_bootstrap(text: str) -> tuple[Address, ...]:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         host, separator, port = part.rpartition(":")
         if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError(f"{part!r} is not host:port; give the brokers as host:port, separated by commas.")
+            raise ValueError(
+                f"{redact_url(part)!r} is not host:port; give the brokers as host:port, separated by commas."
+            )
         found.append(Address(host.strip("[]"), int(port)))
     if not found:
         raise ValueError("There is no bootstrap server; give the brokers as host:port, separated by commas.")

@@ -67,7 +67,7 @@ def extensions_of(properties: Mapping[str, str]) -> dict[str, str]:
     for part in filter(None, properties.get("sasl.oauthbearer.extensions", "").split(",")):
         name, equals, value = part.strip().partition("=")
         if not equals or not _NAME.fullmatch(name) or name == "auth" or not value.isprintable():
-            raise TokenError(f"sasl.oauthbearer.extensions has no name=value at {part.strip()[:60]!r}.")
+            raise TokenError("sasl.oauthbearer.extensions is not name=value,name=value, with names of letters.")
         found[name] = value
     return found
 

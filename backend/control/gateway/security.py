@@ -66,13 +66,13 @@ def security_of(properties: Mapping[str, str]) -> Security:
         )
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
-        raise SecurityError(f"security.protocol={protocol} is not known: give one of {', '.join(PROTOCOLS)}.")
+        raise SecurityError(f"security.protocol is not known: give one of {', '.join(PROTOCOLS)}.")
     tls = _tls(properties) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL"):
         return Security(tls)
     mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "").upper()
     if mechanism not in MECHANISMS:
-        raise SecurityError(f"sasl.mechanism={mechanism} cannot be used: give one of {', '.join(MECHANISMS)}.")
+        raise SecurityError(f"sasl.mechanism is missing or cannot be used: give one of {', '.join(MECHANISMS)}.")
     if mechanism == "OAUTHBEARER":
         try:
             return Security(tls, mechanism, tokens=token_source(properties), extensions=extensions_of(properties))

@@ -89,7 +89,8 @@ class ApiServer:
 
     async def start(self) -> None:
         """Listens. Raises ApiServerError when the port, or the certificate, cannot be had."""
-        self._check_tls()
+        if self._tls is not None:
+            check_certificate(*self._tls)
         listening = ApiSocket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, self._opening)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -107,19 +108,22 @@ class ApiServer:
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.01)
 
-    def _check_tls(self) -> None:
-        if self._tls is None:
-            return
-        try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*self._tls)
-        except (OSError, ssl.SSLError) as error:
-            raise ApiServerError(
-                f"The control API's certificate {self._tls[0]} with the key {self._tls[1]} cannot be used: {error}."
-            ) from error
-
     async def stop(self) -> None:
         """Lets running calls end, for a moment."""
         if self._task is None:
             return
         self._server.end()
         await self._task
+
+
+def check_certificate(certificate: Path, key: Path) -> None:
+    """Raises ApiServerError for PEM files that TLS cannot be served with."""
+    try:
+        # With no password given, OpenSSL would ask for one at the terminal.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, password=lambda: "")
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or getattr(error, "reason", None) or "it is no PEM file"
+        raise ApiServerError(
+            f"The control API's certificate {certificate} with the key {key} cannot be used ({cause}): give a"
+            " certificate and its key as PEM files, the key without a password."
+        ) from error

@@ -19,6 +19,8 @@ from typing import Final, Protocol
 import httpx
 from prometheus_client.metrics_core import Metric
 
+from backend.redact import redact_url
+
 # The page of a broker with 10,000 partitions has some 5 MB.
 PAGE_BYTES_MAX: Final = 32 << 20
 TIMEOUT_S: Final = 5.0
@@ -74,9 +76,11 @@ def check_template(template: str) -> str:
     try:
         url = httpx.URL(template.format(host="broker", id=1))
     except (KeyError, IndexError, ValueError, AttributeError, httpx.InvalidURL) as error:
-        raise ValueError(f"{template!r} is no address: {{host}} and {{id}} are what may be filled in.") from error
+        shown = redact_url(template)
+        raise ValueError(f"{shown!r} is no address: {{host}} and {{id}} are what may be filled in.") from error
     if url.scheme not in ("http", "https") or not url.host or not {"{host}", "{id}"} & set(_fields(template)):
-        raise ValueError(f"{template!r} is no address of each broker: give one like http://{{host}}:7071/metrics.")
+        shown = redact_url(template)
+        raise ValueError(f"{shown!r} is no address of each broker: give one like http://{{host}}:7071/metrics.")
     return template
 
 

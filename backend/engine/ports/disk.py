@@ -163,7 +163,7 @@ class OsDisk:
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        fd = os.open(path, flags, 0o644)
+        fd = os.open(path, flags, 0o600)
         return OsFile(fd, path, ranges=fd < self._ranges_below)
 
     def exists(self, path: str) -> bool:
@@ -231,7 +231,7 @@ class OsDisk:
         return shutil.disk_usage(path).total
 
     def lock(self, path: str) -> OsFile:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

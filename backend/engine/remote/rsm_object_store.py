@@ -35,6 +35,7 @@ from backend.engine.remote.rsm import (
     RetriableRemoteStorageError,
 )
 from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.redact import redact, redact_url
 from backend.tiering.ids import TopicIdPartition, uuid_text
 
 ROOT: Final = "kafka-tiered-storage"
@@ -254,8 +255,9 @@ def check_location(location: str) -> None:
 
 
 def _unusable(location: str, error: Exception) -> str:
+    cause = redact(_reason(error), location)
     return (
-        f"The remote location {location} cannot be used ({_reason(error)}): set EBBLINE_REMOTE_LOCATION, or"
+        f"The remote location {redact_url(location)} cannot be used ({cause}): set EBBLINE_REMOTE_LOCATION, or"
         " rsm.config.dir or rsm.config.url of a single broker, to a folder that can be written or a URL such as"
         " s3://bucket/prefix."
     )
