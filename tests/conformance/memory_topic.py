@@ -112,7 +112,7 @@ class MemoryMetadataTopic:
             taken += len(batch)
         usual = read_usual(bytes(data), position)
         if usual is None:
-            return FetchedPartition(partition, *records_of(memoryview(data), position))
+            return records_of(partition, memoryview(data), position)
         next_offset, found, plan = usual
         return FetchedPartition(partition, next_offset, found, plan=plan)
 

@@ -190,6 +190,7 @@ class BrokerPart:
             replica_manager=replicas,
             producer_ids=services.producer_ids,
             send_to_broker=self._client(services, listener_name, "transaction-markers").send_to_broker,
+            passed_over=services.metrics.passed_over,
         )
         services.transaction_verifier = TransactionVerifier(
             ports.clock,
@@ -198,7 +199,11 @@ class BrokerPart:
         )
         services.log_manager.on_all_dirs_failed = self._on_fatal
         services.group_coordinator = self._groups = GroupCoordinator(
-            config=config, ports=ports, replica_manager=replicas, verifier=services.transaction_verifier
+            config=config,
+            ports=ports,
+            replica_manager=replicas,
+            verifier=services.transaction_verifier,
+            passed_over=services.metrics.passed_over,
         )
         if config.remote_log_storage_system_enable:
             through = metadata_listener(config)

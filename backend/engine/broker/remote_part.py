@@ -67,6 +67,7 @@ class RemotePart:
                 fetch_client,
                 services.producer_ids.next_id,
                 clients,
+                services.metrics.passed_over,
             )
             self.manager: RemoteLogManager = open_remote_log_manager(
                 broker_id=services.node_id,
@@ -91,6 +92,7 @@ class RemotePart:
             removal_client,
             services.producer_ids.next_id,
             clients,
+            services.metrics.passed_over,
         )
         self._removing: list[tasks.Task[None]] = []
 

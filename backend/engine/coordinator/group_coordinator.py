@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TypeVar, assert_never
 
+from backend.engine.common.passed_over import PassedOver
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.image import GROUP_RESOURCE, MetadataImage
 from backend.engine.coordinator.consumer_group import JOIN_EPOCH, ConsumerGroup
@@ -60,8 +61,15 @@ class GroupCoordinator:
     """Use: `start`, `on_metadata` after the replica manager's for every image, `shutdown`."""
 
     def __init__(
-        self, *, config: BrokerConfig, ports: Ports, replica_manager: ReplicaManager, verifier: TransactionVerifier
+        self,
+        *,
+        config: BrokerConfig,
+        ports: Ports,
+        replica_manager: ReplicaManager,
+        verifier: TransactionVerifier,
+        passed_over: PassedOver | None = None,
     ) -> None:
+        """`passed_over` notes the stored records that cannot be read."""
         self._ports = ports
         self._replicas = replica_manager
         self._shards = GroupShards(
@@ -70,6 +78,7 @@ class GroupCoordinator:
             loaded=self._loaded,
             lost=self._lost,
             append_timeout_ms=lambda: config.offsets_commit_timeout_ms,
+            passed_over=passed_over or PassedOver(),
         )
         self._stored = OffsetStore(config, ports.clock, self._shards)
         in_transactions = TransactionalOffsets(replica_manager, self._shards, verifier)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from backend.engine.common.passed_over import PassedOver
 from backend.engine.coordinator.consumer_group import ConsumerGroup
 from backend.engine.coordinator.consumer_group_records import ConsumerGroupRecord
 from backend.engine.coordinator.consumer_group_state import resumed
@@ -27,7 +28,7 @@ from backend.engine.coordinator.topic_shards import Kind, TopicShard, TopicShard
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
 from backend.protocol.control_records import ControlType, control_type
-from backend.protocol.errors import ErrorCode
+from backend.protocol.errors import DecodeError, ErrorCode
 from backend.tiering.ids import TopicPartition
 
 NEVER: Final = -1
@@ -147,15 +148,15 @@ class GroupShard(TopicShard):
         if entry.group.generation == 0 and entry.consumer is None and entry.is_unused:
             self.groups.pop(entry.group.group_id, None)
 
-    async def load(self) -> int:
+    async def load(self, passed_over: PassedOver) -> int:
         count = 0
-        async for batch in batches_of(self.partition.log):
-            self._replay_batch(batch)
+        async for batch in batches_of(self.partition.log, passed_over):
+            self._replay_batch(batch, passed_over)
             count += len(batch.records)
         self._forget_empty()
         return count
 
-    def _replay_batch(self, batch: LoadedBatch) -> None:
+    def _replay_batch(self, batch: LoadedBatch, passed_over: PassedOver) -> None:
         header = batch.header
         if header.is_control:
             for record in batch.records:
@@ -164,7 +165,11 @@ class GroupShard(TopicShard):
                     self.end_pending(header.producer_id, commit=kind == ControlType.COMMIT)
             return
         for record in batch.records:
-            found = decode_record(record.key, record.value)
+            try:
+                found = decode_record(record.key, record.value)
+            except DecodeError as error:
+                passed_over.note(self.topic, self.index, record.offset, str(error))
+                continue
             if header.is_transactional and isinstance(found, OffsetRecord) and found.committed is not None:
                 self.apply_pending(header.producer_id, found.group_id, found.partition, found.committed, record.offset)
             else:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
+from backend.engine.common.passed_over import PassedOver
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import tasks
 from backend.protocol.batch import BatchHeader, Record, iter_batches, iter_records
+from backend.protocol.errors import DecodeError
 
 # offsets.load.buffer.size and transaction.state.log.load.buffer.size of Kafka: bytes read at once.
 LOAD_BYTES: Final = 5 << 20
@@ -20,15 +22,22 @@ class LoadedBatch(NamedTuple):
     records: list[Record]
 
 
-async def batches_of(log: UnifiedLog) -> AsyncIterator[LoadedBatch]:
-    """Every batch from the log's start to its end. Raises KafkaError or DecodeError."""
+async def batches_of(log: UnifiedLog, passed_over: PassedOver) -> AsyncIterator[LoadedBatch]:
+    """Every batch from the log's start to its end but those whose records are none. Raises KafkaError, and DecodeError
+    where the log does not say where the next batch begins.
+    """
+    topic, partition = log.topic_partition
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         info = log.read(offset, LOAD_BYTES, up_to_offset=log.log_end_offset, min_one_message=True)
         next_offset = offset
         for position, header in iter_batches(info.records):
             next_offset = header.next_offset
-            found = [record for record in iter_records(info.records, position) if record.offset >= offset]
+            try:
+                found = [record for record in iter_records(info.records, position) if record.offset >= offset]
+            except DecodeError as error:
+                passed_over.note(topic, partition, header.base_offset, str(error), last_offset=header.last_offset)
+                continue
             yield LoadedBatch(header, found)
         if next_offset == offset:
             return

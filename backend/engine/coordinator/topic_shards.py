@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from backend.engine.common.passed_over import PassedOver
 from backend.engine.coordinator.group_records import coordinator_partition
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
@@ -66,8 +67,10 @@ class TopicShard(ABC):
         """It is to be read anew, although this broker still leads the partition."""
 
     @abstractmethod
-    async def load(self) -> int:
-        """Reads the whole log; how many records. Raises KafkaError or DecodeError."""
+    async def load(self, passed_over: PassedOver) -> int:
+        """Reads the whole log but what cannot be read, which is noted; how many records. KafkaError or DecodeError when
+        the log itself cannot be read.
+        """
 
 
 S = TypeVar("S", bound=TopicShard)
@@ -96,12 +99,14 @@ class TopicShards(Generic[S]):
         loaded: Callable[[S], None],
         lost: Callable[[S], None],
         append_timeout_ms: Callable[[], float],
+        passed_over: PassedOver,
     ) -> None:
         self._kind = kind
         self._topic = kind.shard.topic
         self._replicas = replica_manager
         self._loaded, self._lost = loaded, lost
         self._append_timeout_ms = append_timeout_ms
+        self._passed_over = passed_over
         self._shards: dict[int, S] = {}
         self._partitions = 0  # of the topic; 0 while it is not there
         self._tasks: set[tasks.Task[None]] = set()
@@ -137,10 +142,9 @@ class TopicShards(Generic[S]):
     async def _load(self, shard: S) -> None:
         name = self._kind.name
         try:
-            count = await shard.load()
+            count = await shard.load(self._passed_over)
         except (KafkaError, DecodeError, OSError) as error:
-            # Until the next leadership change its clients are answered COORDINATOR_LOAD_IN_PROGRESS, and the log says
-            # why.
+            # Until the next leadership change its clients are answered NOT_COORDINATOR, and the log says why.
             _log.error("%s cannot be read, so its %ss have no coordinator: %s", shard, name, error)
             shard.failed = True
             return
@@ -183,6 +187,8 @@ class TopicShards(Generic[S]):
         what = f"{self._kind.name} {key!r}"
         if shard is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{what} is coordinated by another broker")
+        if shard.failed:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"the state of {what} cannot be read")
         if shard.loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the state of {what} is being read")
         return shard

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
+from backend.engine.common.passed_over import PassedOver
 from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
 from backend.engine.controller.image import MetadataImage
 from backend.engine.controller.producer_ids import ProducerIdManager
@@ -55,7 +56,9 @@ class TransactionCoordinator:
         replica_manager: ReplicaManager,
         producer_ids: ProducerIdManager,
         send_to_broker: SendToBroker,
+        passed_over: PassedOver | None = None,
     ) -> None:
+        """`passed_over` notes the stored records that cannot be read."""
         self._clock = clock
         self._replicas = replica_manager
         self._producer_ids = producer_ids
@@ -65,6 +68,7 @@ class TransactionCoordinator:
             loaded=self._loaded,
             lost=lambda shard: None,
             append_timeout_ms=lambda: OWN_STORE_TIMEOUT_MS,
+            passed_over=passed_over or PassedOver(),
         )
         self._markers = TransactionMarkers(send_to_broker, lambda: replica_manager.image)
 

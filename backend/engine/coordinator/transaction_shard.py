@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from backend.engine.common.passed_over import PassedOver
 from backend.engine.coordinator.log_reader import batches_of
 from backend.engine.coordinator.topic_shards import Kind, TopicShard, TopicShards
 from backend.engine.coordinator.transaction import Transaction
 from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC, decode_transaction
 from backend.engine.replica.partition import Partition
-from backend.protocol.errors import ErrorCode
+from backend.protocol.errors import DecodeError, ErrorCode
 
 
 @dataclass(slots=True)
@@ -46,13 +47,16 @@ class TransactionShard(TopicShard):
         """What brokers that write its markers know it by."""
         return self.leader_epoch
 
-    async def load(self) -> int:
+    async def load(self, passed_over: PassedOver) -> int:
         count = 0
-        async for batch in batches_of(self.partition.log):
+        async for batch in batches_of(self.partition.log, passed_over):
             if batch.header.is_control:
                 continue
             for record in batch.records:
-                self._replay(decode_transaction(record.key, record.value))
+                try:
+                    self._replay(decode_transaction(record.key, record.value))
+                except DecodeError as error:
+                    passed_over.note(self.topic, self.index, record.offset, str(error))
             count += len(batch.records)
         return count
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from backend.engine.common.passed_over import PassedOver
+
 # A value, or one value per set of labels.
 Reading = float | Iterable[tuple[Mapping[str, str], float]]
 
@@ -71,6 +73,8 @@ class BrokerMetrics:
         self.successful_authentications = 0
         self.failed_authentications = 0
         self.expired_connections = 0
+        self.passed_over = PassedOver()
+        """Records of internal topics that cannot be read."""
         self.gauges: list[Pulled] = []
         self.counters: list[Pulled] = []
 

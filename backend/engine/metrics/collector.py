@@ -107,6 +107,11 @@ class BrokerCollector(Collector):
             family = CounterMetricFamily(name, doc, labels=("broker",))
             family.add_metric((self._broker,), value)
             yield family
+        doc = "Records and batches of internal topics passed over since the start because they cannot be read"
+        family = CounterMetricFamily("ebbline_records_passed_over", doc, labels=("broker", "topic"))
+        for topic, count in metrics.passed_over.counts.items():
+            family.add_metric((self._broker, topic), count)
+        yield family
 
     def _pulled(self, pulled: Pulled, *, counter: bool) -> Iterator[Metric]:
         try:

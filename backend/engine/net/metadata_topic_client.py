@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from backend.engine.common.controller_channel import ControllerChannel
+from backend.engine.common.passed_over import PassedOver
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.internal_topic import ensure_topic
 from backend.engine.net.topic_producer import ProducerIds, TopicProducer
@@ -18,10 +19,11 @@ from backend.engine.remote.metadata_topic import (
     MetadataClientSettings,
     MetadataRecord,
     MetadataTopicSettings,
+    UnreadableBatch,
 )
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData, iter_batches, iter_records
-from backend.protocol.errors import DecodeError, KafkaError, error_code
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_code
 from backend.tiering.ids import OffsetRange
 
 if TYPE_CHECKING:
@@ -52,8 +54,10 @@ class MetadataTopicClient:
         fetch_client: ClusterClient,
         new_producer_id: ProducerIds,
         settings: MetadataClientSettings = DEFAULTS,
+        passed_over: PassedOver | None = None,
     ) -> None:
         self._ports = ports
+        self._passed_over = passed_over or PassedOver()
         self._settings = settings
         self._metadata = metadata
         self._channel = channel
@@ -165,6 +169,11 @@ class MetadataTopicClient:
             return []
         work = partial(fetched_partitions, cast(m.FetchResponse, answer), dict(positions))
         fetched = await self._ports.workers.run(work)
+        for one in fetched:
+            for batch in one.unreadable:
+                self._passed_over.note(
+                    METADATA_TOPIC, one.partition, batch.first_offset, batch.reason, last_offset=batch.last_offset
+                )
         if any(one.error.retriable for one in fetched):
             # Leadership moved and the metadata has not told us yet.
             await tasks.sleep_ms(min(max_wait_ms, 100))
@@ -226,23 +235,37 @@ def fetched_partitions(answer: m.FetchResponse, positions: Mapping[int, int]) ->
                 continue
             buffer = cast(memoryview, told.records)
             usual = read_usual(bytes(buffer), position) if len(buffer) >= COLUMNS_BYTES_MIN else None
-            next_offset, records, plan = (*records_of(buffer, position), None) if usual is None else usual
-            if next_offset > position:
-                found.append(FetchedPartition(told.partition_index, next_offset, records, plan=plan))
+            if usual is None:
+                one = records_of(told.partition_index, buffer, position)
+            else:
+                next_offset, records, plan = usual
+                one = FetchedPartition(told.partition_index, next_offset, records, plan=plan)
+            if one.next_offset > position or one.error is not ErrorCode.NONE:
+                found.append(one)
     return found
 
 
-def records_of(buffer: memoryview, position: int) -> tuple[int, Sequence[MetadataRecord]]:
-    """Next offset and records of whatever batches the log of a metadata partition may hold, one by one. DecodeError."""
+def records_of(partition: int, buffer: memoryview, position: int) -> FetchedPartition:
+    """What batches of whatever kind hold from `position` on, one by one. A batch whose records are none is passed over;
+    one whose end cannot be told, with nothing before it, is an error (CORRUPT_MESSAGE).
+    """
     records: list[MetadataRecord] = []
+    unreadable: list[UnreadableBatch] = []
     next_offset = position
-    for start, header in iter_batches(buffer):
-        next_offset = max(next_offset, header.next_offset)
-        if header.is_control:
-            continue
-        records.extend(
-            MetadataRecord(record.offset, record.timestamp, record.value)
-            for record in iter_records(buffer, start)
-            if record.offset >= position
-        )
-    return next_offset, records
+    try:
+        for start, header in iter_batches(buffer):
+            if header.next_offset <= next_offset:
+                continue
+            next_offset = header.next_offset
+            if header.is_control:
+                continue
+            try:
+                found = list(iter_records(buffer, start))
+            except DecodeError as error:
+                unreadable.append(UnreadableBatch(header.base_offset, header.last_offset, str(error)))
+                continue
+            records += [MetadataRecord(one.offset, one.timestamp, one.value) for one in found if one.offset >= position]
+    except DecodeError:
+        if next_offset == position:
+            return FetchedPartition(partition, position, error=ErrorCode.CORRUPT_MESSAGE)
+    return FetchedPartition(partition, next_offset, records, unreadable=tuple(unreadable))

@@ -58,7 +58,7 @@ def open_remote_log_manager(
         | identity
         | {"cluster.id": cluster_id, "log.dir": log_dir}
         | {ONLY_VOTER: str(list(voter_addresses(settings)) == [broker_id]).lower()},
-        MetadataContext(ports, topic, events, on_fatal, settings.remote_log_metadata_overlap),
+        MetadataContext(ports, topic, events, on_fatal, settings.remote_log_metadata_overlap, metrics.passed_over),
     )
     meters = RemoteMeters()
     meters.register(metrics)
@@ -82,6 +82,7 @@ def open_remote_log_manager(
         ),
         events=events,
         meters=meters,
+        passed_over=metrics.passed_over,
     )
     manager = RemoteLogManager(tier, deletes_inline=not isinstance(metadata, TopicBasedRemoteLogMetadataManager))
     if isinstance(metadata, TopicBasedRemoteLogMetadataManager):

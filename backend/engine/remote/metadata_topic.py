@@ -103,12 +103,20 @@ class MetadataRecord(NamedTuple):
     value: bytes | None
 
 
+class UnreadableBatch(NamedTuple):
+    """Offsets of a batch whose records are none."""
+
+    first_offset: int
+    last_offset: int
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
     """What a fetch brought for one partition of the topic.
 
     ``next_offset`` is where to read on (past control batches and gaps too); with an error it is the position asked for.
-    ``plan`` is how the records can be applied in bulk; None when they cannot.
+    ``plan`` is how the records can be applied in bulk; None when they cannot. ``unreadable`` batches were passed over.
     """
 
     partition: int
@@ -116,6 +124,7 @@ class FetchedPartition:
     records: Sequence[MetadataRecord] = field(default=())
     error: ErrorCode = ErrorCode.NONE
     plan: Plan | None = None
+    unreadable: tuple[UnreadableBatch, ...] = ()
 
 
 class MetadataTopic(Protocol):

@@ -13,11 +13,12 @@ and a broker asks for it with ``remote.log.storage.manager.class.name=my-storage
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Final
 
 from backend.engine.common.event_sink import EventSink
+from backend.engine.common.passed_over import PassedOver
 from backend.engine.ports import ObjectStore, Ports
 from backend.engine.ports.object_store import open_object_store
 from backend.engine.remote.checked_storage import CheckedStorage
@@ -53,6 +54,7 @@ class MetadataContext:
     events: EventSink
     on_fatal: Callable[[str], None]
     overlap: str
+    passed_over: PassedOver = field(default_factory=PassedOver)
 
 
 OpenMetadataManager = Callable[[Mapping[str, str], MetadataContext], RemoteLogMetadataManager]
@@ -80,6 +82,7 @@ def open_metadata_manager(name: str, config: Mapping[str, str], context: Metadat
             context.ports,
             context.events,
             on_fatal=context.on_fatal,
+            passed_over=context.passed_over,
         )
     if name == IN_MEMORY:
         return InMemoryRemoteLogMetadataManager(Overlap(context.overlap))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from backend.engine.common.topic_names import name_problem
 from backend.engine.ports import Disk, tasks
 from backend.engine.remote.metadata_scan import MetadataScan
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataRecord, MetadataTopic
@@ -57,11 +58,24 @@ class Deletion:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A partition's data could not be removed: so often in a row, told by this metadata partition. `due_ms` is when the
+    next try may be (monotonic).
+    """
+
+    target: int
+    count: int
+    due_ms: float
+
+
 class Deletions:
     """Partition deletions as one partition of the metadata topic tells them."""
 
     def __init__(self) -> None:
         self._known: dict[TopicIdPartition, Deletion] = {}
+        self.unreadable: list[tuple[int, str]] = []
+        """Offset and reason of records that say nothing."""
 
     def apply(self, record: MetadataRecord) -> None:
         """Takes one record; those of other kinds, and those that the life cycle does not allow, change nothing."""
@@ -71,9 +85,13 @@ class Deletions:
         try:
             event = decode(value)
         except DecodeError as error:
-            _log.error("Skipped record %d of %s: it cannot be read: %s", record.offset, METADATA_TOPIC, error)
+            self.unreadable.append((record.offset, str(error)))
             return
         if not isinstance(event, PartitionDelete):
+            return
+        problem = impossible(event.topic_id_partition)
+        if problem is not None:
+            self.unreadable.append((record.offset, problem))
             return
         known = self._known.get(event.topic_id_partition)
         # A reader that begins behind the mark sees a deletion under way.
@@ -86,6 +104,14 @@ class Deletions:
     def pending(self) -> dict[TopicIdPartition, Deletion]:
         """Those that are not finished, in the order of their marks."""
         return {partition: one for partition, one in self._known.items() if one.state is not FINISHED}
+
+
+def impossible(partition: TopicIdPartition) -> str | None:
+    """Why there cannot be such a partition, so that nothing of it can lie in the tier; None for one that may be."""
+    problem = name_problem(partition.topic)
+    if problem is not None:
+        return f"a deleted topic's name is invalid: {problem}"
+    return f"{partition} is no partition" if partition.partition < 0 else None
 
 
 def apply_segments(values: Sequence[MetadataRecord], caches: Mapping[TopicIdPartition, RemoteLogMetadataCache]) -> None:
@@ -126,6 +152,7 @@ class PartitionRemover:
         self._led = led
         self._positions = Positions(tier.ports.disk, f"{log_dir}/{POSITIONS_FILE}")
         self._waiting: dict[int, int] = {}
+        self._failed: dict[TopicIdPartition, Failure] = {}
 
     async def run(self) -> None:
         """Pass after pass until it is cancelled."""
@@ -175,18 +202,28 @@ class PartitionRemover:
         async for records in self._scan.records(target, OffsetRange(start, held.end)):
             for record in records:
                 deletions.apply(record)
+        for offset, reason in deletions.unreadable:
+            self._tier.passed_over.note(METADATA_TOPIC, target, offset, reason)
         pending = deletions.pending
-        if pending:
-            self._waiting[target] = len(pending)
-            caches, read_to = await self._caches(target, held, pending)
-            for partition, deletion in pending.copy().items():
-                if await self._removed(target, partition, deletion, caches[partition], read_to):
+        self._waiting[target] = len(pending)
+        self._failed = {
+            one: failure for one, failure in self._failed.items() if failure.target != target or one in pending
+        }
+        due = [partition for partition in pending if self._is_due(partition)]
+        if due:
+            caches, read_to = await self._caches(target, held, due)
+            for partition in due:
+                if await self._removed(target, partition, pending[partition], caches[partition], read_to):
                     del pending[partition]
                     self._waiting[target] = len(pending)
         read_on = min((deletion.offset for deletion in pending.values()), default=held.end)
         if read_on != position:
             await self._tier.ports.workers.run(lambda: self._positions.store(target, read_on))
         return not pending
+
+    def _is_due(self, partition: TopicIdPartition) -> bool:
+        failure = self._failed.get(partition)
+        return failure is None or failure.due_ms <= self._tier.ports.clock.monotonic_ms()
 
     async def _caches(
         self, target: int, held: OffsetRange, wanted: Collection[TopicIdPartition]
@@ -203,11 +240,26 @@ class PartitionRemover:
     ) -> bool:
         """Whether all is gone now."""
         try:
-            return await self._remove(target, partition, deletion, cache, read_to)
-        except RemoteStorageError as error:
-            self._tier.meters.retried("Removal")
-            _log.warning("Remote data of deleted partition %s could not be removed yet: %s", partition, error)
+            removed = await self._remove(target, partition, deletion, cache, read_to)
+        except (KafkaError, OSError):
+            raise  # of the metadata topic: no other partition could say what becomes of it either
+        except Exception as error:
+            self._put_off(target, partition, error)
             return False
+        self._failed.pop(partition, None)
+        return removed
+
+    def _put_off(self, target: int, partition: TopicIdPartition, error: Exception) -> None:
+        tier, failure = self._tier, self._failed.get(partition)
+        tier.meters.retried("Removal")
+        count = 1 if failure is None else failure.count + 1
+        pause_ms = delay_ms(count, tier.config(), tier.ports.random)
+        self._failed[partition] = Failure(target, count, tier.ports.clock.monotonic_ms() + pause_ms)
+        _log.warning(
+            "Remote data of deleted partition %s could not be removed yet; next try in %.0f s, others go on: %s",
+            partition, pause_ms / 1000, error,
+            exc_info=None if isinstance(error, RemoteStorageError) else error,
+        )  # fmt: skip
 
     async def _remove(
         self, target: int, partition: TopicIdPartition, deletion: Deletion, cache: RemoteLogMetadataCache, read_to: int

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from backend.engine.common.event_sink import EventSink
+from backend.engine.common.passed_over import PassedOver
 from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic, MetadataTopicSettings
 from backend.engine.remote.rlmm_cache import Overlap, RemoteLogMetadataCache
@@ -203,6 +204,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         events: EventSink,
         *,
         on_fatal: Callable[[str], None],
+        passed_over: PassedOver | None = None,
     ) -> None:
         """`on_fatal` is told why this broker must not go on: the topic is not as configured, or cannot be created."""
         self._topic = topic
@@ -210,6 +212,7 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         self._ports = ports
         self._events = events
         self._on_fatal = on_fatal
+        self._passed_over = passed_over or PassedOver()
         self.on_deletion: Callable[[TopicIdPartition], None] = lambda partition: None
         """Told of a hosted partition whose topic is deleted, as the metadata topic says; set before `start`."""
         self._hosted: dict[TopicIdPartition, None] = {}
@@ -261,7 +264,9 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         self._partitions_count = count
         log_dir = settings.log_dir
         files = None if log_dir is None else MetadataFiles(self._ports.disk, log_dir, settings.overlap)
-        self._consumer = MetadataConsumer(self._topic, count, self._ports, self._events, settings.overlap, files)
+        self._consumer = MetadataConsumer(
+            self._topic, count, self._ports, self._events, settings.overlap, files, self._passed_over
+        )
         self._consumer.on_deletion = self.on_deletion
         self._consumer.assign(self._hosted)
         self._running.append(tasks.spawn(self._consumer.run(), name=f"reader of {METADATA_TOPIC}"))

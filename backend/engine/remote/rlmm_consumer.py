@@ -3,7 +3,7 @@
 One task reads the metadata partitions of all hosted user partitions. A newly hosted partition makes its metadata
 partition be read from the start again; an offset kept for every user partition makes that harmless. A partition is
 ready once everything has been read that was there when it was assigned. Nothing a record contains stops the task:
-what cannot be read is logged, counted and skipped.
+what cannot be read is logged, counted and skipped; a metadata partition that cannot be read rests alone.
 
 With files (``rlmm_files``) a partition begins where an earlier run of this broker stopped, once the last record of that
 run was seen to be in the topic still; otherwise it is read from the start like any other.
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.common.event_sink import EventSink
+from backend.engine.common.passed_over import PassedOver
 from backend.engine.ports import Ports, tasks
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, FetchedPartition, MetadataRecord, MetadataTopic
 from backend.engine.remote.rlmm_applied import AppliedWaits
@@ -56,6 +57,7 @@ class MetadataConsumer:
         events: EventSink,
         overlap: Overlap,
         files: MetadataFiles | None = None,
+        passed_over: PassedOver | None = None,
     ) -> None:
         self._topic = topic
         self._count = partitions_count
@@ -77,6 +79,9 @@ class MetadataConsumer:
         self._changed = tasks.Event()
         self._fetching: tasks.Task[Sequence[FetchedPartition]] | None = None
         self._closing = False
+        # Metadata partitions that could not be read, and until when they are not asked for again (monotonic ms).
+        self._resting: dict[int, float] = {}
+        self._passed_over = passed_over or PassedOver()
         self.records_skipped = 0
         """Records without a value or that no version of the format explains."""
 
@@ -232,7 +237,13 @@ class MetadataConsumer:
                 hosted.ready_at = None
 
     async def _fetch(self, max_wait_ms: int) -> Iterable[FetchedPartition]:
-        request = self._topic.fetch(dict(self._positions), max_wait_ms=max_wait_ms)
+        now_ms = self._ports.clock.monotonic_ms()
+        self._resting = {target: until_ms for target, until_ms in self._resting.items() if until_ms > now_ms}
+        wanted = {target: position for target, position in self._positions.items() if target not in self._resting}
+        if not wanted:
+            await tasks.sleep_ms(RETRY_MS)
+            return ()
+        request = self._topic.fetch(wanted, max_wait_ms=max_wait_ms)
         fetching = tasks.start(request, name=f"fetch of {METADATA_TOPIC}")
         self._fetching = fetching
         try:
@@ -250,7 +261,13 @@ class MetadataConsumer:
             await self._restart(target)
             return
         if fetched.error is not ErrorCode.NONE:
-            raise KafkaError(fetched.error, f"partition {target} of {METADATA_TOPIC}")
+            self._resting[target] = self._ports.clock.monotonic_ms() + RETRY_MAX_MS
+            _log.warning(
+                "Partition %d of %s cannot be read at offset %d; next try in %d ms, others go on: %s",
+                target, METADATA_TOPIC, self._positions.get(target, -1), RETRY_MAX_MS, fetched.error.name,
+            )  # fmt: skip
+            return
+        self.records_skipped += len(fetched.unreadable)
         # The record that proves the local files is looked for one by one.
         if fetched.plan is None or self._resume.is_unproven(target):
             await self._apply_each(target, fetched.records)
@@ -330,21 +347,19 @@ class MetadataConsumer:
         try:
             event = decode(record.value)
         except DecodeError as error:
-            self.records_skipped += 1
-            _log.error(
-                "Skipped record %d of %s-%d: it cannot be read: %s", record.offset, METADATA_TOPIC, target, error
-            )
+            self._skip(target, record, str(error))
             return
         if isinstance(event, SegmentSnapshot):
-            self.records_skipped += 1
-            _log.error(
-                "Skipped record %d of %s-%d: a snapshot names no partition", record.offset, METADATA_TOPIC, target
-            )
+            self._skip(target, record, "a snapshot names no partition")
             return
         hosted = self.hosted.get(event.topic_id_partition)
         if hosted is None or record.offset <= hosted.applied_offset or hosted.metadata_partition != target:
             return
         hosted.apply(event, record.offset)
+
+    def _skip(self, target: int, record: MetadataRecord, reason: str) -> None:
+        self.records_skipped += 1
+        self._passed_over.note(METADATA_TOPIC, target, record.offset, reason)
 
     def _note_progress(self, target: int) -> None:
         position = self._positions[target]

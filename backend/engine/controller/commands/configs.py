@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from backend.engine.common.topic_names import check_topic_name
 from backend.engine.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Type
 from backend.engine.controller.commands.broker_settings import check_broker_settings
 from backend.engine.controller.commands.outcome import Outcome, outcome
@@ -25,7 +26,6 @@ from backend.engine.controller.image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
-from backend.engine.controller.topic_names import check_topic_name
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message

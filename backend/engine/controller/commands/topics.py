@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from backend.engine.common.topic_names import CLUSTER_METADATA, collision_key, name_problem
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.assignments import check_assignment, new_partition_record
 from backend.engine.controller.commands.configs import SET, alter_resource
@@ -13,7 +14,6 @@ from backend.engine.controller.commands.outcome import Outcome, check_record_cou
 from backend.engine.controller.commands.placement import Choose, ReplicaPlacer
 from backend.engine.controller.commands.topic_settings import resolved_topic_settings
 from backend.engine.controller.image import TOPIC_RESOURCE, MetadataImage
-from backend.engine.controller.topic_names import CLUSTER_METADATA, collision_key, name_problem
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message

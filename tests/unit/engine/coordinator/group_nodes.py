@@ -109,6 +109,7 @@ class GroupNode(Node):
             ports=self.ports,
             replica_manager=self.replicas,
             verifier=self.services.transaction_verifier,
+            passed_over=self.metrics.passed_over,
         )
         self.services.group_coordinator = self.groups
 

@@ -57,6 +57,7 @@ class TransactionNode(GroupNode):
             replica_manager=self.replicas,
             producer_ids=ids,
             send_to_broker=self.send_to_broker,
+            passed_over=self.metrics.passed_over,
         )
         self.services.transaction_coordinator = self.transactions
 

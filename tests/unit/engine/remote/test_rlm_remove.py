@@ -34,7 +34,7 @@ MARKED, STARTED, FINISHED = PartitionDeleteState
 NAMESAKE = TopicIdPartition(TIP.topic, bytes(range(50, 66)), TIP.partition)
 
 
-class Crash(Exception):
+class Crash(BaseException):
     """The broker is gone."""
 
 
@@ -228,6 +228,85 @@ def test_a_new_topic_of_the_same_name_is_left_alone(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
+async def until_removed(remover: PartitionRemover) -> None:
+    """Passes until nothing is left; a partition that could not be removed rests a moment."""
+    for _ in range(200):
+        if await remover.run_once():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("partitions are left")
+
+
+# Names and numbers that no topic has; nothing of them can be in the tier, and the storage is not asked about them.
+FORGED = [
+    TopicIdPartition("../../../../../../tmp/evil", bytes(range(60, 76)), 0),
+    TopicIdPartition("..", bytes(range(61, 77)), 0),
+    TopicIdPartition("", bytes(range(62, 78)), 0),
+    TopicIdPartition("a/b", bytes(range(63, 79)), 0),
+    TopicIdPartition("x" * 250, bytes(range(64, 80)), 0),
+    TopicIdPartition("orders", bytes(range(65, 81)), -1),
+]
+
+
+@pytest.mark.parametrize("forged", FORGED, ids=lambda one: f"{one.topic[:9]}-{one.partition}")
+def test_a_forged_partition_is_passed_over_and_those_behind_it_are_removed(
+    tmp_path: Path, forged: TopicIdPartition
+) -> None:
+    async def play() -> None:
+        async with tier_broker(tmp_path) as broker:
+            target = target_of(broker)
+            segment = SegmentMetadata(
+                forged, bytes(16), 0, 9, 1, 0, 0, ((0, 0),), 1, None, SegmentState.COPY_SEGMENT_STARTED
+            )
+            done = SegmentUpdate(forged, bytes(16), 1, 0, None, SegmentState.COPY_SEGMENT_FINISHED)
+            for event in (segment, done, PartitionDelete(forged, 9, 0, MARKED)):
+                broker.topic.log.append(target, encode(event))
+            await copied(tmp_path, broker)
+            mark(broker)
+            remover = remover_of(broker, tmp_path)
+            assert await remover.run_once()
+            assert await remover.run_once()
+            assert remote_files(tmp_path) == []
+            assert broker.tier.passed_over.counts == {"__remote_log_metadata": 1}
+            assert {event.type for event in broker.storage.history if event.topic_id_partition == forged} == set()
+
+    asyncio.run(play())
+
+
+class BrokenStorage(CrashingStorage):
+    """A storage that fails, in a way that no contract knows, for one partition."""
+
+    def __init__(self, real: ObjectStoreRemoteStorageManager) -> None:
+        super().__init__(real, CrashAfter(-1))
+        self.asked = 0
+
+    def delete_log_segment_data(self, metadata: SegmentMetadata) -> None:
+        if metadata.topic_id_partition == TIP:
+            self.asked += 1
+            raise TypeError("Expected string path")
+        super().delete_log_segment_data(metadata)
+
+
+def test_a_partition_that_cannot_be_removed_rests_and_holds_up_no_other(tmp_path: Path) -> None:
+    async def play() -> None:
+        settings = {"remote.log.manager.task.retry.backoff.ms": "3600000"}
+        async with tier_broker(tmp_path, partitions=(TIP, NAMESAKE), settings=settings) as broker:
+            await copied(tmp_path, broker)
+            log = golden_tiered_log(tmp_path / "namesake")
+            log.topic_id_partition = NAMESAKE
+            await CopyTask(View(log), broker.tier).run()
+            mark(broker)
+            broker.topic.log.append(target_of(broker, NAMESAKE), encode(PartitionDelete(NAMESAKE, 9, 0, MARKED)))
+            storage = broker.tier.storage = BrokenStorage(broker.storage)
+            remover = remover_of(broker, tmp_path)
+            for _ in range(3):
+                assert not await remover.run_once()
+            assert len(remote_files(tmp_path)) == 10  # of TIP: its namesake's are gone
+            assert storage.asked == 1  # and not again for an hour
+
+    asyncio.run(play())
+
+
 def test_a_storage_that_is_away_keeps_the_partition_waiting(tmp_path: Path) -> None:
     async def play() -> None:
         async with tier_broker(tmp_path) as broker:
@@ -240,7 +319,7 @@ def test_a_storage_that_is_away_keeps_the_partition_waiting(tmp_path: Path) -> N
             assert (meters.partitions_removed, meters.partitions_to_remove) == (0, 1)
             assert meters.retries == {"Removal": 1}
             broker.tier.storage = broker.storage
-            assert await remover.run_once()
+            await until_removed(remover)
             assert remote_files(tmp_path) == []
             assert (meters.partitions_removed, meters.partitions_to_remove) == (1, 0)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from backend.engine.ports import Ports, system_ports, tasks
 from backend.engine.remote import rlmm
-from backend.engine.remote.metadata_topic import MetadataTopicSettings
+from backend.engine.remote.metadata_topic import FetchedPartition, MetadataTopicSettings
 from backend.engine.remote.rlmm import RlmmSettings, TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.rsm import RemoteResourceNotFound, RemoteStorageError, RetriableRemoteStorageError
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -213,6 +213,32 @@ def test_records_that_cannot_be_read_are_skipped_and_counted() -> None:
         managers.append(A, encode(PartitionDelete(A, 1, 0, PartitionDeleteState.DELETE_PARTITION_FINISHED)))
         await manager.add_segment(started(2))
         assert [segment.segment_id for segment in manager.segments(A)] == [bytes([2]) * 16]
+
+    play(scene)
+
+
+def test_a_metadata_partition_that_cannot_be_read_holds_up_no_other() -> None:
+    async def scene(managers: Managers) -> None:
+        count = SETTINGS.topic.partitions
+        ids = (bytes([number]) * 16 for number in range(1, 99))
+        bad = metadata_partition(B.topic_id, B.partition, count)
+        other = next(
+            TopicIdPartition("clicks", topic_id, 0) for topic_id in ids if metadata_partition(topic_id, 0, count) != bad
+        )
+        await managers.ready(other, B)
+        managers.append(other, encode(started(1, other)))
+        managers.append(B, encode(started(2, B)))
+
+        class Damaged(MemoryMetadataTopic):
+            async def fetch(self, positions: Mapping[int, int], *, max_wait_ms: int) -> Sequence[FetchedPartition]:
+                fetched = await super().fetch(positions, max_wait_ms=max_wait_ms)
+                broken = FetchedPartition(bad, 0, error=ErrorCode.CORRUPT_MESSAGE)
+                return [broken] * (bad in positions) + [one for one in fetched if one.partition != bad]
+
+        manager = managers.open(other, B, topic=Damaged(managers.log))
+        assert await manager.wait_ready(other, 3000)
+        assert list(manager.segments(other)) == [started(1, other)]
+        assert not manager.is_ready(B)
 
     play(scene)
 
