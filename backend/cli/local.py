@@ -45,5 +45,7 @@ def identity_of(settings: Settings) -> ClusterIdentity:
 
 def refuse(error: Exception | str) -> NoReturn:
     """One line on stderr, and exit code 2."""
-    print(f"ebbline: {error}", file=sys.stderr)
+    from backend.redact import printable
+
+    print(f"ebbline: {printable(str(error))}", file=sys.stderr)
     raise typer.Exit(REFUSED) from None

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from backend.control.words import grouped, in_bytes, in_time
+from backend.redact import printable
 
 UNKNOWN: Final = "?"
-# C0 and C1 controls, and DEL: what could move a terminal's cursor or change its colours.
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 SEVERITY_STYLE: Final = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
 SEVERITIES: Final = ("critical", "warning", "notice")
 
 
 def plain(value: object) -> str:
     """Text of another's making, safe to print: control characters are shown as `·`."""
-    return UNKNOWN if value is None else _CONTROL.sub("·", str(value))
+    return UNKNOWN if value is None else printable(str(value))
 
 
 def offset(value: int | None) -> str:

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
+from backend.redact import printable
+
 # Three files of 10 MB a process: at most 30 MB of logs each.
 LOG_BYTES_MAX: Final = 10_000_000
 LOG_FILES: Final = 2
@@ -169,7 +171,8 @@ class Child:
         assert handler is not None
         with stream:
             while raw := stream.readline(LOG_LINE_BYTES_MAX):
-                line = raw.decode(errors="replace").rstrip("\n")
+                # Other's texts in it, and what a JVM writes, are for a terminal in the end.
+                line = printable(raw.decode(errors="replace").rstrip("\n").expandtabs(4))
                 if line.strip():
                     self.last_line = line
                 handler.emit(logging.LogRecord(self.spec.name, logging.INFO, "", 0, line, None, None))

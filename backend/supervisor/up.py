@@ -26,6 +26,7 @@ from rich.table import Table
 from backend.dashboard_login import KEY_OF_START_S, DashboardLogin, login_url
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, DataFolderError, new_cluster_id
 from backend.private_files import close_to_others
+from backend.redact import printable
 from backend.settings import LOOPBACK, Settings
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
 from backend.supervisor.health import any_broker_answers, http_answers, http_serves
@@ -440,7 +441,7 @@ def run(settings: Settings, warm: WarmBackend | None = None) -> int:
     try:
         folder, identity = prepare(settings)
     except Refused as error:
-        sys.stderr.write(f"ebbline: {error}\n")
+        sys.stderr.write(f"ebbline: {printable(str(error))}\n")
         return EXIT_REFUSED
     if (line := close_to_others(folder.root)) is not None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)

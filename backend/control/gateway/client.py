@@ -18,7 +18,7 @@ from backend.control.gateway.errors import BrokerUnavailable, ClusterUnavailable
 from backend.control.gateway.pool import Lane, Pool
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
-from backend.redact import redact_url
+from backend.redact import printable, redact_url
 
 REQUEST_TIMEOUT_S: Final = 10.0
 RETRY_FIRST_S: Final = 0.1
@@ -156,5 +156,5 @@ def sentence(error: GatewayError | KafkaError | OSError) -> str:
     if isinstance(error, KafkaError):
         refused = error.code.name.endswith("_AUTHORIZATION_FAILED")
         way_out = " Give our principal the rights that docs/attach.md lists." if refused else ""
-        return f"Kafka answered {error.code.name}: {error.message.rstrip('.')}.{way_out}"
+        return f"Kafka answered {error.code.name}: {printable(error.message).rstrip('.')}.{way_out}"
     return str(error)

@@ -187,7 +187,7 @@ class Connection:
         try:
             final = scram.final(await self._sasl(scram.first, timeout_s))
             scram.check(await self._sasl(final, timeout_s))
-        except (SecurityError, ValueError, KeyError) as error:
+        except SecurityError as error:
             raise NotAuthenticated(f"The broker at {self.address} cannot be trusted: {error}.") from error
 
     async def _bear(self, security: Security, timeout_s: float) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from backend.redact import printable
+
 
 class GatewayError(Exception):
-    """A question to the cluster has no answer. The message is one sentence for people."""
+    """A question to the cluster has no answer. The message is one sentence for people.
+
+    Words of a broker in it may be anything; what a terminal would obey is taken out.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(printable(sentence))
 
 
 class BrokerUnavailable(GatewayError):

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
+from backend.redact import printable
+
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(node)s%(name)s: %(message)s"
 
 _node: ContextVar[str] = ContextVar("node", default="")
@@ -34,7 +36,16 @@ class NodeFilter(logging.Filter):
         return True
 
 
+class PrintableFormatter(logging.Formatter):
+    """One line a message, whatever texts of clients and brokers are in it; a traceback follows as it is."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+
 def configure_logging(handler: logging.Handler, level: str) -> None:
     """The process's log lines, all to one handler."""
     handler.addFilter(NodeFilter())
-    logging.basicConfig(level=level, format=LOG_FORMAT, handlers=[handler])
+    handler.setFormatter(PrintableFormatter(LOG_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])

@@ -21,11 +21,56 @@ def test_scram_answers_as_rfc_7677_says() -> None:
         scram.check(b"v=AAAATRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
-@pytest.mark.parametrize("server", [b"r=other,s=AAAA,i=4096", b"r=mine,s=AAAA,i=99999999", b"r=mine,s=AAAA"])
-def test_a_broker_that_does_not_keep_to_scram_is_not_trusted(server: bytes) -> None:
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        (b"r=other,s=AAAA,i=4096", "another client's"),
+        (b"r=mine,s=AAAA,i=4096", "another client's"),
+        (b"r=mine1,s=AAAA,i=1", "asks for 1 SCRAM iterations"),
+        (b"r=mine1,s=AAAA,i=4095", "4096 are the least"),
+        (b"r=mine1,s=AAAA,i=65537", "65536 are the most"),
+        (b"r=mine1,s=AAAA,i=99999999", "are the most"),
+        (b"r=mine1,s=AAAA,i=99999999999999999999", "RFC 5802"),
+        (b"r=mine1,s=AAAA,i=-1", "RFC 5802"),
+        (b"r=mine1,s=AAAA,i=4096.0", "RFC 5802"),
+        ("r=mine1,s=AAAA,i=٤٠٩٦".encode(), "RFC 5802"),
+        (b"r=mine1,s=AAAA", "RFC 5802"),
+        (b"r=mine1,i=4096", "RFC 5802"),
+        (b"r=mine1,s=,i=4096", "RFC 5802"),
+        (b"r=mine1,s=!!!,i=4096", "RFC 5802"),
+        (b"r=mine1,s=A,i=4096", "RFC 5802"),
+        (b"r=mine1,s=AAA,i=4096", "RFC 5802"),
+        (b"m=must,r=mine1,s=AAAA,i=4096", "RFC 5802"),
+        (b"r=mine1\xe9,s=AAAA,i=4096", "RFC 5802"),
+        (b"e=other-error", "RFC 5802"),
+        (b"", "RFC 5802"),
+        (b"," * 60_000, "RFC 5802"),
+    ],
+)
+def test_a_broker_that_does_not_keep_to_scram_is_not_trusted(server: bytes, why: str) -> None:
     scram = Scram(Security(None, "SCRAM-SHA-256", "user", "pencil"), nonce="mine")
-    with pytest.raises(SecurityError):
+    with pytest.raises(SecurityError, match=why):
         scram.final(server)
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        (b"v=\xc3\xa9", "did not prove"),
+        (b"\xff", "did not prove"),
+        (b"", "did not prove"),
+        (b"v=", "did not prove"),
+        (b"e=invalid-proof", "the error invalid-proof"),
+        (b"e=\x1b]0;pwned\x07", "did not prove"),
+    ],
+)
+def test_a_broker_that_does_not_know_the_password_is_not_trusted(server: bytes, why: str) -> None:
+    scram = Scram(Security(None, "SCRAM-SHA-512", "user", "pencil"), nonce="mine")
+    with pytest.raises(SecurityError, match="did not prove"):
+        scram.check(b"v=")  # before the proof was asked for
+    scram.final(b"r=mine1,s=AAAA,i=4096,x=extension")
+    with pytest.raises(SecurityError, match=why):
+        scram.check(server)
 
 
 def test_a_file_of_properties_is_read(tmp_path: Path) -> None:
