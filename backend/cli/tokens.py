@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import time
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -10,7 +12,7 @@ import typer
 from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, local_settings, refuse
 from backend.cli.options import JsonOption, console, show_json
 from backend.cli.tables import table
-from backend.cli.words import moment
+from backend.cli.words import moment, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +45,23 @@ def _on_database(
         refuse(error)
 
 
+def _audit(connection: Connection, cluster_id: str, action: str, name: str, detail: str | None) -> None:
+    """In the change's own transaction. The person is the account of this machine that runs the command."""
+    from backend.control.operations.audit import Actor, AuditEntry, AuditResult, Role, record
+
+    actor = Actor(f"{account()} on the command line", Role.OPERATOR)
+    record(connection, cluster_id, AuditEntry(actor, action, name, AuditResult.ACCEPTED, detail=detail))
+
+
+def account() -> str:
+    """The name of this process's account, whatever the environment says; its number where it has none."""
+    number = os.getuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"
+
+
 @token_app.command("add")
 def add(
     name: NameArgument,
@@ -57,7 +76,13 @@ def add(
     if not 0 < len(name) <= 100 or not name.isprintable():
         refuse("A token's name has 1 to 100 printable characters.")
     token = KnownToken(name, TokenRole(role), time.time_ns() // 1_000_000 + days * DAY_MS)
-    print(_on_database(data, database_url, lambda connection, cluster_id: add_token(connection, cluster_id, token)))
+
+    def change(connection: Connection, cluster_id: str) -> str:
+        text = add_token(connection, cluster_id, token)
+        _audit(connection, cluster_id, "add token", name, f"{role}, for {plural(days, 'day')}")
+        return text
+
+    print(_on_database(data, database_url, change))
 
 
 @token_app.command("ls")
@@ -80,8 +105,13 @@ def withdraw(name: NameArgument, data: LocalDataOption = None, database_url: Dat
 
     if name in {one.name for one in FIRST_START}:
         refuse(f"{name} is a token of the first start: delete run/{name}.token and start again, which makes a new one.")
-    if not _on_database(
-        data, database_url, lambda connection, cluster_id: withdraw_token(connection, cluster_id, name)
-    ):
+
+    def change(connection: Connection, cluster_id: str) -> bool:
+        withdrawn = withdraw_token(connection, cluster_id, name)
+        if withdrawn:
+            _audit(connection, cluster_id, "withdraw token", name, None)
+        return withdrawn
+
+    if not _on_database(data, database_url, change):
         refuse(f"There is no token {name}: see `ebbline token ls`.")
     print(f"The token {name} is withdrawn.")

@@ -7,6 +7,7 @@ It shares the loop with the engine in an embedded cluster and sees it only throu
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +22,9 @@ from backend.control.gateway.client import Gateway, parse_bootstrap
 from backend.control.gateway.pool import Pool
 from backend.control.gateway.security import SecurityError, read_security
 from backend.control.http.app import create_app
+from backend.control.http.dispatch import NOBODY
 from backend.control.http.endpoints import ENDPOINTS
+from backend.control.http.guesses import AUDIT_INTERVAL_S, Guesses
 from backend.control.http.metrics import Metrics
 from backend.control.http.openapi import document
 from backend.control.http.pipeline_metrics import PipelineNumbers
@@ -115,6 +118,7 @@ class ControlPlane:
             asyncio.create_task(keep_running("heartbeat", self._beat), name="control-heartbeat"),
             asyncio.create_task(keep_running("quorum watch", self._watch_quorum), name="control-quorum"),
             asyncio.create_task(keep_running("recovery", self._recover), name="control-recovery"),
+            asyncio.create_task(keep_running("guesses", self._watch_guesses), name="control-guesses"),
         ]
         _log.info("The control API listens on %s:%d", self.settings.api_host, self.port)
 
@@ -165,6 +169,7 @@ class ControlPlane:
             None if attached else self._machine,
             busy=lambda: self.bootstrap_lab.running,
         )
+        self.guesses = Guesses()
         self.tokens = Tokens(self.database, settings.cluster_id)
         self.metrics = Metrics(
             self.observer, PipelineNumbers(self.database.engine, settings.cluster_id), self._registries
@@ -189,6 +194,7 @@ class ControlPlane:
         for server in (self._outside, self._server):
             if server is not None:
                 await server.stop()
+        await self._audit_guesses()
         await self.bootstrap_lab.close()
         await self.fault_lab.close()
         await self.operations.close()
@@ -212,6 +218,20 @@ class ControlPlane:
         while True:
             await self.quorum.look(now_ms())
             await asyncio.sleep(max(HEARTBEAT_INTERVAL_MS, self.settings.sample_interval_ms) / 1000)
+
+    async def _watch_guesses(self) -> None:
+        while True:
+            await asyncio.sleep(AUDIT_INTERVAL_S)
+            await self._audit_guesses()
+
+    async def _audit_guesses(self) -> None:
+        """One row for all of them, whatever came."""
+        told = self.guesses.take_summary()
+        if told is None:
+            return
+        _log.warning("The control API was called with tokens that are not known: %s", told)
+        with contextlib.suppress(DatabaseAway):
+            await self.operations.refused(NOBODY, "authenticate", "control API", told)
 
     async def _say(self, state: str, message: str | None) -> None:
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
+from collections import Counter
 from typing import Any
 
 import httpx
@@ -11,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from backend.cli.main import app
+from backend.cli.tokens import account
 from backend.control.http import tokens
 from backend.control.http.call import Access, Endpoint
 from backend.control.http.endpoints import ENDPOINTS
@@ -159,6 +162,14 @@ def test_a_token_with_a_name_and_a_role_is_made_used_and_withdrawn(
     assert (made["role"], made["expires_ms"] is None) == ("viewer", False)
     assert "grafana" in token_command(site, "ls")[1]
     assert token_command(site, "withdraw", "grafana") == (0, "The token grafana is withdrawn.")
+    withdrawn, *_, added = [one for one in site.get("/v1/audit?limit=10")["items"] if "token" in one["action"]]
+    assert [(one["action"], one["object"], one["role"]) for one in (added, withdrawn)] == [
+        ("add token", "grafana", "operator"),
+        ("withdraw token", "grafana", "operator"),
+    ]
+    assert added["actor"] == withdrawn["actor"] == f"{account()} on the command line"
+    assert added["detail"] == "viewer, for 1 day"
+    assert text not in json.dumps(added)
     assert client.get("/v1/cluster").status_code == 401
     assert [token_command(site, "withdraw", name)[0] for name in ("grafana", "app")] == [2, 2]
 
@@ -178,3 +189,46 @@ def test_a_token_that_has_expired_is_told_so_and_changes_nothing(
     assert answer.json()["detail"].startswith("The token leaver expired at 2023-11-14 22:13:20 UTC: ")
     assert site.get("/v1/plans?limit=1000") == before
     assert token_command(site, "withdraw", "leaver")[0] == 0
+
+
+def test_invented_tokens_are_slowed_down_counted_and_audited_once(site: ControlSite) -> None:
+    ours = site.client(site.token("operator"))
+    assert ours.get("/v1/cluster").status_code == 200
+    answers = [site.client(f"invented-{number:030}").get("/v1/cluster") for number in range(60)]
+    statuses = Counter(answer.status_code for answer in answers)
+    assert set(statuses) == {401, 429}
+    assert statuses[429] >= 20
+    slowed = next(answer for answer in answers if answer.status_code == 429)
+    assert int(slowed.headers["retry-after"]) >= 1
+    # Who has a token of ours is served beside that, from the same address.
+    assert ours.get("/v1/cluster").status_code == 200
+    counted = site.client(None).get("/metrics").text
+    assert re.search(r'ebbline_http_authentication_failures_total\{reason="slowed"\} [1-9]', counted)
+    before = len(site.get("/v1/audit?limit=1000")["items"])
+    site.cluster.call(site.plane._audit_guesses())
+    rows = site.get("/v1/audit?limit=1000")["items"]
+    assert len(rows) == before + 1
+    assert (rows[0]["actor"], rows[0]["action"], rows[0]["result"]) == ("nobody", "authenticate", "refused")
+    assert "from 127.0.0.1" in rows[0]["detail"]
+    assert "invented" not in json.dumps(rows[0])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"kind":"toggle_bootstrap","inputs":{"enable":true},"dry_run":true,"dry_run":false}',
+        '{"kind":"toggle_bootstrap","inputs":{"enable":true,"enable":false},"dry_run":true}',
+        '{"kind":"toggle_bootstrap","inputs":{"enable":true},"dry_run":true,"dry_\\u0072un":true}',
+    ],
+)
+def test_a_body_that_names_something_twice_is_refused(site: ControlSite, body: str) -> None:
+    before = site.get("/v1/plans?limit=1000")["items"]
+    answer = site.operator.post("/v1/plans", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert "more than once" in answer.json()["detail"]
+    assert site.get("/v1/plans?limit=1000")["items"] == before
+
+
+def test_a_slash_too_many_leads_nowhere(site: ControlSite) -> None:
+    answer = site.operator.get("/v1/plans/1/")
+    assert (answer.status_code, answer.headers.get("location")) == (404, None)

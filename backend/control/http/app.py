@@ -30,11 +30,14 @@ def create_app(control: ControlPlane) -> Starlette:
     by_path: dict[str, dict[str, Endpoint]] = defaultdict(dict)
     for endpoint in ENDPOINTS:
         by_path[endpoint.path][endpoint.method] = endpoint
-    return Starlette(
+    app = Starlette(
         routes=[Route(path, _by_method(control, found), methods=list(found)) for path, found in by_path.items()],
         middleware=[Middleware(Guard)],
         exception_handlers={HTTPException: _http_problem},
     )
+    # A redirect to the path without the slash at its end would name the host that the caller named.
+    app.router.redirect_slashes = False
+    return app
 
 
 def _by_method(control: ControlPlane, endpoints: dict[str, Endpoint]) -> Serve:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +20,7 @@ from backend.control.clock import now_ms
 from backend.control.database import DatabaseAway
 from backend.control.http.call import Access, Answer, Call, Endpoint
 from backend.control.http.problems import Problem, invalid
-from backend.control.http.tokens import KnownToken, TokenRole
+from backend.control.http.tokens import KnownToken, TokenRole, hash_of
 from backend.control.operations.audit import Actor, Role
 from backend.control.operations.errors import OperationError
 
@@ -90,15 +92,31 @@ async def authenticate(control: ControlPlane, request: Request) -> Actor:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise _unauthenticated("Give a token: Authorization: Bearer …; the operator's is in run/operator.token.")
-    known = await control.tokens.find(token.strip())
-    if known is None:
-        raise _unauthenticated("This token is not known to this cluster, or was withdrawn.")
+    known = await _looked_up(control, token.strip(), request.client.host if request.client is not None else "")
     if known.expires_ms is not None and known.expires_ms <= now_ms():
         end = datetime.fromtimestamp(known.expires_ms / 1000, UTC)
         raise _unauthenticated(
             f"The token {known.name} expired at {end:%Y-%m-%d %H:%M:%S} UTC: have one made with `ebbline token add`."
         )
     return _actor(known, request)
+
+
+async def _looked_up(control: ControlPlane, token: str, address: str) -> KnownToken:
+    """The token. Raises Problem 401 for an unknown one, 429 when its address has tried too many."""
+    hashed = hash_of(token)
+    wait_s = control.guesses.wait_s(hashed, address, time.monotonic())
+    if wait_s:
+        control.metrics.count_unknown_token(looked_up=False)
+        retry = {"Retry-After": str(max(1, round(wait_s)))}
+        text = "Too many tokens that are not known came from this address; wait a moment."
+        raise Problem(429, "too-many-requests", text, headers=retry)
+    known = await control.tokens.find(hashed)
+    if known is None:
+        control.guesses.unknown(hashed, address)
+        control.metrics.count_unknown_token(looked_up=True)
+        raise _unauthenticated("This token is not known to this cluster, or was withdrawn.")
+    control.guesses.known(hashed, address)
+    return known
 
 
 def _actor(known: KnownToken, request: Request) -> Actor:
@@ -147,9 +165,30 @@ async def _body(endpoint: Endpoint, request: Request) -> Any:
     if media_type != "application/json" and data:
         raise Problem(415, "wrong-media-type", "Send the body as application/json.")
     try:
-        return endpoint.body_model.model_validate_json(data or b"{}")
+        body = endpoint.body_model.model_validate_json(data or b"{}")
     except ValidationError as error:
         raise invalid(error, "body") from error
+    twice = _named_twice(data)
+    if twice is not None:
+        raise Problem(422, "invalid-input", f"The body names {twice[:60]!r} more than once.")
+    return body
+
+
+def _named_twice(data: bytes) -> str | None:
+    """A key that stands twice in an object: readers do not agree which of them counts. Raises Problem for no JSON."""
+    found: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            found.append(next(name for name, count in Counter(names).items() if count > 1))
+
+    try:
+        # Numbers are not of interest, and those of thousands of digits are no numbers to Python.
+        json.loads(data or b"{}", object_pairs_hook=note, parse_int=len)
+    except (ValueError, RecursionError):
+        raise Problem(422, "invalid-input", "The body is no JSON that every reader takes.") from None
+    return found[0] if found else None
 
 
 def _headers(endpoint: Endpoint, request: Request) -> dict[str, str]:

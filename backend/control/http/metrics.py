@@ -37,6 +37,12 @@ class Metrics:
         self._calls = Counter(
             "ebbline_http_requests_total", "Calls of the control API", ["endpoint", "status"], registry=self._registry
         )
+        self._unknown_tokens = Counter(
+            "ebbline_http_authentication_failures_total",
+            "Calls with a token that is not known, and those that had to wait for having tried too many",
+            ["reason"],
+            registry=self._registry,
+        )
         self._seconds = Histogram(
             "ebbline_http_request_duration_seconds",
             "Time to answer",
@@ -44,6 +50,10 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
+
+    def count_unknown_token(self, *, looked_up: bool) -> None:
+        """A call with a token that is none of ours; not looked up: its address had to wait."""
+        self._unknown_tokens.labels("unknown" if looked_up else "slowed").inc()
 
     def count_call(self, endpoint: Endpoint, status: int, duration_s: float) -> None:
         """One answered call. The endpoint's name, not its path, so that numbers do not grow with the cluster."""

@@ -100,13 +100,13 @@ class Tokens:
         self._known: dict[str, KnownToken] = {}
         self._read_s = float("-inf")
 
-    async def find(self, token: str) -> KnownToken | None:
-        """The token, if it is one of ours. Raises DatabaseAway."""
+    async def find(self, token_hash: str) -> KnownToken | None:
+        """The token with this hash (`hash_of`), if it is one of ours. Raises DatabaseAway."""
         if time.monotonic() - self._read_s > CACHE_S:
             self._known = await self._database.read(self._read)
             self._read_s = time.monotonic()
         # A dictionary keyed by the hash: what a caller can vary is not what is compared.
-        return self._known.get(hash_of(token))
+        return self._known.get(token_hash)
 
     def _read(self, connection: Connection) -> dict[str, KnownToken]:
         return tokens_by_hash(connection, self._cluster_id)

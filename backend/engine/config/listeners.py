@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
@@ -182,7 +183,12 @@ def check(config: BrokerConfig) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    return host.strip("[]") in _LOOPBACK or host.startswith("127.")
+    """An address that nobody else reaches, or the one name that stands for it; other names may lead anywhere."""
+    bare = host.strip("[]")
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return bare in _LOOPBACK
 
 
 def _is_address(text: str) -> bool:

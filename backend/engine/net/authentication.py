@@ -1,7 +1,8 @@
 """The server's side of SASL on one connection: SaslHandshake, SaslAuthenticate (KIP-152, KIP-368).
 
 Facts of Kafka's `SaslServerAuthenticator`, `PlainSaslServer` and `ScramSaslServer`: which request may come when, what
-a failure answers, and that nothing tells whether a user exists. Before success only ApiVersions is served beside them.
+a failure answers, in words that do not tell whether a user exists. With SCRAM the step that fails does, as in Kafka: an
+unknown user's exchange ends with its first message. Before success only ApiVersions is served beside them.
 """
 
 from __future__ import annotations

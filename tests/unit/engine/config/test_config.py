@@ -271,6 +271,8 @@ def test_a_combined_node_knows_its_listeners_and_controller() -> None:
         ({"listeners": "A://127.0.0.1:1,A://127.0.0.1:2,CONTROLLER://127.0.0.1:3"}, "names a listener twice"),
         ({"inter.broker.listener.name": "INTERNAL"}, "which is none of the listeners PLAINTEXT"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://127.0.0.1:1"}, "open to the network"),
+        ({"listeners": "PLAINTEXT://127.evil.example:9092,CONTROLLER://127.0.0.1:1"}, "open to the network"),
+        ({"listeners": "PLAINTEXT://127.0.0.1.evil.example:9092,CONTROLLER://127.0.0.1:1"}, "open to the network"),
         ({"listeners": "SSL://0.0.0.0:9092,CONTROLLER://127.0.0.1:1"}, "open to the network"),
         ({"listeners": "SASL_PLAINTEXT://10.0.0.1:9092,CONTROLLER://127.0.0.1:1"}, "open to the network"),
         ({"listeners": "SASL_SSL://:9092,CONTROLLER://127.0.0.1:1"}, "name its address in advertised.listeners"),
