@@ -35,7 +35,7 @@ from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, tuned
 from backend.private_files import keep_files_private
 from backend.store import migrate
 from backend.store.engine import StoreError, create_engine
-from spark import class_archive, connector, reading, source
+from spark import class_archive, connector, jvm, reading, source
 from spark.heartbeat import Heartbeat, Progress
 from spark.java import Java, NoUsableJava, find_java
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
@@ -73,6 +73,7 @@ def main(*, when_told: bool = False) -> int:
     keep_files_private()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails in a batch comes back from the query
+    jvm.keep_quiet()
     try:
         settings = from_environment(os.environ)
         stop = LivingStop(settings.life_file)
@@ -89,7 +90,7 @@ def main(*, when_told: bool = False) -> int:
         return _fail(EXIT_GAP, error)
     except Busy as error:
         return _fail(EXIT_BUSY, error)
-    except SparkFailed as error:
+    except (SparkFailed, jvm.JvmEnded) as error:
         return _fail(EXIT_SPARK, error)
 
 
@@ -141,7 +142,7 @@ def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = 
             gc.freeze()  # what is imported by now stays
             with tuned(GC_THRESHOLDS_OF_BATCHES):
                 Pipeline(settings, session, sink, progress, stop).run()
-        except (GapFound, SparkFailed) as error:
+        except (GapFound, SparkFailed, jvm.JvmEnded) as error:
             progress.state, progress.message = "failed", str(error)
             raise
         except BaseException:
@@ -195,7 +196,7 @@ def _start(settings: PipelineSettings, java: Java, stop: threading.Event) -> Spa
 
 
 class Pipeline:
-    """Keeps one stream running. `run` returns after ``stop``, or raises GapFound.
+    """Keeps one stream running. `run` returns after ``stop``, or raises GapFound or JvmEnded.
 
     ``records_per_batch`` is what the next stream takes at once: less than is set, after batches that were too large.
     """
@@ -235,6 +236,7 @@ class Pipeline:
             failure = self._run_stream()
             if self._stop.is_set():
                 return
+            jvm.require_running(self._session)
             text = _first_line(failure)
             if reading.GAP_MARKER in text:
                 raise GapFound(text.partition(f"{reading.GAP_MARKER}: ")[2])
@@ -284,7 +286,8 @@ class Pipeline:
         try:
             self._check_topic()
             query = self._start_stream(behind)
-        except (PySparkException, Py4JError, BrokersAway, TopicMissing, DatabaseWentBack, *reading.ENDS) as error:
+        except (PySparkException, Py4JError, OSError, BrokersAway, TopicMissing, DatabaseWentBack,
+                *reading.ENDS) as error:  # fmt: skip
             return str(error)
         except Stopped:
             return ""
@@ -372,7 +375,8 @@ def _stop_session(session: SparkSession) -> None:
     try:
         session.stop()
     except (PySparkException, Py4JError, OSError) as error:
-        log.warning("pipeline: Spark was gone before it could be stopped: %s", _first_line(str(error)))
+        if jvm.how_it_ended(session) is None:
+            log.warning("pipeline: Spark was gone before it could be stopped: %s", _first_line(str(error)))
 
 
 def _first_line(text: str) -> str:

@@ -22,6 +22,7 @@ from backend.control.gateway.client import Gateway, parse_bootstrap
 from backend.control.gateway.pool import Pool
 from backend.control.gateway.security import SecurityError, read_security
 from backend.control.http.app import create_app
+from backend.control.http.disk_room import DiskRoom
 from backend.control.http.dispatch import NOBODY
 from backend.control.http.endpoints import ENDPOINTS
 from backend.control.http.guesses import AUDIT_INTERVAL_S, Guesses
@@ -174,7 +175,7 @@ class ControlPlane:
         self.metrics = Metrics(
             self.observer, PipelineNumbers(self.database.engine, settings.cluster_id), self._registries
         )
-        self.readiness = Readiness(self.observer, self.database, self._more_checks)
+        self.readiness = Readiness(self.observer, self.database, self._more_checks, disk=DiskRoom(settings.data_dir))
         self.openapi = document(ENDPOINTS, VERSION)
         self._built = True
 

@@ -17,7 +17,7 @@ from backend.engine.config import BrokerConfig, ConfigError, parse_properties
 from backend.engine.log.names import META_PROPERTIES_FILE
 from backend.engine.ports import Ports, system_ports, tasks
 from backend.engine.ports.disk import OsDisk
-from backend.engine.ports.program import run_until_signalled
+from backend.engine.ports.program import BROKER_FILES, raise_file_limit, run_until_signalled
 from backend.private_files import close_to_others
 
 LOOPBACK: Final = "127.0.0.1"
@@ -167,6 +167,12 @@ def run_broker(properties_path: str) -> int:
 
 
 async def _run(properties_path: str, signalled: tasks.Task[bool]) -> int:
+    files = raise_file_limit()
+    if 0 <= files < BROKER_FILES:
+        raise ConfigError(
+            f"This machine lets a process open {files} files and connections, and {BROKER_FILES} are needed here: raise"
+            " the limit (`ulimit -n 4096` in this shell, or nofile in /etc/security/limits.conf)."
+        )
     config = BrokerConfig.parse(read_properties(properties_path))
     for log_dir in {*config.data_dirs, config.metadata_dir}:
         # Of an earlier version, which left them open to every user of the machine; any other folder is not ours.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,15 @@ PIPELINE_IS_TOLD: Final = {
     "EBBLINE_CLUSTER_ID": "-",
     "EBBLINE_BOOTSTRAP_SERVERS": "-",
 }
+
+# Files and connections that a process of ours may need at the same time. One broker keeps the log of each of its
+# partitions open: 50 of __remote_log_metadata, 50 of __consumer_offsets, 50 of __transaction_state and 50 of a first
+# topic or two; 80 connections of clients and of the other brokers.
+FILES_PER_BROKER: Final = 280
+# Database, logs, control API, and a quarter that no connection may take (`ports.socket_network`).
+FILES_OF_PROCESS: Final = 160
+# macOS shows no limit, and takes none above this.
+FILES_WISHED: Final = 10_240
 
 
 class PreflightError(Exception):
@@ -52,6 +63,29 @@ def check_ports(settings: Settings) -> None:
                     f"Port {port} for {what} is in use ({error.strerror}): stop what listens there "
                     f"(is another `ebbline up` running?), or set {variable}."
                 ) from error
+
+
+def check_open_files(settings: Settings) -> None:
+    """Lets this process and its children open as many files as they may. Raises PreflightError when that is too few."""
+    allowed = _raise_open_files()
+    together = settings.attach is None and not settings.process_per_broker
+    needed = FILES_OF_PROCESS + FILES_PER_BROKER * (settings.brokers if together else 1)
+    if allowed < needed:
+        raise PreflightError(
+            f"This machine lets a process open {allowed} files and connections, and {needed} are needed here:"
+            f" raise the limit (`ulimit -n {max(4096, needed)}` in this shell, or nofile in /etc/security/limits.conf)."
+        )
+
+
+def _raise_open_files() -> int:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wished in (hard, FILES_WISHED):
+        if soft == resource.RLIM_INFINITY or (hard != resource.RLIM_INFINITY and soft >= min(wished, hard)):
+            break
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wished, hard))
+            soft = wished
+    return FILES_WISHED if soft == resource.RLIM_INFINITY else soft
 
 
 def check_remote_location(settings: Settings) -> None:

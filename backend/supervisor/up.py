@@ -29,12 +29,13 @@ from backend.private_files import close_to_others
 from backend.redact import printable
 from backend.settings import LOOPBACK, Settings
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
-from backend.supervisor.health import any_broker_answers, http_answers, http_serves
+from backend.supervisor.health import any_broker_answers, http_answers, http_serves, serves_but_for_the_disk
 from backend.supervisor.preflight import (
     PreflightError,
     check_api_listen,
     check_data_path,
     check_database,
+    check_open_files,
     check_pipeline,
     check_ports,
     check_remote_location,
@@ -83,6 +84,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
                 f"{settings.voters} controllers need as many brokers, not {settings.brokers}: use --controllers 1,"
                 " or more --brokers."
             )
+        check_open_files(settings)
         check_ports(settings)
         check_api_listen(settings)
         check_database(settings)
@@ -241,7 +243,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
             where="\n".join(where),
             stop_timeout_s=30.0,
             healthy=lambda: any_broker_answers(brokers) or http_answers(f"{settings.api_url}/healthz"),
-            ready=lambda: http_serves(f"{settings.api_url}/readyz"),
+            ready=lambda: serves_but_for_the_disk(f"{settings.api_url}/readyz"),
         )
     )
     if settings.pipeline:

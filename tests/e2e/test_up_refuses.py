@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,32 @@ def test_a_port_in_use_is_named_and_nothing_is_written(tmp_path: Path) -> None:
         line = refused(up)
     assert f"Port {up.base + 1} for broker 2 is in use" in line
     assert not up.data.exists()
+
+
+def run_with_few_files(words: list[str]) -> str:
+    """Runs a command that may open 256 files, expects its refusal, gives its one line."""
+    shell = ["bash", "-c", 'ulimit -n 256; exec "$@"', "bash", sys.executable, "-m", "backend.cli.entry"]
+    done = subprocess.run([*shell, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (1, 2), done.stdout
+    (line,) = done.stderr.strip().splitlines()
+    return line
+
+
+def test_a_machine_that_lets_few_files_be_open_is_told_so(tmp_path: Path) -> None:
+    line = run_with_few_files(["up", "--data", str(tmp_path / "data"), "--no-pipeline", "--no-ui"])
+    assert line == (
+        "ebbline: This machine lets a process open 256 files and connections, and 1000 are needed here: raise the limit"
+        " (`ulimit -n 4096` in this shell, or nofile in /etc/security/limits.conf)."
+    )
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_broker_alone_is_told_so_too(tmp_path: Path) -> None:
+    settings = tmp_path / "broker.properties"
+    settings.write_text(f"node.id=1\nprocess.roles=broker,controller\nlog.dirs={tmp_path / 'log'}\n")
+    line = run_with_few_files(["broker", "--config", str(settings)])
+    assert "lets a process open 256 files and connections" in line
+    assert not (tmp_path / "log").exists()
 
 
 def test_a_folder_of_a_newer_format_is_refused(tmp_path: Path) -> None:

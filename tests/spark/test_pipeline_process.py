@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -236,3 +237,23 @@ def test_what_hinders_the_start_is_one_line_and_an_exit_code(tmp_path: Path, ref
         code, lines = refused(settings)
     assert (code, len(lines)) == (job.EXIT_BUSY, 1)
     assert "Another pipeline" in lines[0]
+
+
+def test_a_killed_jvm_is_one_true_line(settings: PipelineSettings, engine: Engine) -> None:
+    records = mixed(40)
+    produce(settings.bootstrap_servers, settings.source_topic, records)
+    process = start(settings)
+    try:
+        wait_until("all records are stored", read_to(engine, records), WAIT_S)
+        (java,) = subprocess.run(
+            ["pgrep", "-P", str(process.pid), "java"], capture_output=True, text=True, check=True
+        ).stdout.split()
+        os.kill(int(java), signal.SIGKILL)
+        assert process.wait(WAIT_S) == job.EXIT_SPARK
+    finally:
+        kill(process)
+    log = (settings.data_dir / "pipeline.log").read_text()
+    assert "Traceback" not in log
+    assert "Exception occurred" not in log
+    last = log.splitlines()[-1]
+    assert last.startswith(f"ebbline pipeline: Spark's Java process {java} was killed by signal 9; nothing is lost")

@@ -1,4 +1,6 @@
-"""What `/readyz` looks at: the cluster answers, the database takes writes, and what the process adds."""
+"""What `/readyz` looks at: the cluster answers, the database takes writes, the disks have room, and what the process
+adds.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, text
 
 from backend.control.database import Database, DatabaseAway
+from backend.control.http.disk_room import DiskRoom
 from backend.control.observer.observer import Observer
 
 # The pipeline holds the lock for half a second at most; a database that is not free in this time is in trouble.
@@ -22,8 +25,13 @@ class Readiness:
     """Belongs to one event loop."""
 
     def __init__(
-        self, observer: Observer, database: Database, more: Callable[[], Mapping[str, str | None]] | None = None
+        self,
+        observer: Observer,
+        database: Database,
+        more: Callable[[], Mapping[str, str | None]] | None = None,
+        disk: DiskRoom | None = None,
     ) -> None:
+        self._disk = disk
         self._observer = observer
         self._database = database
         self._more = more
@@ -33,6 +41,8 @@ class Readiness:
     async def checks(self) -> dict[str, str | None]:
         """Each check by name: None when it passes, else one sentence."""
         found: dict[str, str | None] = {"cluster": self._cluster(), "database": await self._database_takes_writes()}
+        if self._disk is not None:
+            found["disk"] = await self._disk.check()
         if self._more is not None:
             found.update(self._more())
         return found

@@ -7,6 +7,13 @@ import logging
 import resource
 import signal
 from collections.abc import Awaitable, Callable
+from typing import Final
+
+# What one broker may need: the logs of 50 partitions of each of three internal topics and of 50 of others, which stay
+# open, 80 connections, and a quarter of all that no connection may take (`socket_network.CONNECTIONS_SHARE`).
+BROKER_FILES: Final = 440
+# macOS shows no limit, and takes none above this.
+FILES_WISHED: Final = 10_240
 
 _log = logging.getLogger(__name__)
 
@@ -21,12 +28,15 @@ def raise_file_limit() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard or soft == resource.RLIM_INFINITY:
         return soft
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError) as error:
-        _log.warning("The limit of open files stays at %d: %s", soft, error)
-        return soft
-    return hard
+    for wished in (hard, FILES_WISHED):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wished, hard))
+        except (OSError, ValueError) as error:
+            _log.info("The limit of open files cannot be %d: %s", wished, error)
+        else:
+            return wished
+    _log.warning("The limit of open files stays at %d", soft)
+    return soft
 
 
 def run_until_signalled(program: Callable[[asyncio.Event], Awaitable[int]]) -> int:
