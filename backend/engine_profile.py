@@ -26,9 +26,16 @@ EMBEDDED_SETTINGS: Final = {
     # Its 150 replicas take 0.4 s of CPU on one loop, which the first clients have unless a topic is tiered at once.
     "rlmm.config.ebbline.remote.log.metadata.topic.creation.delay.ms": "500",
 }
+# Of three one may be away while two are in sync.
+BROKERS_FOR_TWO_COPIES: Final = 3
 
 
-def embedded_settings(remote_location: str) -> dict[str, str]:
-    """Kafka properties for every broker of `ebbline up`; ``remote_location`` is a folder or an obstore URL."""
+def embedded_settings(remote_location: str, brokers: int) -> dict[str, str]:
+    """Kafka properties for every broker of `ebbline up`; ``remote_location`` is a folder or an obstore URL.
+
+    With three brokers or more a record that acks=all has acknowledged is on two disks, in topics without their own
+    `min.insync.replicas` too: one disk may be lost. With two, one broker away would stop every writer.
+    """
     key = "rsm.config.url" if "://" in remote_location else "rsm.config.dir"
-    return EMBEDDED_SETTINGS | {key: remote_location}
+    safe = {"min.insync.replicas": "2"} if brokers >= BROKERS_FOR_TWO_COPIES else {}
+    return EMBEDDED_SETTINGS | safe | {key: remote_location}

@@ -19,9 +19,8 @@ ROOT: Final = Path(__file__).parents[2]
 RECORDED: Final = ROOT / "tests" / "fixtures" / "apache-kafka-4.3.1" / "client-sessions.json"
 # Which answers differ, and the reason; docs/compatibility.md tells users the same.
 DIFFERENCES: Final = {
-    r"min\.insync\.replicas$|kafka-topics --describe": "eligible leader replicas (KIP-966) are not supported",
     r"grow cf-no|describe settings of cf-no|too large": "the error has a text where Apache Kafka sends none",
-    r"kafka-features describe": "share groups, streams groups and KIP-966 are not supported",
+    r"kafka-features describe": "share groups and streams groups are not supported",
 }
 # The tools start a JVM each, which takes two minutes in all.
 # The last one was recorded by itself and leaves a group, which the tools would list.

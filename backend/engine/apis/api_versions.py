@@ -22,9 +22,9 @@ MAX_VERSION: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
 # Feature levels of Kafka 4.3 (metadata.version 30 = 4.3-IV0). What the engine has not, it does not offer for
-# UpdateFeatures to switch on: eligible.leader.replicas.version, kraft.version (the voters stand in the settings),
-# share.version, streams.version.
+# UpdateFeatures to switch on: kraft.version (the voters stand in the settings), share.version, streams.version.
 SUPPORTED_FEATURES: Final[dict[str, tuple[int, int]]] = {
+    "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     "metadata.version": (7, 30),
     "transaction.version": (0, 2),

@@ -8,7 +8,8 @@ from typing import Final
 from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, forward
 from backend.engine.apis.services import Services
-from backend.engine.controller.commands.elections import elect_leaders
+from backend.engine.controller.commands.elections import asked_leaderless, elect_leaders
+from backend.engine.controller.commands.recovery import LogEndsFound, logs_of_live_replicas
 from backend.protocol import messages as m
 
 API_KEY: Final = 43
@@ -26,8 +27,14 @@ async def on_broker(
 async def on_controller(
     services: Services, context: RequestContext, request: m.ElectLeadersRequest
 ) -> m.ElectLeadersResponse:
-    """See `controller.commands.elections`."""
-    return await carried_out(services, "elect leaders", partial(elect_leaders, request=request))
+    """See `controller.commands.elections`. An unclean election takes the best log: live replicas are asked first."""
+    controller, ends = services.controller, services.log_ends
+    known: LogEndsFound = {}
+    if ends is not None and controller is not None and controller.is_active:
+        image = controller.image
+        known = await ends.ask(image, logs_of_live_replicas(image, asked_leaderless(image, request)))
+    command = partial(elect_leaders, request=request, config=services.config, log_ends=known)
+    return await carried_out(services, "elect leaders", command)
 
 
 def on_error(request: m.ElectLeadersRequest, version: int, code: int, message: str) -> m.ElectLeadersResponse:

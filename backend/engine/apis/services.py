@@ -15,6 +15,7 @@ from backend.engine.ports import Ports
 
 if TYPE_CHECKING:
     from backend.engine.apis.table import ApiTable
+    from backend.engine.controller.commands.recovery import LogEndReader
     from backend.engine.controller.driver import Controller
     from backend.engine.controller.metadata_cache import MetadataCache
     from backend.engine.controller.producer_ids import ProducerIdManager
@@ -51,6 +52,8 @@ class Services:
     controller: Controller | None
     # Every API served by this node; ApiVersions answers from it.
     apis: ApiTable
+    # Asks brokers how far their logs reach; on nodes with the controller role.
+    log_ends: LogEndReader | None = None
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     client_quotas: ClientQuotas = field(default_factory=ClientQuotas)
     produce_turns: ProduceTurns = field(default_factory=ProduceTurns)

@@ -25,7 +25,7 @@ async def on_controller(
     services: Services, context: RequestContext, request: m.UpdateFeaturesRequest
 ) -> m.UpdateFeaturesResponse:
     """See `controller.commands.features`."""
-    command = partial(update_features, request=request, version=context.api_version)
+    command = partial(update_features, request=request, config=services.config, version=context.api_version)
     return await carried_out(services, "update features", command)
 
 

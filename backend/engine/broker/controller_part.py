@@ -6,18 +6,26 @@ from collections.abc import Callable
 
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.apis.services import Services
-from backend.engine.broker.controller_marking import ControllerMarking
+from backend.engine.broker.controller_marking import ControllerImage, ControllerMarking
+from backend.engine.broker.log_end_questions import LogEndQuestions
+from backend.engine.broker.unclean_recovery import UncleanRecovery
 from backend.engine.config import BrokerConfig
-from backend.engine.config.listeners import SECURITY_PROTOCOL_IDS, controller_listeners, voter_addresses
-from backend.engine.config.security import controller_security
+from backend.engine.config.listeners import (
+    SECURITY_PROTOCOL_IDS,
+    controller_listeners,
+    inter_broker_listener_name,
+    voter_addresses,
+)
+from backend.engine.config.security import controller_security, inter_broker_security
 from backend.engine.controller.driver import Controller
 from backend.engine.controller.image import ControllerRegistration, Endpoint, SupportedFeature
 from backend.engine.controller.node_metadata import NodeMetadata
+from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.connection_slots import ConnectionSlots
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.listener import Listener
 from backend.engine.net.peer_security import PeerSecurity
-from backend.engine.ports import Ports
+from backend.engine.ports import Ports, tasks
 
 FEATURES = tuple(SupportedFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
 
@@ -37,6 +45,8 @@ class ControllerPart:
         self._channel: PeerControllerChannel | None = None
         self.controller: Controller | None = None
         self._marking: ControllerMarking | None = None
+        self._client: ClusterClient | None = None
+        self._recovery: tasks.Task[None] | None = None
 
     def bind(self) -> None:
         """Takes the ports. OSError when one is taken."""
@@ -70,7 +80,17 @@ class ControllerPart:
             on_failure=self._on_fatal,
         )
         self.controller = services.controller = controller
+        self._client = ClusterClient(
+            self._ports,
+            ControllerImage(controller),
+            inter_broker_listener_name(config),
+            client_id=f"controller-{config.id}-log-ends",
+            security=PeerSecurity.of(inter_broker_security(config)),
+        )
+        services.log_ends = questions = LogEndQuestions(self._client)
         await controller.start()
+        recovery = UncleanRecovery(self._ports.clock, config, controller, questions)
+        self._recovery = tasks.spawn(recovery.run(), name=f"unclean recovery of controller {config.id}")
         for listener in self._listeners:
             listener.start(services)
         if config.remote_log_storage_system_enable and "broker" not in (config.process_roles or ()):
@@ -83,6 +103,9 @@ class ControllerPart:
             self._marking = None
         for listener in self._listeners:
             await listener.close()
+        await tasks.cancel(self._recovery)
+        if self._client is not None:
+            self._client.close()
         if self.controller is not None:
             await self.controller.stop()
         if self._channel is not None:

@@ -122,6 +122,11 @@ class BrokerConfig:
     delete_topic_enable: bool = _bool(True, doc="allow topics to be deleted")
     min_insync_replicas: int = _int(1, least=1, dynamic=True, doc="in-sync replicas that acks=all needs")
     unclean_leader_election_enable: bool = _bool(False, dynamic=True, doc="let a replica outside the ISR lead")
+    unclean_recovery_timeout_ms: int = _int(
+        60_000,
+        least=0,
+        doc="time that replicas which stopped uncleanly are waited for before those that are here may lead (KIP-966)",
+    )
     auto_leader_rebalance_enable: bool = _bool(True, doc="move leadership back to preferred replicas")
     leader_imbalance_check_interval_seconds: int = _long(300, least=1)
     # Log

@@ -93,12 +93,16 @@ def controller_listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
 
 
 def inter_broker_listener_name(config: BrokerConfig) -> str:
-    """The listener other brokers use: by name, else by protocol, else the first of the broker's own."""
+    """The listener other brokers use: by name, else by protocol, else the first of the broker's own.
+
+    A node that is a controller alone reaches brokers by it too.
+    """
     if config.inter_broker_listener_name:
         return config.inter_broker_listener_name.upper()
-    if "security.inter.broker.protocol" in config.originals:
+    own = broker_listeners(config)
+    if "security.inter.broker.protocol" in config.originals or not own:
         return config.security_inter_broker_protocol
-    return broker_listeners(config)[0].name
+    return own[0].name
 
 
 def controller_addresses(config: BrokerConfig) -> tuple[tuple[str, int], ...]:

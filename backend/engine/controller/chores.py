@@ -71,7 +71,7 @@ class Chores:
         while self._controller.failure is None:
             await tasks.sleep_ms(pause_ms)
             if self._config.auto_leader_rebalance_enable:
-                await self.do("rebalance leaders", rebalance_leaders)
+                await self.do("rebalance leaders", self.rebalance_leaders)
             await self.do("elect unclean leaders", self.elect_unclean)
 
     async def do(self, name: str, command: Callable[[MetadataImage], Outcome[None]]) -> None:
@@ -80,6 +80,10 @@ class Chores:
             await self._controller.submit(name, command)
         except KafkaError as error:
             _log.warning("Controller %d could not %s: %s", self._config.id, name, error)
+
+    def rebalance_leaders(self, image: MetadataImage) -> Outcome[None]:
+        """As a command."""
+        return rebalance_leaders(image, self._config)
 
     def elect_unclean(self, image: MetadataImage) -> Outcome[None]:
         """As a command."""

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from backend.engine.common.controller_channel import ControllerChannel
@@ -19,7 +20,7 @@ from backend.engine.controller.chores import Chores
 from backend.engine.controller.commands.brokers import broker_heartbeat, register_broker
 from backend.engine.controller.commands.cluster import bootstrap
 from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.image import ControllerRegistration, MetadataImage
+from backend.engine.controller.image import NO_LEADER, ControllerRegistration, MetadataImage
 from backend.engine.controller.introduction import Introduction
 from backend.engine.controller.node_metadata import NodeMetadata
 from backend.engine.controller.removed_topics import RemovedPartition
@@ -84,6 +85,9 @@ class Controller:
         self.snapshotter = metadata.snapshotter
         self.removed_topics = metadata.removed_topics
         self._newest = self.image
+        # Set when the image may have partitions that nobody may lead without a look at their logs.
+        self.leaderless = tasks.Event()
+        self._nobody_may_lead = False
         self._introduction = Introduction(config, self, registration, channel)
 
     @property
@@ -241,6 +245,7 @@ class Controller:
         self._chores = Chores(self._ports, self._config, self, self._sessions)
         self._sessions.update(self.image, self._ports.clock.monotonic_ms())
         self._active_epoch = epoch
+        self.leaderless.set()
         name = f"controller {self._config.id}"
         helpers = [
             tasks.spawn(self._chores.watch_sessions(), name=f"{name} sessions"),
@@ -275,7 +280,7 @@ class Controller:
     async def _begin(self) -> None:
         """An empty log becomes a cluster's, and the metadata tells where this controller listens."""
         try:
-            await self.submit("bootstrap", bootstrap)
+            await self.submit("bootstrap", partial(bootstrap, config=self._config))
             await self.submit("register controller", self._introduction.command)
         except KafkaError as error:
             if self._alone and not self._introduced.done():
@@ -301,6 +306,9 @@ class Controller:
                 await self.raft.committed(self._newest.offset, epoch)
                 self._committed.image = self._newest
                 self._committed.last_record_ms = self._ports.clock.time_ms()
+                if self._nobody_may_lead:
+                    self._nobody_may_lead = False
+                    self.leaderless.set()
                 self.snapshotter.applied(self.log.appended_bytes - bytes_before)
                 self._sessions.update(self.image, self._ports.clock.monotonic_ms())
         except OSError as error:
@@ -340,6 +348,8 @@ class Controller:
             return None, refusal
         self.removed_topics.note(self._newest, outcome.records, last_offset)
         self._newest = image
+        if any(map(_may_leave_nobody, outcome.records)):
+            self._nobody_may_lead = True
         if any(isinstance(record, m.ConfigRecord) and record.name == UNCLEAN_ELECTION for record in outcome.records):
             # Who allows unclean elections wants the leaderless partitions led now, not at the next turn.
             tasks.spawn(self._chores.do("elect unclean leaders", self._chores.elect_unclean), name="unclean elections")
@@ -348,6 +358,13 @@ class Controller:
     def _refuse_all(self, message: str) -> None:
         while self._queue:
             _answer(self._queue.popleft(), None, KafkaError(ErrorCode.NOT_CONTROLLER, message))
+
+
+def _may_leave_nobody(record: object) -> bool:
+    """Whether after this record nobody may lead a partition, for now or without a look at the logs."""
+    if not isinstance(record, m.PartitionChangeRecord):
+        return False
+    return record.leader == NO_LEADER or record.eligible_leader_replicas == [] or bool(record.last_known_elr)
 
 
 def _answer(waiting: _Waiting, response: Any, refusal: BaseException | None) -> None:

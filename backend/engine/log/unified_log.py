@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 from backend.engine.log.errors import CorruptLog, DamagedIndex, OffsetOutOfRange, UnexpectedAppendOffset
+from backend.engine.log.leader_epochs import UNDEFINED_EPOCH
 from backend.engine.log.local_log import ReadInfo
 from backend.engine.log.log_storage import LogStorage
 from backend.engine.log.recovery import end_txn_marker_of, feed_producers
@@ -272,3 +273,16 @@ class UnifiedLog(LogStorage):
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch <= the one asked for; (-1, -1) when undefined."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    @property
+    def last_record_epoch(self) -> int:
+        """Leader epoch of the last record, -1 when there was none: of two logs the one with the higher epoch is the
+        better one, and of those with the same one the longer. An epoch that has begun without a record does not count.
+        """
+        if self.log_end_offset == 0:
+            return UNDEFINED_EPOCH
+        epoch = self.leader_epochs.epoch_for_offset(self.log_end_offset - 1)
+        if epoch is None and self.leader_epochs.earliest_entry is not None:
+            # All records are deleted; what is left of the entries says in which epoch the last one was written.
+            epoch = self.leader_epochs.earliest_entry[0]
+        return UNDEFINED_EPOCH if epoch is None else epoch

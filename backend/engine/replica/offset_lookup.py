@@ -79,7 +79,7 @@ def look_up(partition: Partition, query: Query) -> FoundOffset:
     match query.timestamp:
         case -1:  # LATEST
             _check_high_watermark_is_current(partition, query)
-            return FoundOffset(_last_fetchable(partition, query), leader_epoch=partition.leader_epoch)
+            return FoundOffset(_last_fetchable(partition, query), leader_epoch=_latest_epoch(partition, query))
         case -2:  # EARLIEST
             return _earliest(log)
         case -4:  # EARLIEST_LOCAL
@@ -118,6 +118,15 @@ def _found(found: TimestampedOffset | None) -> FoundOffset:
     if found is None:
         return NOTHING
     return FoundOffset(found.offset, found.timestamp, UNKNOWN if found.leader_epoch is None else found.leader_epoch)
+
+
+def _latest_epoch(partition: Partition, query: Query) -> int:
+    """Kafka gives the partition's leader epoch. To a debug reader of a partition that nobody leads it is the epoch of
+    the replica's last record instead: which log is the best is what such a reader wants to know (KIP-966).
+    """
+    if query.replica_id != DEBUG or partition.leader >= 0:
+        return partition.leader_epoch
+    return partition.log.last_record_epoch
 
 
 def _earliest(log: UnifiedLog) -> FoundOffset:

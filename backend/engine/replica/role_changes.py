@@ -264,7 +264,7 @@ class RoleChanges:
         if assigned.registration.is_lost(self._manager.node_id):
             # It was unusable before this start, and is repaired.
             self._directories.submit(tip, self._manager.log_manager.directory_id(log))
-        elif len(self._manager.log_manager.dirs) > 1:
+        else:
             self._tell_directory(assigned, log)
         partition = Partition(tip, log, self._manager)
         self._hosted.by_name[key] = partition
@@ -300,7 +300,7 @@ class RoleChanges:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"its log is not here, and {where} cannot be read")
 
     def _tell_directory(self, assigned: Assigned, log: UnifiedLog) -> None:
-        """Where there are several the controller cannot know which one a replica lies in (KIP-858)."""
+        """The controller cannot know where a replica lies when there are several, or another one (KIP-858)."""
         directory = self._manager.log_manager.directory_id(log)
         if assigned.registration.directory_of(self._manager.node_id) != directory:
             self._directories.submit(assigned.tip, directory)

@@ -87,9 +87,15 @@ def take(play: Play, step: tuple[object, ...]) -> None:
                 )
             )
         case ("elect", int(kind)):
-            play.do(partial(elect_leaders, request=m.ElectLeadersRequest(election_type=kind, topic_partitions=None)))
+            play.do(
+                partial(
+                    elect_leaders,
+                    config=play.config,
+                    request=m.ElectLeadersRequest(election_type=kind, topic_partitions=None),
+                )
+            )
         case ("rebalance",):
-            play.do(rebalance_leaders)
+            play.do(partial(rebalance_leaders, config=play.config))
         case ("config", str(topic), int(how), int(value)):
             resource = m.IncrementalAlterConfigsRequest.Resources
             change = resource.Configs(name="retention.ms", config_operation=how, value=str(value))

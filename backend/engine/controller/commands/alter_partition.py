@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.broker_epoch import check_broker_epoch
+from backend.engine.controller.commands.log_directories import has_log
 from backend.engine.controller.commands.outcome import Outcome, outcome
 from backend.engine.controller.commands.partition_change import Election, change_record, target_of
-from backend.engine.controller.commands.topic_settings import unclean_election_enabled
+from backend.engine.controller.commands.topic_settings import effective_min_isr, unclean_election_enabled
 from backend.engine.controller.image import RECOVERED, RECOVERING, MetadataImage, PartitionRegistration, TopicImage
 from backend.engine.controller.replay import NO_LEADER_CHANGE, merge_partition
 from backend.protocol import messages as m
@@ -57,6 +58,7 @@ def _alter(
         asked.partition_index,
         partition,
         replace(target_of(partition), isr=tuple(isr), leader_recovery_state=asked.leader_recovery_state),
+        min_isr=effective_min_isr(image, config, topic.name),
         acceptable=image.is_active,
         election=Election.UNCLEAN if unclean_election_enabled(image, config, topic.name) else Election.ONLINE,
     )
@@ -104,14 +106,16 @@ def _problem(
         return ErrorCode.INVALID_REQUEST
     if partition.leader_recovery_state == RECOVERED and recovery == RECOVERING:
         return ErrorCode.INVALID_REQUEST
-    if not all(_eligible(image, member, epoch) for member, epoch in isr.items()):
+    if not all(_eligible(image, partition, member, epoch) for member, epoch in isr.items()):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
-def _eligible(image: MetadataImage, member: int, epoch: int) -> bool:
+def _eligible(image: MetadataImage, partition: PartitionRegistration, member: int, epoch: int) -> bool:
+    """Kafka does not look at the directory here: there a follower with a new disk is in sync before it has told."""
     broker = image.brokers.get(member)
-    return broker is not None and broker.active and epoch in (-1, broker.epoch)
+    alive = broker is not None and broker.active and epoch in (-1, broker.epoch)
+    return alive and has_log(image, partition, member)
 
 
 def _error(asked: _Asked, code: ErrorCode) -> _Answer:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.broker_epoch import check_broker_epoch
-from backend.engine.controller.commands.elections import in_isr, leader_and_isr_changes, leaderless, leads_any
+from backend.engine.controller.commands.elections import (
+    Found,
+    in_isr,
+    in_isr_or_elr,
+    known_to,
+    leader_and_isr_changes,
+    leaderless,
+    leads_any,
+)
+from backend.engine.controller.commands.eligible_leaders import elr_enabled
+from backend.engine.controller.commands.log_directories import NO_DIRECTORIES
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BrokerRegistration, MetadataImage
 from backend.engine.controller.replay import FENCE, START_CONTROLLED_SHUTDOWN, UNFENCE
@@ -53,9 +64,37 @@ def register_broker(
     if existing and same_life:
         epoch = existing.epoch
     elif existing:
-        records += leader_and_isr_changes(image, config, in_isr(image, existing.id), remove=existing.id)
+        records += _end_of_life(image, config, existing, request)
+    if existing and same_life:
+        without = _without_directory(image, existing.id, request)
+        records += leader_and_isr_changes(image, config, without, unclean=existing.id)
     records.append(_registration(request, epoch, existing if same_life else None))
     return Outcome(tuple(records), m.BrokerRegistrationResponse(broker_epoch=epoch))
+
+
+def _end_of_life(
+    image: MetadataImage, config: BrokerConfig, ended: BrokerRegistration, request: m.BrokerRegistrationRequest
+) -> list[m.PartitionChangeRecord]:
+    """What the broker's former life was in is left by its next one.
+
+    After a clean shutdown its logs are whole, and it may be eligible; else records that were not flushed may be missing
+    (handleBrokerShutdown). The same where the directory of a log has not come back.
+    """
+    if elr_enabled(image) and request.previous_broker_epoch != ended.epoch:
+        return leader_and_isr_changes(image, config, in_isr_or_elr(image, ended.id), unclean=ended.id)
+    gone = list(_without_directory(image, ended.id, request))
+    lost = {(topic.id, index) for topic, index, _ in gone}
+    whole = (found for found in in_isr(image, ended.id) if (found[0].id, found[1]) not in lost)
+    return [
+        *leader_and_isr_changes(image, config, gone, unclean=ended.id),
+        *leader_and_isr_changes(image, config, whole, remove=ended.id),
+    ]
+
+
+def _without_directory(image: MetadataImage, broker: int, request: m.BrokerRegistrationRequest) -> Iterator[Found]:
+    """Partitions in which the broker is in ISR or ELR with a log in a directory that it registers no more."""
+    here = {*NO_DIRECTORIES, *(bytes(directory) for directory in request.log_dirs)}
+    return (found for found in in_isr_or_elr(image, broker) if found[2].directory_of(broker) not in here)
 
 
 def _registration(
@@ -255,7 +294,7 @@ def unregister_broker(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered"
         )
     records: list[Message] = [
-        *leader_and_isr_changes(image, config, in_isr(image, broker.id), remove=broker.id),
+        *leader_and_isr_changes(image, config, known_to(image, broker.id), forget=broker.id),
         m.UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch),
     ]
     return Outcome(tuple(records), m.UnregisterBrokerResponse(error_message=None))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.outcome import Outcome, outcome
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol import messages as m
+from backend.protocol.messages import Message
 
 METADATA_VERSION: Final = "metadata.version"
-# 4.3-IV0. Every feature that is not named here stays at level 0 until the engine has it:
-# eligible.leader.replicas.version (KIP-966), share.version (KIP-932), streams.version (KIP-1071).
+# 4.3-IV0. Every feature that is not named here stays at level 0 until the engine has it: share.version (KIP-932),
+# streams.version (KIP-1071).
 METADATA_VERSION_LEVEL: Final = 30
 # The consumer group protocol (KIP-848).
 GROUP_VERSION: Final = "group.version"
@@ -18,18 +20,32 @@ GROUP_VERSION_LEVEL: Final = 1
 # KIP-890: producers get a new epoch at the end of every transaction.
 TRANSACTION_VERSION: Final = "transaction.version"
 TRANSACTION_VERSION_LEVEL: Final = 2
+# KIP-966: replicas that left the ISR below min.insync.replicas and still have every committed record may lead.
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+ELIGIBLE_LEADER_REPLICAS_LEVEL: Final = 1
+MIN_ISR: Final = "min.insync.replicas"
 
 
-def bootstrap(image: MetadataImage) -> Outcome[None]:
-    """Records that make an empty log a cluster's; none when there are some already."""
+def bootstrap(image: MetadataImage, config: BrokerConfig) -> Outcome[None]:
+    """Records that make an empty log a cluster's; none when there are some already.
+
+    A cluster with eligible leader replicas has one `min.insync.replicas`: at first the value of who makes it.
+    """
     if METADATA_VERSION in image.features:
         return outcome([], None)
     levels = (
         (METADATA_VERSION, METADATA_VERSION_LEVEL),
         (GROUP_VERSION, GROUP_VERSION_LEVEL),
         (TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL),
+        (ELIGIBLE_LEADER_REPLICAS, ELIGIBLE_LEADER_REPLICAS_LEVEL),
     )
-    return outcome([m.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels], None)
+    records: list[Message] = [m.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
+    return outcome([*records, cluster_wide(MIN_ISR, str(config.min_insync_replicas))], None)
+
+
+def cluster_wide(name: str, value: str) -> m.ConfigRecord:
+    """A dynamic default for all brokers."""
+    return m.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=CLUSTER_DEFAULT, name=name, value=value)
 
 
 def register_controller(

@@ -15,6 +15,7 @@ from typing import Final
 from backend.engine.common.topic_names import check_topic_name
 from backend.engine.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Type
 from backend.engine.controller.commands.broker_settings import check_broker_settings
+from backend.engine.controller.commands.min_isr import check_min_isr, min_isr_changes
 from backend.engine.controller.commands.outcome import Outcome, outcome
 from backend.engine.controller.commands.resource_settings import check_client_metrics, check_group
 from backend.engine.controller.commands.topic_settings import check_topic_settings, resolved_topic_settings
@@ -58,7 +59,8 @@ def incremental_alter_configs(
                 raise _bad_request("Each resource must appear at most once.")
             wanted = operations(resource.configs)
             check_resource(image, resource.resource_type, resource.resource_name)
-            records += alter_resource(image, config, resource.resource_type, resource.resource_name, wanted)
+            changes = alter_resource(image, config, resource.resource_type, resource.resource_name, wanted)
+            records += [*changes, *min_isr_changes(image, config, changes)]
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
     return outcome([] if request.validate_only else records, response)
@@ -99,7 +101,8 @@ def alter_configs(
                 if one.value is None:
                     raise _bad_request(f"Null value not supported for : {one.name}")
                 operations[one.name] = (SET, one.value)
-            records += alter_resource(image, config, resource.resource_type, resource.resource_name, operations)
+            changes = alter_resource(image, config, resource.resource_type, resource.resource_name, operations)
+            records += [*changes, *min_isr_changes(image, config, changes)]
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
     return outcome([] if request.validate_only else records, response)
@@ -141,6 +144,7 @@ def alter_resource(
     }
     if resource_type == BROKER_RESOURCE:
         check_broker_settings(image, config, name, changes)
+        check_min_isr(image, name, changes)
     else:
         # What stays the same is no record; a broker's is one, so that setting a value again reloads it (KAFKA-14136).
         changes = {setting: value for setting, value in changes.items() if value != current.get(setting)}

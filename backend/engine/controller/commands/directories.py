@@ -7,6 +7,8 @@ from dataclasses import replace
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.broker_epoch import check_broker_epoch
 from backend.engine.controller.commands.elections import leader_and_isr_changes
+from backend.engine.controller.commands.eligible_leaders import elr_enabled
+from backend.engine.controller.commands.log_directories import NO_DIRECTORIES, log_is_gone
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BrokerRegistration, MetadataImage, TopicImage
 from backend.protocol import messages as m
@@ -21,7 +23,8 @@ def assign_replicas_to_dirs(
 ) -> Outcome[m.AssignReplicasToDirsResponse]:
     """Each replica on its own; STALE_BROKER_EPOCH for the whole request of an earlier life of the broker.
 
-    A replica in a directory that the broker does not have, or in the lost one, leaves the ISR, and another leads.
+    A replica in a directory that the broker does not have, or in the lost one, leaves the ISR, and another leads. So
+    does one whose former directory has not come back: what lies in the new one is another log.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     records: list[Message] = []
@@ -60,11 +63,18 @@ def _assign(
     known = dict(zip(partition.replicas, partition.directories, strict=False))
     if known.get(broker.id) == directory:
         return ErrorCode.NONE, None
+    # The only replica's log is gone for good, so nothing is spared by waiting for it: as in Kafka it begins anew.
+    alone = partition.replicas == (broker.id,)
+    gone = directory not in NO_DIRECTORIES and not alone and log_is_gone(image, partition, broker.id)
+    if gone and partition.isr == (broker.id,) and not elr_enabled(image):
+        # It would stay in the ISR, and lead with an empty log. The broker asks again once another leads.
+        return ErrorCode.INELIGIBLE_REPLICA, None
     known[broker.id] = directory
     directories = tuple(known.get(replica, bytes(16)) for replica in partition.replicas)
     moved = replace(partition, directories=directories)
     lost = broker.id if directory not in broker.log_dirs else None
-    changes = leader_and_isr_changes(image, config, [(topic, index, moved)], remove=lost)
+    forget = broker.id if gone else None
+    changes = leader_and_isr_changes(image, config, [(topic, index, moved)], remove=lost, forget=forget)
     record = changes[0] if changes else m.PartitionChangeRecord(partition_id=index, topic_id=topic.id)
     record.directories = list(directories)
     return ErrorCode.NONE, record

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from backend.engine.config import BrokerConfig
+from backend.engine.controller.commands.eligible_leaders import NOBODY
 from backend.engine.controller.commands.outcome import Outcome, outcome
-from backend.engine.controller.commands.partition_change import Election, change_record, target_of
-from backend.engine.controller.commands.topic_settings import unclean_election_enabled
+from backend.engine.controller.commands.partition_change import Election, LogEnds, change_record, target_of
+from backend.engine.controller.commands.topic_settings import effective_min_isr, unclean_election_enabled
 from backend.engine.controller.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -20,6 +21,9 @@ UNCLEAN: Final = 1
 # ReplicationControlManager.MAX_ELECTIONS_PER_IMBALANCE: the rest waits for the next turn.
 REBALANCED_PARTITIONS_MAX: Final = 1000
 
+# A partition by its topic and index.
+Found = tuple[TopicImage, int, PartitionRegistration]
+
 _Result = m.ElectLeadersResponse.ReplicaElectionResults
 _PartitionResult = _Result.PartitionResult
 _TEXTS: Final = {
@@ -29,15 +33,23 @@ _TEXTS: Final = {
 }
 
 
-def elect_leaders(image: MetadataImage, request: m.ElectLeadersRequest) -> Outcome[m.ElectLeadersResponse]:
-    """Partitions named, or all; of all, those that need no election are left out of the answer."""
+def elect_leaders(
+    image: MetadataImage,
+    request: m.ElectLeadersRequest,
+    config: BrokerConfig,
+    log_ends: Mapping[tuple[bytes, int], LogEnds] | None = None,
+) -> Outcome[m.ElectLeadersResponse]:
+    """Partitions named, or all; of all, those that need no election are left out of the answer.
+
+    `log_ends`: what live replicas say of their logs, by topic id and partition; an unclean election takes the best.
+    """
     if request.election_type not in (PREFERRED, UNCLEAN):
         return outcome([], m.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
     records: list[Message] = []
     response = m.ElectLeadersResponse()
     everything = request.topic_partitions is None
     for topic, index in _asked_partitions(image, request):
-        record, answer = _elect(image, topic, index, request.election_type)
+        record, answer = _elect(image, config, topic, index, request.election_type, log_ends or {})
         if not response.replica_election_results or response.replica_election_results[-1].topic != topic:
             response.replica_election_results.append(_Result(topic=topic))
         if everything and answer.error_code == ErrorCode.ELECTION_NOT_NEEDED:
@@ -47,6 +59,21 @@ def elect_leaders(image: MetadataImage, request: m.ElectLeadersRequest) -> Outco
         response.replica_election_results[-1].partition_result.append(answer)
     # All partitions of a large cluster may need one: each election stands by itself.
     return Outcome(tuple(records), response)
+
+
+def asked_leaderless(image: MetadataImage, request: m.ElectLeadersRequest) -> list[Found]:
+    """Partitions without a leader that the request names."""
+    if request.election_type != UNCLEAN:
+        return []
+    if request.topic_partitions is None:
+        return list(leaderless(image))
+    found = []
+    for name, index in _asked_partitions(image, request):
+        topic = image.topic(name)
+        partition = topic.partitions.get(index) if topic else None
+        if topic is not None and partition is not None and partition.leader == NO_LEADER:
+            found.append((topic, index, partition))
+    return found
 
 
 def _asked_partitions(image: MetadataImage, request: m.ElectLeadersRequest) -> Iterator[tuple[str, int]]:
@@ -61,7 +88,12 @@ def _asked_partitions(image: MetadataImage, request: m.ElectLeadersRequest) -> I
 
 
 def _elect(
-    image: MetadataImage, topic_name: str, index: int, kind: int
+    image: MetadataImage,
+    config: BrokerConfig,
+    topic_name: str,
+    index: int,
+    kind: int,
+    log_ends: Mapping[tuple[bytes, int], LogEnds],
 ) -> tuple[m.PartitionChangeRecord | None, _PartitionResult]:
     topic = image.topic(topic_name)
     partition = topic.partitions.get(index) if topic else None
@@ -76,7 +108,8 @@ def _elect(
         topic.id,
         index,
         partition,
-        target_of(partition),
+        replace(target_of(partition), log_ends=log_ends.get((topic.id, index), {}), any_log=kind == UNCLEAN),
+        min_isr=effective_min_isr(image, config, topic_name),
         acceptable=image.is_active,
         election=Election.UNCLEAN if kind == UNCLEAN else Election.PREFERRED,
     )
@@ -91,9 +124,16 @@ def _refused(index: int, code: ErrorCode, message: str | None = None) -> _Partit
     return _PartitionResult(partition_id=index, error_code=code, error_message=message or _TEXTS[code])
 
 
-def all_partitions(image: MetadataImage) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+def all_partitions(image: MetadataImage) -> Iterator[Found]:
     """Every partition, by topic name and index."""
-    for topic in sorted(image.topics.values(), key=lambda topic: topic.name):
+    for name in sorted(image.topic_ids):
+        yield from partitions_of(image, name)
+
+
+def partitions_of(image: MetadataImage, name: str) -> Iterator[Found]:
+    """A topic's partitions by index; none when there is no such topic."""
+    topic = image.topic(name)
+    if topic is not None:
         for index, partition in sorted(topic.partitions.items()):
             yield topic, index, partition
 
@@ -101,45 +141,79 @@ def all_partitions(image: MetadataImage) -> Iterator[tuple[TopicImage, int, Part
 def leader_and_isr_changes(
     image: MetadataImage,
     config: BrokerConfig,
-    partitions: Iterable[tuple[TopicImage, int, PartitionRegistration]],
+    partitions: Iterable[Found],
     *,
     remove: int | None = None,
     add: int | None = None,
+    unclean: int | None = None,
+    forget: int | None = None,
 ) -> list[m.PartitionChangeRecord]:
     """What brokers coming and going means for partitions (generateLeaderAndIsrUpdates).
 
-    `remove` leaves every ISR and cannot lead, whatever the image says of it; `add` can lead although still fenced.
+    `remove` leaves every ISR and cannot lead, whatever the image says of it; `add` can lead although still fenced;
+    `unclean` and `forget` leave every ISR and ELR and cannot lead, `forget` is not remembered either.
     """
+    leaving = {one for one in (remove, unclean, forget) if one is not None}
 
     def acceptable(broker: int) -> bool:
-        return broker != remove and (broker == add or image.is_active(broker))
+        return broker not in leaving and (broker == add or image.is_active(broker))
 
     records = []
-    unclean: dict[bytes, bool] = {}
+    settings: dict[bytes, tuple[Election, int]] = {}
     for topic, index, partition in partitions:
-        if topic.id not in unclean:
-            unclean[topic.id] = unclean_election_enabled(image, config, topic.name)
-        target = replace(target_of(partition), isr=tuple(member for member in partition.isr if member != remove))
+        if topic.id not in settings:
+            settings[topic.id] = _election_settings(image, config, topic.name)
+        election, min_isr = settings[topic.id]
+        target = replace(
+            target_of(partition),
+            isr=tuple(member for member in partition.isr if member not in leaving),
+            unclean=_only(unclean),
+            forgotten=_only(forget),
+        )
         record = change_record(
             image,
             topic.id,
             index,
             partition,
             target,
+            min_isr=min_isr,
             acceptable=acceptable,
-            election=Election.UNCLEAN if unclean[topic.id] else Election.ONLINE,
+            election=election,
         )
         if record is not None:
             records.append(record)
     return records
 
 
-def in_isr(image: MetadataImage, broker: int) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+def _only(broker: int | None) -> Collection[int]:
+    return NOBODY if broker is None else (broker,)
+
+
+def _election_settings(image: MetadataImage, config: BrokerConfig, topic: str) -> tuple[Election, int]:
+    unclean = unclean_election_enabled(image, config, topic)
+    return Election.UNCLEAN if unclean else Election.ONLINE, effective_min_isr(image, config, topic)
+
+
+def in_isr(image: MetadataImage, broker: int) -> Iterator[Found]:
     """Partitions that have the broker in their ISR."""
     return (found for found in all_partitions(image) if broker in found[2].isr)
 
 
-def leaderless(image: MetadataImage) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+def in_isr_or_elr(image: MetadataImage, broker: int) -> Iterator[Found]:
+    """Partitions that the broker may lead as far as metadata says."""
+    return (found for found in all_partitions(image) if broker in found[2].isr or broker in found[2].elr)
+
+
+def known_to(image: MetadataImage, broker: int) -> Iterator[Found]:
+    """Partitions that have the broker in ISR, ELR or last known ELR."""
+    return (
+        found
+        for found in all_partitions(image)
+        if broker in found[2].isr or broker in found[2].elr or broker in found[2].last_known_elr
+    )
+
+
+def leaderless(image: MetadataImage) -> Iterator[Found]:
     """Partitions that nobody leads."""
     return (found for found in all_partitions(image) if found[2].leader == NO_LEADER)
 
@@ -149,7 +223,7 @@ def leads_any(image: MetadataImage, broker: int) -> bool:
     return any(partition.leader == broker for topic in image.topics.values() for partition in topic.partitions.values())
 
 
-def rebalance_leaders(image: MetadataImage) -> Outcome[None]:
+def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Outcome[None]:
     """Leadership back to preferred replicas that can take it (auto.leader.rebalance.enable)."""
     records: list[Message] = []
     for topic, index, partition in all_partitions(image):
@@ -161,6 +235,7 @@ def rebalance_leaders(image: MetadataImage) -> Outcome[None]:
             index,
             partition,
             target_of(partition),
+            min_isr=effective_min_isr(image, config, topic.name),
             acceptable=image.is_active,
             election=Election.PREFERRED,
         )

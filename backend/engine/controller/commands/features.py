@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from backend.engine.controller.commands.cluster import METADATA_VERSION
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.commands.cluster import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
+from backend.engine.controller.commands.elections import all_partitions
+from backend.engine.controller.commands.min_isr import cluster_min_isr
 from backend.engine.controller.commands.outcome import Outcome, outcome
 from backend.engine.controller.image import MetadataImage, SupportedFeature
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.messages import Message
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
@@ -21,10 +25,10 @@ _Update = m.UpdateFeaturesRequest.FeatureUpdates
 
 
 def update_features(
-    image: MetadataImage, request: m.UpdateFeaturesRequest, version: int
+    image: MetadataImage, request: m.UpdateFeaturesRequest, config: BrokerConfig, version: int
 ) -> Outcome[m.UpdateFeaturesResponse]:
     """All updates or none: what one of them is refused for is the answer to the whole request."""
-    records: list[m.FeatureLevelRecord] = []
+    records: list[Message] = []
     response = m.UpdateFeaturesResponse(error_message=None)
     seen: set[str] = set()
     try:
@@ -32,7 +36,7 @@ def update_features(
             if update.feature in seen:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Provided feature {update.feature} twice")
             seen.add(update.feature)
-            records.append(_update(image, update, upgrade_type(update, version)))
+            records += _update(image, update, upgrade_type(update, version), config)
     except KafkaError as error:
         message = f"The update failed for all features since the following feature had an error: {error.message}"
         return Outcome((), m.UpdateFeaturesResponse(error_code=error.code, error_message=message))
@@ -51,7 +55,7 @@ def upgrade_type(update: _Update, version: int) -> int:
     return update.upgrade_type
 
 
-def _update(image: MetadataImage, update: _Update, kind: int) -> m.FeatureLevelRecord:
+def _update(image: MetadataImage, update: _Update, kind: int, config: BrokerConfig) -> list[Message]:
     name, level = update.feature, update.max_version_level
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _invalid(name, level, "The controller does not support the given upgrade type.")
@@ -76,7 +80,27 @@ def _update(image: MetadataImage, update: _Update, kind: int) -> m.FeatureLevelR
             f"Unsupported metadata.version downgrade from {current} to {level}. Refusing to perform the requested"
             " downgrade because it might delete metadata information.",
         )
-    return m.FeatureLevelRecord(name=name, feature_level=level)
+    record = m.FeatureLevelRecord(name=name, feature_level=level)
+    if name != ELIGIBLE_LEADER_REPLICAS:
+        return [record]
+    if level > current:
+        return [record, *cluster_min_isr(image, config)]
+    if level < current and kind == SAFE_DOWNGRADE:
+        _check_nobody_waits_for_elr(image, level)
+    return [record]
+
+
+def _check_nobody_waits_for_elr(image: MetadataImage, level: int) -> None:
+    """Below level 1 an ISR says who may lead: one that is empty would leave nobody (Kafka does not look)."""
+    waiting = next((found for found in all_partitions(image) if not found[2].isr), None)
+    if waiting is not None:
+        topic, index, _ = waiting
+        raise _invalid(
+            ELIGIBLE_LEADER_REPLICAS,
+            level,
+            f"Partition {topic.name}-{index} has nobody in sync, and only its eligible leader replicas say who may lead"
+            " it; start their brokers first.",
+        )
 
 
 def not_supported(image: MetadataImage, name: str, level: int) -> str | None:

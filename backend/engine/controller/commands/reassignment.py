@@ -17,7 +17,7 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.assignments import check_assignment
 from backend.engine.controller.commands.outcome import Outcome, outcome
 from backend.engine.controller.commands.partition_change import Election, change_record, target_of
-from backend.engine.controller.commands.topic_settings import unclean_election_enabled
+from backend.engine.controller.commands.topic_settings import effective_min_isr, unclean_election_enabled
 from backend.engine.controller.image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
@@ -88,7 +88,7 @@ def _alter(
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic_name}:{index}.")
     if replicas is None:
         return _cancel(image, topic, index, partition, config)
-    return _start(image, topic, index, partition, replicas, allow_factor_change, kafkas_way=_kafkas_way(image, config))
+    return _start(image, topic, index, partition, replicas, allow_factor_change, config)
 
 
 def _kafkas_way(image: MetadataImage, config: BrokerConfig) -> bool:
@@ -104,8 +104,7 @@ def _start(
     partition: PartitionRegistration,
     replicas: list[int],
     allow_factor_change: bool,
-    *,
-    kafkas_way: bool,
+    config: BrokerConfig,
 ) -> m.PartitionChangeRecord | None:
     check_assignment(image, replicas)
     if not allow_factor_change:
@@ -117,13 +116,14 @@ def _start(
             )
     adding = tuple(sorted(set(replicas) - set(partition.replicas)))
     removing = leaving = tuple(sorted(set(partition.replicas) - set(replicas)))
-    if kafkas_way:
+    if _kafkas_way(image, config):
         adding, removing = adding or partition.adding_replicas, removing or partition.removing_replicas
     else:
         still = set(partition.adding_replicas) & set(replicas)
         adding = tuple(sorted(still | set(adding)))
     target = replace(target_of(partition), replicas=(*replicas, *leaving), adding=adding, removing=removing)
-    return change_record(image, topic.id, index, partition, target, acceptable=image.is_active)
+    min_isr = effective_min_isr(image, config, topic.name)
+    return change_record(image, topic.id, index, partition, target, min_isr=min_isr, acceptable=image.is_active)
 
 
 def _cancel(
@@ -147,8 +147,16 @@ def _cancel(
             )
         isr = replicas[:1]
     target = replace(target_of(partition), isr=isr, replicas=replicas, adding=(), removing=())
-    election = Election.UNCLEAN if unclean else Election.ONLINE
-    return change_record(image, topic.id, index, partition, target, acceptable=image.is_active, election=election)
+    return change_record(
+        image,
+        topic.id,
+        index,
+        partition,
+        target,
+        min_isr=effective_min_isr(image, config, topic.name),
+        acceptable=image.is_active,
+        election=Election.UNCLEAN if unclean else Election.ONLINE,
+    )
 
 
 def list_partition_reassignments(

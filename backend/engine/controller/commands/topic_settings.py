@@ -14,6 +14,7 @@ from backend.engine.config import (
     Resolved,
     resolve_topic,
 )
+from backend.engine.controller.commands.cluster import MIN_ISR
 from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -63,6 +64,15 @@ def topic_setting(image: MetadataImage, config: BrokerConfig, topic: str, name: 
 def unclean_election_enabled(image: MetadataImage, config: BrokerConfig, topic: str) -> bool:
     """Whether a replica outside the ISR may lead the topic's partitions."""
     return topic_setting(image, config, topic, "unclean.leader.election.enable") == "true"
+
+
+def effective_min_isr(image: MetadataImage, config: BrokerConfig, topic: str) -> int:
+    """In-sync replicas that a committed record needs: the topic's `min.insync.replicas`, at most its replicas
+    (getTopicEffectiveMinIsr)."""
+    found = image.topic(topic)
+    first = found.partitions.get(0) if found else None
+    least = int(topic_setting(image, config, topic, MIN_ISR))
+    return least if first is None else min(least, len(first.replicas))
 
 
 def check_topic_settings(

@@ -43,6 +43,7 @@ NOT_LISTED_BY_KAFKA = {
     "remote.log.manager.task.retry.jitter",
     "remote.log.metadata.overlap",
     "remote.partition.remover.task.interval.ms",
+    "unclean.recovery.timeout.ms",
 }
 
 # Kafka changes these while it runs; here a listener is what it was at its start, except for its stores.

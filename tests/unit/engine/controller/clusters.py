@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import ShutdownProgress, broker_heartbeat, register_broker
-from backend.engine.controller.commands.cluster import bootstrap
+from backend.engine.controller.commands.cluster import ELIGIBLE_LEADER_REPLICAS, bootstrap
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.commands.topics import create_topics
 from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
@@ -33,16 +33,23 @@ def uuid_of(number: int) -> bytes:
     return (1000 + number).to_bytes(16, "big")
 
 
+def _without_elr(image: MetadataImage) -> Outcome[None]:
+    return Outcome((m.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0),), None)
+
+
 class Play:
     """A cluster that changes only through commands; every record goes through replay, as in the real thing."""
 
-    def __init__(self, config: BrokerConfig | None = None) -> None:
+    def __init__(self, config: BrokerConfig | None = None, *, elr_level: int = 1) -> None:
+        """`elr_level` 0: a cluster as earlier versions made them, without eligible leader replicas."""
         self.config = config or broker_config()
         self.image: MetadataImage = replace(EMPTY_IMAGE, cluster_id=CLUSTER_ID)
         self.records: list[Message] = []
         self.last: Sequence[Message] = ()
         self._topics = 0
-        self.do(bootstrap)
+        self.do(partial(bootstrap, config=self.config))
+        if elr_level == 0:
+            self.do(_without_elr)
 
     def do(self, command: Callable[[MetadataImage], Outcome[R]]) -> R:
         """Carries a command out and gives its response; its records stay in `last`."""
@@ -54,8 +61,18 @@ class Play:
             self.image = apply_records(self.image, outcome.records, offset, 1)
         return outcome.response
 
-    def register(self, broker: int, *, incarnation: int = 1, alive: bool = False, rack: str | None = None) -> int:
-        """The broker's new epoch."""
+    def register(
+        self,
+        broker: int,
+        *,
+        incarnation: int = 1,
+        alive: bool = False,
+        rack: str | None = None,
+        clean: bool = False,
+        directories: Sequence[bytes] | None = None,
+    ) -> int:
+        """The broker's new epoch. `clean`: its former life ended in an orderly way."""
+        former = self.image.brokers.get(broker)
         request = m.BrokerRegistrationRequest
         response = self.do(
             partial(
@@ -70,7 +87,8 @@ class Play:
                         for name, (low, high) in SUPPORTED_FEATURES.items()
                     ],
                     rack=rack,
-                    log_dirs=[uuid_of(5000 + broker)],
+                    log_dirs=list(directories or [uuid_of(5000 + broker)]),
+                    previous_broker_epoch=former.epoch if clean and former else -1,
                 ),
                 config=self.config,
                 next_offset=self.image.offset + 1,

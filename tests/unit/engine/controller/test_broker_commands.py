@@ -101,7 +101,7 @@ def test_the_same_life_keeps_its_epoch_and_state() -> None:
 
 
 def test_a_new_life_leaves_the_isrs_of_the_old_one() -> None:
-    play = Play().start_brokers(1, 2)
+    play = Play(elr_level=0).start_brokers(1, 2)
     play.create("orders", [[1, 2]])
     play.create("alone", [[1]])
     play.register(1, incarnation=2)
@@ -110,7 +110,7 @@ def test_a_new_life_leaves_the_isrs_of_the_old_one() -> None:
 
 
 def test_a_lost_broker_leads_nothing_and_the_last_in_sync_replica_is_remembered() -> None:
-    play = Play().start_brokers(1, 2, 3)
+    play = Play(elr_level=0).start_brokers(1, 2, 3)
     play.create("orders", [[1, 2, 3], [2, 1, 3]])
     play.create("alone", [[1]])
     play.do(partial(fence_broker, broker_id=1, config=play.config))
@@ -127,7 +127,7 @@ def test_a_lost_broker_leads_nothing_and_the_last_in_sync_replica_is_remembered(
 
 
 def test_an_unclean_election_takes_the_first_live_replica_and_marks_it_recovering() -> None:
-    play = Play().start_brokers(1, 2)
+    play = Play(elr_level=0).start_brokers(1, 2)
     play.create("safe", [[1, 2]])
     play.create("risky", [[1, 2]], unclean_leader_election_enable="true")
     for lost in (2, 1):
@@ -180,7 +180,7 @@ def test_a_fenced_broker_may_go_at_once() -> None:
 
 
 def test_the_last_replica_may_go_too_leaving_the_partition_without_a_leader() -> None:
-    play = Play().start_brokers(1)
+    play = Play(elr_level=0).start_brokers(1)
     play.create("orders", [[1]])
     play.heartbeat(1, want_shut_down=True)
     assert (play.partition("orders").leader, play.partition("orders").isr) == (-1, (1,))

@@ -17,8 +17,8 @@ from backend.protocol.errors import ErrorCode, KafkaError
 from tests.unit.engine.controller.clusters import Play, uuid_of
 
 
-def three(**settings: str) -> Play:
-    play = Play().start_brokers(1, 2, 3)
+def three(*, elr_level: int = 1, **settings: str) -> Play:
+    play = Play(elr_level=elr_level).start_brokers(1, 2, 3)
     play.create("orders", [[1, 2, 3]], **settings)
     return play
 
@@ -71,9 +71,8 @@ def join(play: Play, isr: list[int]) -> None:
 
 
 def elect_preferred(play: Play) -> int:
-    answer = play.do(
-        partial(elect_leaders, request=m.ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None))
-    )
+    request = m.ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None)
+    answer = play.do(partial(elect_leaders, request=request, config=play.config))
     rows = answer.replica_election_results[0].partition_result
     return rows[0].error_code
 
@@ -91,8 +90,11 @@ def test_a_leader_that_lost_its_log_leaves_the_isr_and_another_leads() -> None:
 
 def test_it_cannot_lead_again_before_its_log_is_back() -> None:
     play = three()
+    for broker in (2, 3):
+        play.do(partial(fence_broker, broker_id=broker, config=play.config))
     assign(play, 1, DIRECTORY_LOST)
-    join(play, [1, 2, 3])
+    for broker in (2, 3):
+        play.heartbeat(broker)
     assert elect_preferred(play) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     for broker in (2, 3):
         play.do(partial(fence_broker, broker_id=broker, config=play.config))
@@ -112,7 +114,7 @@ def test_a_follower_that_lost_its_log_only_leaves_the_isr() -> None:
 
 
 def test_the_last_member_of_an_isr_stays_in_it_when_its_log_is_lost() -> None:
-    play = three()
+    play = three(elr_level=0)
     for broker in (1, 2, 3):
         assign(play, broker, DIRECTORY_LOST)
     assert (play.partition("orders").leader, play.partition("orders").isr) == (-1, (3,))

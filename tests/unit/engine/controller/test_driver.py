@@ -54,7 +54,11 @@ def test_an_empty_log_becomes_a_cluster(tmp_path: Path) -> None:
     async def play() -> None:
         async with cluster(tmp_path) as (node, _):
             image = node.controller.image
-            assert dict(image.features) == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+            assert dict(image.features) == {
+                "eligible.leader.replicas.version": 1, "group.version": 1, "metadata.version": 30,
+                "transaction.version": 2,
+            }  # fmt: skip
+            assert dict(image.broker_config(1)) == {"min.insync.replicas": "1"}
             assert set(image.controllers) == {CONTROLLER_ID}
             assert image.offset == node.controller.log.high_watermark - 1
 
@@ -273,7 +277,7 @@ def test_allowing_unclean_elections_elects_at_once(tmp_path: Path) -> None:
             await again.start()
             partition = node.controller.image.partition("orders", 0)
             assert partition is not None
-            assert (partition.leader, partition.isr) == (-1, (1,))
+            assert (partition.leader, partition.isr, partition.elr) == (-1, (), (1,))
             resource = m.IncrementalAlterConfigsRequest.Resources
             change = resource.Configs(name="unclean.leader.election.enable", config_operation=0, value="true")
             resources = [resource(resource_type=2, resource_name="orders", configs=[change])]

@@ -35,7 +35,7 @@ def update(play: Play, *updates: tuple[str, int, int], validate_only: bool = Fal
         ],
         validate_only=validate_only,
     )
-    response = play.do(partial(update_features, request=request, version=2))
+    response = play.do(partial(update_features, request=request, config=play.config, version=2))
     return response.error_code, response.error_message
 
 

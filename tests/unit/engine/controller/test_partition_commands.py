@@ -156,7 +156,7 @@ def elect(play: Play, kind: int, partitions: list[int] | None = None, topic: str
     if partitions is not None:
         asked = [m.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=partitions)]
     request = m.ElectLeadersRequest(election_type=kind, topic_partitions=asked)
-    response = play.do(partial(elect_leaders, request=request))
+    response = play.do(partial(elect_leaders, request=request, config=play.config))
     return {
         one.partition_id: one.error_code
         for found in response.replica_election_results
@@ -192,7 +192,11 @@ def test_an_unclean_election_on_request_needs_a_partition_without_a_leader() -> 
 
 def test_an_unknown_kind_of_election_is_refused() -> None:
     play = three()
-    response = play.do(partial(elect_leaders, request=m.ElectLeadersRequest(election_type=7, topic_partitions=None)))
+    response = play.do(
+        partial(
+            elect_leaders, config=play.config, request=m.ElectLeadersRequest(election_type=7, topic_partitions=None)
+        )
+    )
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -202,10 +206,10 @@ def test_the_controller_rebalances_what_it_can() -> None:
     lose(play, 1)
     play.heartbeat(1)
     change_isr(play, [1, 2, 3])
-    play.do(rebalance_leaders)
+    play.do(partial(rebalance_leaders, config=play.config))
     assert play.partition("orders").leader == 1
     assert play.partition("gone").leader == 2
-    play.do(rebalance_leaders)
+    play.do(partial(rebalance_leaders, config=play.config))
     assert play.last == ()
 
 

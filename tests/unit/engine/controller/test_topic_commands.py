@@ -184,7 +184,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
         "a": 0, "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "b": 0, None: ErrorCode.UNKNOWN_TOPIC_ID,
     }  # fmt: skip
     assert not play.image.topics
-    assert not play.image.configs
+    assert not play.image.topic_config("a")
     assert delete(play, 5, "a") == {"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 

@@ -1,0 +1,78 @@
+"""Asks brokers how far their logs of partitions reach that nobody leads: ListOffsets as a debug reader."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from backend.engine.controller.commands.elections import Found
+from backend.engine.controller.commands.recovery import AskedLogs, LogEndsFound
+from backend.engine.controller.image import MetadataImage
+from backend.engine.net.cluster_client import ClusterClient
+from backend.engine.ports import tasks
+from backend.engine.replica.fetch_data import DEBUG
+from backend.engine.replica.offset_lookup import LATEST
+from backend.protocol import messages as m
+from backend.protocol.errors import NONE, DecodeError, KafkaError
+
+VERSION: Final = 10
+TIMEOUT_MS: Final = 2000
+# Of one request: with names of 249 characters in front of single partitions it stays below 1 MiB.
+PARTITIONS_PER_REQUEST: Final = 2000
+
+# (epoch of the last record, log end offset) by topic id and partition.
+_Told = dict[tuple[bytes, int], tuple[int, int]]
+
+_log = logging.getLogger(__name__)
+
+
+class LogEndQuestions:
+    """`client` is used for nothing else, so that no answer waits behind another."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        self._client = client
+
+    async def ask(self, image: MetadataImage, asked: AskedLogs) -> LogEndsFound:
+        """What the brokers say, in their own time; who does not answer or cannot is left out."""
+        answers = [tasks.spawn(self._ask_one(broker, found), name=f"log ends of broker {broker}")
+                   for broker, found in asked.items() if image.is_active(broker)]  # fmt: skip
+        ends: dict[tuple[bytes, int], dict[int, tuple[int, int]]] = {}
+        for task in answers:
+            broker, told = await task
+            for key, end in told.items():
+                ends.setdefault(key, {})[broker] = end
+        return ends
+
+    async def _ask_one(self, broker: int, asked: Sequence[Found]) -> tuple[int, _Told]:
+        told: _Told = {}
+        for start in range(0, len(asked), PARTITIONS_PER_REQUEST):
+            some = asked[start : start + PARTITIONS_PER_REQUEST]
+            try:
+                answer = await self._client.send_to_broker(broker, _request(some), VERSION, timeout_ms=TIMEOUT_MS)
+            except (KafkaError, DecodeError, OSError) as error:
+                _log.debug("Broker %d has not said how far its logs reach: %s", broker, error)
+                break
+            if isinstance(answer, m.ListOffsetsResponse):
+                told.update(_told(some, answer))
+        return broker, told
+
+
+def _request(asked: Sequence[Found]) -> m.ListOffsetsRequest:
+    """With the leader epoch that nobody leads in: a broker that still leads an earlier one does not answer."""
+    request = m.ListOffsetsRequest.Topics
+    topics: dict[str, m.ListOffsetsRequest.Topics] = {}
+    for topic, index, partition in asked:
+        row = request.Partitions(partition_index=index, current_leader_epoch=partition.leader_epoch, timestamp=LATEST)
+        topics.setdefault(topic.name, request(name=topic.name)).partitions.append(row)
+    return m.ListOffsetsRequest(replica_id=DEBUG, topics=list(topics.values()))
+
+
+def _told(asked: Sequence[Found], answer: m.ListOffsetsResponse) -> Iterator[tuple[tuple[bytes, int], tuple[int, int]]]:
+    rows: Mapping[tuple[str, int], m.ListOffsetsResponse.Topics.Partitions] = {
+        (topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions
+    }
+    for topic, index, _ in asked:
+        row = rows.get((topic.name, index))
+        if row is not None and row.error_code == NONE and row.offset >= 0:
+            yield (topic.id, index), (row.leader_epoch, row.offset)

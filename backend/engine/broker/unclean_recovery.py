@@ -1,0 +1,180 @@
+"""The driver of `controller.commands.recovery`: asks for logs, waits, and has the best ones lead.
+
+Runs on the node of the active controller, and only while there are partitions that nobody may lead.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from backend.engine.broker.log_end_questions import LogEndQuestions
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.commands.elections import Found
+from backend.engine.controller.commands.recovery import (
+    Recovery,
+    Verdict,
+    brokers_named,
+    elect_recovered,
+    judge,
+    still_to_recover,
+    to_recover,
+)
+from backend.engine.controller.commands.topic_settings import effective_min_isr
+from backend.engine.controller.driver import Controller
+from backend.engine.controller.image import MetadataImage
+from backend.engine.ports import Clock, tasks
+from backend.protocol.errors import KafkaError
+
+# Between two looks at partitions that wait: what a broker that has just come back adds to a start.
+PAUSE_MS: Final = 50
+# Once only an operator or a broker's return can help.
+EXPIRED_PAUSE_MS: Final = 1000
+# Brokers of one process come back within less: nobody has to be told of those waits.
+TELL_AFTER_MS: Final = 1000
+# Partitions that one line of the log names.
+NAMED_MAX: Final = 3
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was found out about one partition while its leader epoch lasts."""
+
+    leader_epoch: int
+    since_ms: float
+    # The end of a replica's log, with the broker epoch of the life that told it.
+    ends: dict[int, tuple[int, tuple[int, int]]] = field(default_factory=dict)
+
+    def of_present_lives(self, image: MetadataImage) -> dict[int, tuple[int, int]]:
+        return {
+            broker: end
+            for broker, (epoch, end) in self.ends.items()
+            if (registered := image.brokers.get(broker)) is not None and registered.epoch == epoch
+        }
+
+
+class UncleanRecovery:
+    """One per controller."""
+
+    def __init__(self, clock: Clock, config: BrokerConfig, controller: Controller, questions: LogEndQuestions) -> None:
+        self._clock = clock
+        self._config = config
+        self._controller = controller
+        self._questions = questions
+        self._known: dict[tuple[bytes, int], _Known] = {}
+        self._told: tuple[str, ...] = ()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._controller.leaderless.wait()
+            self._controller.leaderless.clear()
+            waiting = to_recover(self._controller.image)
+            while waiting and self._controller.is_active:
+                try:
+                    await self._recover(waiting)
+                except KafkaError as error:
+                    _log.info("Controller %d compares logs again: %s", self._config.id, error)
+                await tasks.sleep_ms(EXPIRED_PAUSE_MS if self._all_expired() else PAUSE_MS)
+                if self._controller.leaderless.is_set():
+                    self._controller.leaderless.clear()
+                    waiting = to_recover(self._controller.image)
+                else:
+                    waiting = still_to_recover(self._controller.image, waiting)
+            self._known.clear()
+            self._told = ()
+
+    def _all_expired(self) -> bool:
+        since_ms = max((known.since_ms for known in self._known.values()), default=0.0)
+        return self._clock.monotonic_ms() - since_ms >= self._config.unclean_recovery_timeout_ms
+
+    async def _recover(self, waiting: list[Found]) -> None:
+        image, now_ms = self._controller.image, self._clock.monotonic_ms()
+        for topic, index, partition in waiting:
+            known = self._known.get((topic.id, index))
+            if known is None or known.leader_epoch != partition.leader_epoch:
+                self._known[(topic.id, index)] = _Known(partition.leader_epoch, now_ms)
+        await self._ask(image, waiting)
+        image, now_ms = self._controller.image, self._clock.monotonic_ms()
+        topics = {topic.id: topic.name for topic, _, _ in waiting}
+        needed = {key: effective_min_isr(image, self._config, name) for key, name in topics.items()}
+        verdicts = [self._judge(image, found, needed[found[0].id], now_ms) for found in waiting]
+        recoveries = [
+            Recovery(topic.id, index, partition.leader_epoch, verdict.leader, verdict.complete)
+            for (topic, index, partition), verdict in zip(waiting, verdicts, strict=True)
+            if verdict.leader >= 0
+        ]
+        self._tell(waiting, verdicts)
+        if recoveries:
+            command = partial(elect_recovered, config=self._config, recoveries=recoveries)
+            await self._controller.submit("elect the best logs", command)
+
+    async def _ask(self, image: MetadataImage, waiting: list[Found]) -> None:
+        asked: dict[int, list[Found]] = {}
+        for found in waiting:
+            topic, index, partition = found
+            known = self._known[(topic.id, index)].of_present_lives(image)
+            for broker in partition.replicas:
+                if broker not in known and image.is_active(broker):
+                    asked.setdefault(broker, []).append(found)
+        if not asked:
+            return
+        epochs = {broker: image.brokers[broker].epoch for broker in asked}
+        for key, ends in (await self._questions.ask(image, asked)).items():
+            for broker, end in ends.items():
+                self._known[key].ends[broker] = (epochs[broker], end)
+
+    def _judge(self, image: MetadataImage, found: Found, min_isr: int, now_ms: float) -> Verdict:
+        topic, index, partition = found
+        known = self._known[(topic.id, index)]
+        return judge(
+            image,
+            partition,
+            known.of_present_lives(image),
+            min_isr,
+            expired=now_ms - known.since_ms >= self._config.unclean_recovery_timeout_ms,
+        )
+
+    def _tell(self, waiting: list[Found], verdicts: list[Verdict]) -> None:
+        """What is decided, and once whom is waited for."""
+        decided = [(found, verdict) for found, verdict in zip(waiting, verdicts, strict=True) if verdict.leader >= 0]
+        for complete in (True, False):
+            some = [(found, verdict.leader) for found, verdict in decided if verdict.complete is complete]
+            if some:
+                _log.warning(
+                    "Controller %d: all replicas in sync of %d partitions had stopped uncleanly, the best of their logs"
+                    " leads (%s)%s", self._config.id, len(some), _named(some), "" if complete else
+                    "; fewer than min.insync.replicas could be compared, so what no disk had yet may be missing",
+                )  # fmt: skip
+        open_ = [verdict for verdict in verdicts if verdict.leader < 0]
+        waited_ms = self._clock.monotonic_ms() - min(known.since_ms for known in self._known.values())
+        if not open_ or waited_ms < TELL_AFTER_MS:
+            return
+        brokers = ", ".join(map(str, brokers_named(open_))) or "none"
+        limit_ms = self._config.unclean_recovery_timeout_ms
+        expired = self._all_expired()
+        if (told := (brokers, str(expired))) == self._told:
+            return
+        self._told = told
+        if expired:
+            _log.error(
+                "Controller %d: %d partitions stay without a leader: all replicas in sync had stopped uncleanly, and"
+                " after %d s there is no answer from broker %s. Start it; if its disk is gone for good, ask for an"
+                " unclean election, which takes the best log of the brokers that are here",
+                self._config.id, len(open_), limit_ms // 1000, brokers,
+            )  # fmt: skip
+        else:
+            _log.warning(
+                "Controller %d: %d partitions have no leader yet: all replicas in sync had stopped uncleanly, so their"
+                " logs are compared first; waits for broker %s, at most %d s",
+                self._config.id, len(open_), brokers, limit_ms // 1000,
+            )  # fmt: skip
+
+
+def _named(chosen: list[tuple[Found, int]]) -> str:
+    named = [f"{topic.name}-{index}: {leader}" for (topic, index, _), leader in chosen[:NAMED_MAX]]
+    return ", ".join(named) + (", …" if len(chosen) > NAMED_MAX else "")
