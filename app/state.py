@@ -20,14 +20,27 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.known import Answer, Known
 from backend.store.engine import StoreError, create_engine, reading
+from backend.store.limits import PAGES
 from backend.store.queries import health
+from backend.store.trouble import diagnose, first_line
 
 T = TypeVar("T")
 
 # A database that has just failed is asked again after this.
 RETRY_MS: Final = 2_000
 _known: Final = Known()
-_failed: Final[dict[str, tuple[int, str]]] = {}  # by URL: when, and the sentence for people
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """That the database could not be read: since when and when last, as far as somebody looked."""
+
+    first_ms: int
+    last_ms: int
+    sentence: str
+
+
+_failed: Final[dict[str, Failure]] = {}  # by URL
 
 
 class DatabaseAway(Exception):
@@ -62,7 +75,7 @@ def now_ms() -> int:
 
 @st.cache_resource(show_spinner=False, max_entries=4)
 def _engine(url: str) -> Engine:
-    return create_engine(url)
+    return create_engine(url, PAGES, name="dashboard")
 
 
 def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
@@ -70,19 +83,23 @@ def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
     url = environment().database_url
     failed = _failed.get(url)
     # Seven parts of a page would wait one after the other for a server that does not answer.
-    if failed is not None and 0 <= now_ms() - failed[0] < RETRY_MS:
-        raise DatabaseAway(failed[1])
+    if failed is not None and 0 <= now_ms() - failed.last_ms < RETRY_MS:
+        raise DatabaseAway(failed.sentence)
     try:
         with reading(_engine(url)) as connection:
             found = query(connection, *arguments, **options)
     except (SQLAlchemyError, StoreError) as error:
-        cause = (str(getattr(error, "orig", None) or error).strip() or type(error).__name__).splitlines()[0]
-        cause = cause.removeprefix("connection failed: ").rstrip(".")
-        sentence = f"{cause[:1].upper()}{cause[1:]}."
-        _failed[url] = (now_ms(), sentence)
+        trouble = diagnose(error)
+        sentence = f"The database {trouble.sentence}." if trouble is not None else _sentence(first_line(error))
+        moment = now_ms()
+        _failed[url] = Failure(moment if failed is None else failed.first_ms, moment, sentence)
         raise DatabaseAway(sentence) from error
     _failed.pop(url, None)
     return found
+
+
+def _sentence(cause: str) -> str:
+    return f"{cause[:1].upper()}{cause[1:]}."
 
 
 def read_cached(query: Callable[..., T], *arguments: Any, version: int, **options: Any) -> T:
@@ -120,6 +137,7 @@ class View:
     now_ms: int
     read_ms: int  # when the database was read; before now_ms only while it is away
     away: str | None = None  # why the database cannot be read, one sentence
+    away_seen_ms: int | None = None  # when that was noticed: perhaps long after, if nobody looked
     allow_changes: bool = True  # False: this `ebbline up` only looks at the cluster
 
 
@@ -157,13 +175,14 @@ def view(cluster_id: str | None) -> View | None:
         last = _known.last(question)
         if last is None or last.value is None:
             raise
-        return aged(last.value, moment, str(error))
+        failed = _failed.get(environment().database_url)
+        return aged(last.value, moment, str(error), None if failed is None else failed.first_ms)
     _known.keep(question, Answer(found, 0, moment))
     return found
 
 
-def aged(view: View, moment_ms: int, away: str) -> View:
-    """``view`` as it is at a later moment, when nothing newer could be read."""
+def aged(view: View, moment_ms: int, away: str, seen_ms: int | None = None) -> View:
+    """``view`` as it is at a later moment, when nothing newer could be read, as was noticed at ``seen_ms``."""
     more_ms = moment_ms - view.read_ms
 
     def older(age_ms: int | None) -> int | None:
@@ -175,4 +194,4 @@ def aged(view: View, moment_ms: int, away: str) -> View:
         older(view.ages.configs_ms),
         older(view.ages.pipeline_batch_ms),
     )
-    return replace(view, ages=ages, now_ms=moment_ms, away=away)
+    return replace(view, ages=ages, now_ms=moment_ms, away=away, away_seen_ms=seen_ms)

@@ -117,7 +117,7 @@ async def _serve(settings: ChildSettings, environment: Mapping[str, str]) -> Non
 async def _control_plane(
     registries: Callable[[], Iterable[BrokerScrape | BrokerCollector]], machine: BreakableCluster | None
 ) -> ControlPlane:
-    """The control plane at work, on a database of this program's schema. Raises ControlPlaneFailed.
+    """The control plane at work; its database may come later. Raises ControlPlaneFailed.
 
     It is imported only now, on a thread: that takes longer than the start of the brokers, which serve meanwhile.
     """
@@ -128,17 +128,12 @@ async def _control_plane(
         from backend.control.plane import ControlError, ControlPlane
         from backend.control.settings import ControlSettings
         from backend.settings import describe_invalid
-        from backend.store import migrate
-        from backend.store.engine import StoreError
 
         # Everything comes from the environment; pydantic checks it.
         try:
             settings = ControlSettings()  # type: ignore[call-arg]
-            migrate.upgrade(settings.database_url)
         except ValidationError as error:
             raise ControlPlaneFailed(describe_invalid(error)) from None
-        except StoreError as error:
-            raise ControlPlaneFailed(str(error)) from error
         return ControlPlane(settings, registries=registries, machine=machine), ControlError
 
     plane, refusal = await asyncio.to_thread(prepared)

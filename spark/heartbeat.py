@@ -17,9 +17,11 @@ from typing import Any, Final
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from backend.store.engine import writing
 from backend.store.history import prune_history
+from backend.store.trouble import first_line
 from backend.store.writes import heartbeat
 from spark.kafka import BrokersAway, TopicMissing, TopicOffsets
 from spark.sinks.ledger_sink import PROCESS, LedgerSink
@@ -123,8 +125,8 @@ class Heartbeat:
             return
         try:
             went = prune_history(self._engine, self._cluster_id, now_ms - self._history_ms, transactions_max=10)
-        except DBAPIError as error:
-            log.warning("pipeline history: not shortened now: %s", str(error.orig).splitlines()[0])
+        except (DBAPIError, PoolTimeout) as error:
+            log.warning("pipeline history: not shortened now: %s", first_line(error))
             went = 0
         if went == 0:
             self._pruned_ms = now_ms  # nothing left: look again after a while
@@ -164,9 +166,9 @@ class Heartbeat:
                     detail=detail,
                 )
             self._failing = False
-        except DBAPIError as error:
+        except (DBAPIError, PoolTimeout) as error:
             if not self._failing:  # once per outage; the page sees the age of the last row
-                log.warning("pipeline heartbeat: the database does not take it: %s", str(error.orig).splitlines()[0])
+                log.warning("pipeline heartbeat: the database does not take it: %s", first_line(error))
             self._failing = True
 
 

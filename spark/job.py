@@ -34,7 +34,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, tuned
 from backend.private_files import keep_files_private
 from backend.store import migrate
-from backend.store.engine import StoreError, create_engine
+from backend.store.engine import DatabaseAway, StoreError, create_engine
+from backend.store.limits import PIPELINE
 from spark import class_archive, connector, jvm, reading, source
 from spark.heartbeat import Heartbeat, Progress
 from spark.java import Java, NoUsableJava, find_java
@@ -52,6 +53,7 @@ log = logging.getLogger("spark.job")
 
 EXIT_OK, EXIT_SETTINGS, EXIT_JAVA, EXIT_DATABASE, EXIT_GAP, EXIT_BUSY, EXIT_SPARK = 0, 2, 3, 4, 5, 6, 7
 WAIT_S: Final = 0.5
+DATABASE_WAIT_S: Final = 2.0
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 10.0
 LOOK_AT_TOPIC_S: Final = 2.0
 # Restarting brokers may answer with old ends of the topic for a moment.
@@ -119,8 +121,9 @@ def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = 
                 # Spark's start cannot be interrupted and takes seconds. Nothing has been written yet, and the JVM ends
                 # when the pipe to it closes.
                 os._exit(EXIT_OK)
-            migrate.require_current(settings.database_url)
-        engine = create_engine(settings.database_url)
+            if not wait_for_database(settings.database_url, stop):
+                return EXIT_OK
+        engine = create_engine(settings.database_url, PIPELINE, name="pipeline")
         stack.callback(engine.dispose)
         offsets = TopicOffsets(
             settings.bootstrap_servers, settings.source_topic, settings.client_properties, "heartbeat"
@@ -151,6 +154,24 @@ def run(settings: PipelineSettings, stop: threading.Event, *, when_told: bool = 
         progress.state, progress.message = "stopped", None
     log.info("pipeline: stopped")
     return EXIT_OK
+
+
+def wait_for_database(url: str, stop: threading.Event) -> bool:
+    """Whether the database has this program's schema; False when told to stop before. Raises MigrationError.
+
+    One that does not answer is waited for, and one that the backend has not brought to the schema yet.
+    """
+    said = ""
+    while not stop.is_set():
+        try:
+            migrate.require_current(url)
+            return True
+        except (DatabaseAway, migrate.SchemaBehind) as error:
+            if str(error) != said:
+                said = str(error)
+                log.warning("pipeline: waiting, %s", said)
+        stop.wait(DATABASE_WAIT_S)
+    return False
 
 
 def _told(stop: threading.Event) -> bool:

@@ -22,6 +22,7 @@ from sqlalchemy import Connection, Engine, func, select
 from backend.store import migrate
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading
+from backend.store.limits import PIPELINE
 from backend.tiering.segment_state import SegmentState
 from spark.direct import DirectReader, Said
 from spark.lock import only_one
@@ -69,7 +70,7 @@ def verify(settings: PipelineSettings, remote: str | None, stop: threading.Event
     migrate.require_current(settings.database_url)
     report = Report()
     folder = settings.spark_dir / "verify"
-    engine = create_engine(settings.database_url)
+    engine = create_engine(settings.database_url, PIPELINE, name="pipeline")
     reader = DirectReader(settings, "verify", stop)
     try:
         with only_one(folder):
@@ -117,7 +118,7 @@ def _read_again(
                 f"{settings.source_topic}-{partition} ends at offset {high.get(partition, 0)} and the ledger has read "
                 f"it up to {offset}: the topic was recreated or lost records."
             )
-    again = create_engine(url)
+    again = create_engine(url, PIPELINE, name="pipeline")
     sink = LedgerSink(again, cluster_id=settings.cluster_id, job=JOB, source_topic=settings.source_topic, stop=stop)
     try:
         report.records = reader.copy(sink, {p: min(offset, high.get(p, 0)) for p, offset in until.items()}, said)

@@ -12,6 +12,8 @@ from app.state import View
 from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 from backend.store.queries.overview import BrokerRow
 
+# A page that is open reads every two seconds; a slow one may take a few.
+LOOKED_MS: Final = 15_000
 BROKERS_SILENT: Final = "brokers-silent"
 
 
@@ -117,11 +119,15 @@ def blindness(view: View, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> 
 
 def _database_away(view: View, zone: tzinfo | None) -> Blindness:
     age = fmt.duration(max(1, round((view.now_ms - view.read_ms) / 1000)))
+    read, seen_ms = fmt.clock(view.read_ms, view.now_ms, zone), view.away_seen_ms or view.read_ms
+    looked = seen_ms - view.read_ms <= LOOKED_MS
+    title = f"Database away since {read}." if looked else "The database cannot be read."
+    nobody = "" if looked else f"Nobody looked between {read} and {fmt.clock(seen_ms, view.now_ms, zone)}. "
     return Blindness(
         "database-away",
         "critical",
-        f"Database away since {fmt.clock(view.read_ms, view.now_ms, zone)}.",
-        f"What is shown was read {age} ago. The cluster is not affected; this page tries again by itself.",
+        title,
+        f"{nobody}What is shown was read {age} ago. Brokers do not need it; this page tries again by itself.",
         view.away or "",
     )
 

@@ -71,13 +71,14 @@ def status(data: LocalDataOption = None, database_url: DatabaseOption = None, js
     """How far it has read, how fast, and what it could not read. Ends with 1 when it does not run as it should."""
     from backend.store import migrate
     from backend.store.engine import create_engine, reading
+    from backend.store.limits import PAGES
     from backend.store.queries.pipeline import pipeline_status
 
     settings = local_settings(data_dir=data, database_url=database_url)
     with _sentences("Stopped."):
         cluster_id = identity_of(settings).cluster_id
         migrate.require_current(settings.database)
-        engine = create_engine(settings.database)
+        engine = create_engine(settings.database, PAGES, name="command")
         try:
             with reading(engine) as connection:
                 found = pipeline_status(connection, cluster_id, time.time_ns() // 1_000_000)
@@ -125,6 +126,7 @@ def at(
     """What was remote at a moment of the past: segments, bytes and offsets by partition."""
     from backend.store import migrate
     from backend.store.engine import create_engine, reading
+    from backend.store.limits import PAGES
     from backend.store.queries.time_travel import partitions_at
 
     try:
@@ -136,7 +138,7 @@ def at(
     with _sentences("Stopped."):
         cluster_id = identity_of(settings).cluster_id
         migrate.require_current(settings.database)
-        engine = create_engine(settings.database)
+        engine = create_engine(settings.database, PAGES, name="command")
         try:
             with reading(engine) as connection:
                 found = partitions_at(connection, cluster_id, at_ms, topic)
@@ -244,6 +246,7 @@ def _sentences(stopped: str) -> Iterator[None]:
 
     from backend.data_folder import DataFolderError
     from backend.store.engine import StoreError
+    from backend.store.trouble import diagnose, first_line
     from spark.kafka import BrokersAway, TopicMissing
     from spark.lock import Busy
     from spark.reading import MetadataGap
@@ -263,7 +266,8 @@ def _sentences(stopped: str) -> Iterator[None]:
     except (BrokersAway, TopicMissing) as error:
         refuse(f"{error}. Are the brokers up?")
     except DBAPIError as error:
-        refuse(f"The database failed: {str(error.orig).strip().splitlines()[0]}. Nothing of it was changed.")
+        found = diagnose(error)
+        refuse(f"The database {found.sentence if found else f'failed: {first_line(error)}'}. Nothing was changed.")
 
 
 def _say(stored: int, total: int) -> None:

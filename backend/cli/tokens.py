@@ -30,19 +30,24 @@ def _on_database(
     data: Path | None, database_url: str | None, change: Callable[[Connection, str], T], *, writes: bool = True
 ) -> T:
     """What `change` gives for the connection and the id of the folder's cluster."""
+    from sqlalchemy.exc import DBAPIError
+
     from backend.data_folder import DataFolderError
-    from backend.store.engine import StoreError, create_engine, reading, writing
+    from backend.store.engine import StoreError, create_engine, reading, store_error, writing
+    from backend.store.limits import PAGES
     from backend.store.migrate import require_current
 
     settings = local_settings(data_dir=data, database_url=database_url)
     try:
         cluster_id = identity_of(settings).cluster_id
         require_current(settings.database)
-        engine = create_engine(settings.database)
+        engine = create_engine(settings.database, PAGES, name="command")
         with writing(engine) if writes else reading(engine) as connection:
             return change(connection, cluster_id)
     except (DataFolderError, StoreError, ValueError) as error:
         refuse(error)
+    except DBAPIError as error:
+        refuse(store_error(settings.database, error) or error)
 
 
 def _audit(connection: Connection, cluster_id: str, action: str, name: str, detail: str | None) -> None:

@@ -1,35 +1,79 @@
-"""The database behind the event loop: every statement runs on a thread, so that a locked file never stops a broker."""
+"""The database behind the event loop: every statement runs on a thread, so that a locked file never stops a broker.
+
+It is open once `admit` was called, and closed again by `refuse`: meanwhile every call is told at once what it waits
+for.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from backend.store.engine import StoreError, create_engine, describe, reading, writing
+from backend.store.engine import DatabaseAway as DatabaseAway
+from backend.store.engine import create_engine, reading, sqlite_file, store_error, writing
+from backend.store.limits import SERVING
+from backend.store.sqlite import file_identity
+from backend.store.trouble import Trouble
 
 # API requests and operations; the observer writes on a thread of its own. 5 together, of the pool's 15 connections.
 THREADS: Final = 4
+# After a server did not answer, others are told the same at once for so long, and do not wait one after the other.
+RETRY_S: Final = 1.0
+WAITS: Final = "The database is not open yet; wait a moment."
 T = TypeVar("T")
-
-
-class DatabaseAway(StoreError):
-    """The database did not take or give what was asked: locked, full, or not reachable. Asking again may work."""
 
 
 class Database:
     """One engine and the threads that use it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, closed: str | None = None) -> None:
+        """`closed`: why nothing may be asked until `admit`."""
         self.url = url
-        self.engine: Engine = create_engine(url)
+        self.engine: Engine = create_engine(url, SERVING, name="backend")
+        self.file = sqlite_file(self.engine)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="control-db")
         self._observer_thread = ThreadPoolExecutor(1, thread_name_prefix="observer-db")
+        self._closed = closed
+        self.openings = 0
+        """How often it was admitted: it may be another database each time."""
+        self._identity = None if closed is not None or self.file is None else file_identity(self.file)
+        self._failed: tuple[float, DatabaseAway] | None = None
+        self._opened = asyncio.Event()
+        self._lost = asyncio.Event()
+        if closed is None:
+            self._opened.set()
+
+    @property
+    def closed(self) -> str | None:
+        """Why nothing is asked of it now; None while it is open."""
+        return self._closed
+
+    def admit(self) -> None:
+        """It has this program's schema: from now on it is used, as long as it is the same file."""
+        self._identity = None if self.file is None else file_identity(self.file)
+        self._closed = self._failed = None
+        self.openings += 1
+        self._lost.clear()
+        self._opened.set()
+
+    def refuse(self, reason: str) -> None:
+        """Nothing is asked of it until `admit`."""
+        self._closed = reason
+        self._opened.clear()
+        self._lost.set()
+
+    async def opened(self) -> None:
+        """Returns while it is open."""
+        await self._opened.wait()
+
+    async def lost(self) -> None:
+        """Returns while it is closed."""
+        await self._lost.wait()
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """The result of `query`, which sees one consistent state. Raises DatabaseAway."""
@@ -49,19 +93,44 @@ class Database:
 
         return await self._run(self._threads, job)
 
+    async def before_admission(self, change: Callable[[Connection], T]) -> T:
+        """As `write`, while it is closed: for who is about to open it. Raises DatabaseAway."""
+
+        def job() -> T:
+            with writing(self.engine) as connection:
+                return change(connection)
+
+        return await self._on(self._threads, job)
+
     async def observe(self, job: Callable[[], T]) -> T:
         """Runs a job of the observer; one at a time, in order. Raises DatabaseAway."""
         return await self._run(self._observer_thread, job)
 
+    def look(self) -> str | None:
+        """Why the file is not the one that was admitted; None: it is. Closes the database when it is not."""
+        if self._closed is None and self.file is not None and file_identity(self.file) != self._identity:
+            gone = file_identity(self.file) is None
+            how = "was moved or deleted" if gone else "was replaced by another file"
+            self.refuse(f"The database file {self.file} {how} while it was in use: nothing is written to it.")
+        return self._closed
+
     async def _run(self, threads: ThreadPoolExecutor, job: Callable[[], T]) -> T:
+        if (closed := self.look()) is not None:
+            raise DatabaseAway(closed)
+        if self._failed is not None and time.monotonic() < self._failed[0]:
+            raise DatabaseAway(str(self._failed[1]), self._failed[1].diagnosis)
+        return await self._on(threads, job)
+
+    async def _on(self, threads: ThreadPoolExecutor, job: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(threads, job)
-        except (OperationalError, InterfaceError, PoolTimeout) as error:
-            cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            next_step = "make room for it" if "full" in cause or "No space" in cause else "try again in a moment"
-            raise DatabaseAway(
-                f"The database {describe(self.url)} cannot be used now: {cause}: {next_step}."
-            ) from error
+        except Exception as error:
+            away = store_error(self.url, error)
+            if not isinstance(away, DatabaseAway):
+                raise
+            if away.diagnosis is not None and away.diagnosis.trouble in (Trouble.AWAY, Trouble.CONNECTIONS):
+                self._failed = (time.monotonic() + RETRY_S, away)
+            raise away from error
 
     async def close(self) -> None:
         """Waits for running jobs, then closes all connections."""

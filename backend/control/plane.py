@@ -17,7 +17,9 @@ from starlette.applications import Starlette
 
 from backend.control.alerts.webhook import Webhook
 from backend.control.clock import now_ms
-from backend.control.database import Database, DatabaseAway
+from backend.control.database import WAITS, Database, DatabaseAway
+from backend.control.database_keeper import DatabaseKeeper
+from backend.control.deferred import Deferred
 from backend.control.gateway.client import Gateway, parse_bootstrap
 from backend.control.gateway.pool import Pool
 from backend.control.gateway.security import SecurityError, read_security
@@ -46,7 +48,6 @@ from backend.control.settings import ControlSettings
 from backend.control.tasks import keep_running
 from backend.store import writes
 from backend.store.engine import StoreError
-from backend.store.migrate import require_current
 
 VERSION: Final = "0.1.0"
 HEARTBEAT_INTERVAL_MS: Final = 2_000
@@ -91,30 +92,30 @@ class ControlPlane:
         self._built = False
 
     async def start(self) -> None:
-        """Checks the database, begins to watch, serves the API. The cluster may come later.
+        """Begins to watch, serves the API. The cluster may come later, and the database.
 
         Raises ControlError with one sentence; nothing is left running then.
         """
         try:
-            await asyncio.to_thread(require_current, self.settings.database_url)
             self._build()
         except (StoreError, SecurityError) as error:
             raise ControlError(str(error)) from error
         try:
-            await self.tokens.prepare(self.settings.run_dir)
+            await asyncio.to_thread(self.tokens.make_files, self.settings.run_dir)
             app = create_app(self)
             self._server = ApiServer(app, self.settings.api_host, self.settings.api_port)
             await self._server.start()
             self._outside = _outside(app, self.settings)
             if self._outside is not None:
                 await self._outside.start()
-        except (ApiServerError, StoreError) as error:
+        except ApiServerError as error:
             await self.stop()
             raise ControlError(str(error)) from error
         except OSError as error:
             await self.stop()
             raise ControlError(f"The folder {self.settings.run_dir} cannot be written: {error.strerror}.") from error
         self._tasks = [
+            asyncio.create_task(keep_running("database", self.keeper.run), name="control-database"),
             asyncio.create_task(keep_running("observer", self.observer.run), name="control-observer"),
             asyncio.create_task(keep_running("heartbeat", self._beat), name="control-heartbeat"),
             asyncio.create_task(keep_running("quorum watch", self._watch_quorum), name="control-quorum"),
@@ -125,7 +126,8 @@ class ControlPlane:
 
     def _build(self) -> None:
         settings = self.settings
-        self.database = Database(settings.database_url)
+        self.database = Database(settings.database_url, closed=WAITS)
+        self.deferred = Deferred()
         security = None if settings.client_properties is None else read_security(settings.client_properties)
         self.gateway = Gateway(parse_bootstrap(settings.bootstrap_servers), pool=Pool(security=security))
         watched = Watched(
@@ -172,10 +174,12 @@ class ControlPlane:
         )
         self.guesses = Guesses()
         self.tokens = Tokens(self.database, settings.cluster_id)
+        self.keeper = DatabaseKeeper(self.database, self.tokens.store, self.deferred)
         self.metrics = Metrics(
             self.observer, PipelineNumbers(self.database.engine, settings.cluster_id), self._registries
         )
-        self.readiness = Readiness(self.observer, self.database, self._more_checks, disk=DiskRoom(settings.data_dir))
+        disk = DiskRoom(settings.data_dir)
+        self.readiness = Readiness(self.observer, self.database, self._more_checks, disk, self.keeper)
         self.openapi = document(ENDPOINTS, VERSION)
         self._built = True
 
@@ -258,10 +262,18 @@ class ControlPlane:
         return self.observer.readers.facts(seen.partitions if seen is not None else ())
 
     async def _recover(self) -> None:
-        """Once the cluster answers: plans that a process before left in the middle."""
+        """Once the cluster answers, and the database: plans that a process before left in the middle."""
         while not self.observer.state.cluster_answers:
             await asyncio.sleep(0.5)
-        recovered = await self.operations.recover(self.started_ms)
-        if recovered:
-            _log.warning("%d plans of an earlier run were looked after", recovered)
         await self.bootstrap_lab.recover()
+        while True:
+            await self.database.opened()
+            try:
+                recovered = await self.operations.recover(self.started_ms)
+            except DatabaseAway as error:
+                _log.info("Plans of an earlier run wait to be looked after: %s", error)
+                await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1000)
+                continue
+            if recovered:
+                _log.warning("%d plans of an earlier run were looked after", recovered)
+            return

@@ -8,21 +8,22 @@ writers take the lock at once (``BEGIN IMMEDIATE``) and wait for each other up t
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.engine import URL, ExceptionContext, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
 
-from backend.store import turn
+from backend.store import sqlite
+from backend.store.limits import MIGRATION, POOL_TIMEOUT_S, SERVING, Limits
+from backend.store.trouble import Diagnosis, diagnose, first_line
 
-BUSY_TIMEOUT_MS = 30_000
-CONNECT_TIMEOUT_S = 5
+BUSY_TIMEOUT_MS = 30_000  # at most; a program that serves people waits less
 # One process holds at most 5 idle and 10 busy connections more: 15 threads at work at once.
 POOL_SIZE, POOL_OVERFLOW = 5, 10
 
@@ -32,6 +33,24 @@ _JSON: Final = json.JSONDecoder()
 
 class StoreError(Exception):
     """The database cannot be used. The message is one sentence for people."""
+
+
+class DatabaseAway(StoreError):
+    """The database does not do what was asked, for a reason that may pass: `diagnosis`. Asking again may work."""
+
+    def __init__(self, text: str, diagnosis: Diagnosis | None = None) -> None:
+        super().__init__(text)
+        self.diagnosis = diagnosis
+
+
+def store_error(url: str, error: Exception) -> StoreError | None:
+    """An error of the database as one sentence: DatabaseAway for a trouble; None for an error that is none of it."""
+    found = diagnose(error)
+    if found is not None:
+        return DatabaseAway(f"The database {describe(url)} {found.sentence}.", found)
+    if isinstance(error, DBAPIError | OSError):
+        return StoreError(f"The database {describe(url)} cannot be used: {first_line(error)}.")
+    return None
 
 
 def parse_url(url: str) -> URL:
@@ -49,60 +68,87 @@ def parse_url(url: str) -> URL:
     raise StoreError(f"The database {kind!r} is not supported: use sqlite:///FILE or postgresql://...")
 
 
-def create_engine(url: str) -> Engine:
+def create_engine(url: str, limits: Limits = SERVING, *, name: str = "") -> Engine:
     """An engine for ``url``. Opens nothing yet; the first connection does.
 
+    What fails throws away the connections that may go on failing for it. ``name`` is what PostgreSQL shows of them.
     Raises StoreError when the URL is not one of the two supported databases, or names a SQLite
     file in a folder that does not exist (SQLite would say only "unable to open").
     """
     parsed = parse_url(url)
     try:
-        if parsed.get_backend_name() == "sqlite":
-            return _sqlite_engine(parsed)
-        return sqlalchemy.create_engine(
-            parsed,
-            pool_size=POOL_SIZE,
-            max_overflow=POOL_OVERFLOW,
-            pool_pre_ping=True,
-            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
-        )
+        engine = _sqlite_engine(parsed, limits) if is_sqlite(parsed) else _postgresql_engine(parsed, limits, name)
     except NoSuchModuleError as error:
         raise StoreError(f"The driver of {describe(url)} is not installed.") from error
 
+    @event.listens_for(engine, "handle_error")
+    def _on_error(context: ExceptionContext) -> None:
+        found = diagnose(context.original_exception)
+        if found is not None and found.renews:
+            context.is_disconnect = True
 
-def _sqlite_engine(url: URL) -> Engine:
+    return engine
+
+
+def _sqlite_engine(url: URL, limits: Limits) -> Engine:
     file = _file(url)
     if file is not None and not file.absolute().parent.is_dir():
         raise StoreError(f"The folder of the database {file} does not exist: create it or change the database URL.")
-    options: dict[str, int] = {} if file is None else {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW}
-    waits = {"timeout": BUSY_TIMEOUT_MS / 1000}
-    engine = sqlalchemy.create_engine(url, connect_args=waits, json_deserializer=_read_json, **options)
-
-    @event.listens_for(engine, "connect")
-    def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves, below
-        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-        connection.execute("PRAGMA journal_mode=WAL")
-        # NORMAL: survives a killed process; a power cut may lose the newest transactions, never
-        # a part of one. The pipeline reads them again, as its offsets are in the same transaction.
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute("PRAGMA foreign_keys=ON")
-
-    @event.listens_for(engine, "begin")
-    def _on_begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("ebbline_writes", False)
-        if not writes:
-            connection.exec_driver_sql("BEGIN")
-            return
-        with nullcontext() if file is None else turn.waiting(file):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-
+    busy_ms = min(limits.busy_ms, BUSY_TIMEOUT_MS)
+    options: dict[str, Any] = {}
+    opened = None if file is None else sqlite.OpenFile(file, busy_ms)
+    if opened is not None:
+        options = {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW, "pool_timeout": POOL_TIMEOUT_S}
+        options["creator"] = opened.connect
+    engine = sqlalchemy.create_engine(url, json_deserializer=_read_json, **options)
+    sqlite.listen(engine, opened, busy_ms)
     return engine
+
+
+def _postgresql_engine(url: URL, limits: Limits, name: str) -> Engine:
+    from backend.store import postgresql  # only here: the driver takes a tenth of a second to import
+
+    engine = sqlalchemy.create_engine(
+        url,
+        pool_size=POOL_SIZE,
+        max_overflow=POOL_OVERFLOW,
+        pool_timeout=POOL_TIMEOUT_S,
+        pool_pre_ping=True,
+        connect_args=postgresql.connect_arguments(name),
+    )
+    postgresql.listen(engine, limits)
+    return engine
+
+
+def looking_engine(url: str) -> Engine:
+    """For a look at a database that may be another product's: no file is turned to WAL, no connection is kept."""
+    parsed = parse_url(url)
+    if is_sqlite(parsed):
+        file = _file(parsed)
+        options = {} if file is None else {"creator": lambda: sqlite.connect(file, BUSY_TIMEOUT_MS)}
+        return sqlalchemy.create_engine(parsed, poolclass=NullPool, **options)
+    from backend.store import postgresql
+
+    arguments = postgresql.connect_arguments("look")
+    engine = sqlalchemy.create_engine(parsed, poolclass=NullPool, connect_args=arguments)
+    postgresql.listen(engine, MIGRATION)
+    return engine
+
+
+def is_sqlite(url: URL) -> bool:
+    """Whether a URL that `parse_url` gave is SQLite's."""
+    return url.get_backend_name() == "sqlite"
 
 
 def sqlite_file(engine: Engine) -> Path | None:
     """The file of a SQLite engine; None for a database in memory."""
     return _file(engine.url)
+
+
+def sqlite_file_of(url: str) -> Path | None:
+    """The file of a SQLite URL; None for a database in memory or another one. Raises StoreError."""
+    parsed = parse_url(url)
+    return _file(parsed) if is_sqlite(parsed) else None
 
 
 def _file(url: URL) -> Path | None:

@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Final
 
-import sqlalchemy
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
@@ -24,10 +22,20 @@ from alembic.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, inspect, select, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
 
-from backend.store import event_months, tables
-from backend.store.engine import StoreError, create_engine, describe, parse_url, writing
+from backend.store import event_months, sqlite, tables
+from backend.store.engine import (
+    StoreError,
+    create_engine,
+    describe,
+    is_sqlite,
+    looking_engine,
+    parse_url,
+    sqlite_file_of,
+    store_error,
+    writing,
+)
+from backend.store.limits import MIGRATION
 
 VERSION_TABLE: Final = "ebbline_schema"
 # Any number that other programs on the same PostgreSQL server are unlikely to lock.
@@ -38,6 +46,10 @@ SILENT_INTERVALS: Final = 3  # of a process's promised heartbeats: then it is go
 
 class MigrationError(StoreError):
     """The database cannot be brought to this program's schema. The message is one sentence for people."""
+
+
+class SchemaBehind(MigrationError):
+    """The database has an older schema, or none: `ebbline up` brings it to this program's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +87,7 @@ def current(url: str) -> str | None:
     with _errors(url):
         if _is_new_file(url):
             return None
-        # Opened without the pragmas of `create_engine`, which would turn a foreign file to WAL.
-        engine = sqlalchemy.create_engine(parse_url(url), poolclass=NullPool)
-        with engine.connect() as connection:
+        with looking_engine(url).connect() as connection:
             return _revision(connection, url)
 
 
@@ -91,8 +101,10 @@ def upgrade(url: str, revision: str = "head") -> str:
     _refuse_newer(known, url)
     if known is not None and known == head():
         return known
+    if is_sqlite(parse_url(url)) and (file := sqlite_file_of(url)) is not None:
+        sqlite.create(file)
     with _errors(url):
-        engine = create_engine(url)
+        engine = create_engine(url, MIGRATION, name="migration")
         try:
             with writing(engine) as connection:
                 if connection.dialect.name == "postgresql":
@@ -114,13 +126,11 @@ def check(url: str) -> Report:
     missing = steps_after(known)
     differences: list[str] = []
     if known is not None and not missing:
-        with _errors(url):
-            engine = sqlalchemy.create_engine(parse_url(url), poolclass=NullPool)
-            with engine.connect() as connection:
-                differences = [_difference(one) for one in compared(connection)]
-                if connection.dialect.name == "sqlite":
-                    damage = connection.exec_driver_sql("PRAGMA quick_check(3)").scalars().all()
-                    differences += [f"the file is damaged: {line}" for line in damage if line != "ok"]
+        with _errors(url), looking_engine(url).connect() as connection:
+            differences = [_difference(one) for one in compared(connection)]
+            if connection.dialect.name == "sqlite":
+                damage = connection.exec_driver_sql("PRAGMA quick_check(3)").scalars().all()
+                differences += [f"the file is damaged: {line}" for line in damage if line != "ok"]
     return Report(known, head(), missing, differences)
 
 
@@ -200,8 +210,7 @@ def running(url: str) -> list[str]:
     with _errors(url):
         if _is_new_file(url):
             return []
-        engine = sqlalchemy.create_engine(parse_url(url), poolclass=NullPool)
-        with engine.connect() as connection:
+        with looking_engine(url).connect() as connection:
             if tables.process_status.name not in inspect(connection).get_table_names():
                 return []
             row = tables.process_status.c
@@ -214,7 +223,7 @@ def downgrade(url: str, revision: str) -> None:
     """Undo revisions down to ``revision`` (``base``: all tables are dropped), in one transaction."""
     _refuse_newer(current(url), url)
     with _errors(url):
-        engine = create_engine(url)
+        engine = create_engine(url, MIGRATION, name="migration")
         try:
             with writing(engine) as connection:
                 command.downgrade(_config(connection), revision)
@@ -230,12 +239,14 @@ def require_usable(url: str) -> None:
 
 
 def require_current(url: str) -> None:
-    """Raises MigrationError unless the database has exactly this program's schema. Changes nothing."""
+    """Raises MigrationError unless the database has exactly this program's schema, SchemaBehind for one that lacks
+    something. Changes nothing.
+    """
     known = current(url)
     _refuse_newer(known, url)
     if known != head():
         have = "has no ebbline tables yet" if known is None else f"has the older schema {known}"
-        raise MigrationError(
+        raise SchemaBehind(
             f"The database {describe(url)} {have}, this program needs {head()}: "
             "start `ebbline up` with this database, which brings it up to date before anything else."
         )
@@ -265,11 +276,10 @@ def _revision(connection: Connection, url: str) -> str | None:
 
 def _is_new_file(url: str) -> bool:
     """A SQLite file that is not there yet, in a folder that is; looking must not create it."""
-    parsed = parse_url(url)
-    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+    file = sqlite_file_of(url)
+    if file is None:
         return False
     create_engine(url).dispose()  # raises when the folder is missing
-    file = Path(str(parsed.database))
     return not file.exists() or file.stat().st_size == 0
 
 
@@ -278,10 +288,7 @@ def _errors(url: str) -> Iterator[None]:
     try:
         yield
     except (DBAPIError, OSError) as error:
-        cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise StoreError(
-            f"The database {describe(url)} cannot be used: {cause}. Check the URL, the server and the permissions."
-        ) from error
+        raise store_error(url, error) or StoreError(str(error)) from error
 
 
 def _config(connection: Connection | None = None) -> Config:

@@ -58,17 +58,6 @@ def http_serves(url: str) -> bool:
     return _status(url) == 200
 
 
-def serves_but_for_the_disk(url: str) -> bool:
-    """Whether `/readyz` says that all is well, or only that a disk is full: a start does not make room by failing."""
-    import httpx
-
-    try:
-        checks = httpx.get(url, timeout=HTTP_ANSWER_S, verify=False).json()["checks"]
-        return all(problem is None for name, problem in checks.items() if name != "disk")
-    except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError):
-        return False
-
-
 def _status(url: str) -> int | None:
     import httpx  # only here: it is imported while the first child starts
 

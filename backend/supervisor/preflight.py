@@ -157,12 +157,17 @@ def check_pipeline(settings: Settings, environment: Mapping[str, str]) -> None:
         raise PreflightError(str(error)) from error
 
 
-def check_database(settings: Settings) -> None:
-    """Raises PreflightError unless the backend can bring the database to its schema. Changes and creates nothing."""
+def check_database(settings: Settings, *, first: bool) -> None:
+    """Raises PreflightError unless the backend can bring the database to its schema. Changes and creates nothing.
+
+    One that does not answer now refuses only the `first` start of a folder, where its URL may be wrong: brokers serve
+    without it, and the backend waits for it.
+    """
     if settings.database_url is None and not settings.database_file.exists():
         return  # the backend makes it; and nobody waits half a second for the libraries below to be imported
     from backend.store import engine as store_engine
     from backend.store import migrate
+    from backend.store.trouble import PASSING
 
     url = settings.database
     try:
@@ -173,5 +178,8 @@ def check_database(settings: Settings) -> None:
                 " file, as in sqlite:////var/lib/ebbline/ebbline.db."
             )
         migrate.require_usable(url)
+    except store_engine.DatabaseAway as error:
+        if first or error.diagnosis is None or error.diagnosis.trouble not in PASSING:
+            raise PreflightError(str(error)) from error
     except store_engine.StoreError as error:
         raise PreflightError(str(error)) from error

@@ -29,7 +29,7 @@ from backend.private_files import close_to_others
 from backend.redact import printable
 from backend.settings import LOOPBACK, Settings
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
-from backend.supervisor.health import any_broker_answers, http_answers, http_serves, serves_but_for_the_disk
+from backend.supervisor.health import any_broker_answers, http_answers, http_serves
 from backend.supervisor.preflight import (
     PreflightError,
     check_api_listen,
@@ -40,6 +40,7 @@ from backend.supervisor.preflight import (
     check_ports,
     check_remote_location,
 )
+from backend.supervisor.readiness import readyz, serves, waits_for
 from backend.supervisor.warm import WarmBackend
 from spark import java
 from spark.settings import WHEN_TOLD
@@ -87,7 +88,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
         check_open_files(settings)
         check_ports(settings)
         check_api_listen(settings)
-        check_database(settings)
+        check_database(settings, first=identity is None)
         check_remote_location(settings)
         if settings.pipeline:
             check_pipeline(settings, os.environ)
@@ -243,7 +244,7 @@ def child_specs(settings: Settings, folder: DataFolder, identity: ClusterIdentit
             where="\n".join(where),
             stop_timeout_s=30.0,
             healthy=lambda: any_broker_answers(brokers) or http_answers(f"{settings.api_url}/healthz"),
-            ready=lambda: serves_but_for_the_disk(f"{settings.api_url}/readyz"),
+            ready=lambda: serves(readyz(settings.api_url)),
         )
     )
     if settings.pipeline:
@@ -341,6 +342,13 @@ class Supervisor:
                         other.start(time.monotonic())
                 if not self._backend_serves(child):
                     return False
+                if (waits := waits_for(readyz(self._settings.api_url))) is not None:
+                    self._console.print(
+                        f"[yellow]Without its database:[/yellow] {escape(waits)} Brokers and API run; what needs the"
+                        " database waits for it.",
+                        highlight=False,
+                        soft_wrap=True,
+                    )
             child.tell()
         for child in self._children:
             if child.spec.healthy is not None:

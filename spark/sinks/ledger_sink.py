@@ -19,11 +19,13 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, delete, insert, select
-from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from backend.store import event_months
 from backend.store import tables as t
 from backend.store.engine import reading, writing
+from backend.store.trouble import diagnose
 from backend.store.writes import data_changed
 from spark.ledger import (
     PARTITION_COLUMNS,
@@ -232,8 +234,11 @@ class LedgerSink:
         while True:
             try:
                 result = work()
-            except (OperationalError, InterfaceError) as error:
-                trouble = f"the database does not answer: {str(error.orig).strip().splitlines()[0]}"
+            except (DBAPIError, PoolTimeout) as error:
+                found = diagnose(error)
+                if found is None:
+                    raise
+                trouble = f"the database {found.sentence}"
                 self._troubles[what] = trouble  # by its name: a full disk can still be read, which ends no other's wait
                 log.warning("pipeline %s: %s; trying again in %.1f s", what, trouble, delay_s)
                 if self._stop.wait(delay_s):

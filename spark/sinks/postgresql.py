@@ -10,8 +10,9 @@ from psycopg.adapt import Dumper
 from psycopg.postgres import types
 from psycopg.pq import Format
 from sqlalchemy import JSON, Connection, Engine, Integer, SmallInteger, Table
-from sqlalchemy.exc import DataError, IntegrityError, OperationalError
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError, ProgrammingError
 
+from backend.store.trouble import diagnose
 from spark.sinks.bulk import Keys, OnConflict, Rows, insert_suffix, quoted
 
 _ARRAY_TYPES: Final = {str: "text[]", int: "integer[]"}
@@ -107,8 +108,11 @@ def _copy(connection: Connection, table: Table, into: str, columns: Sequence[str
                     copy.write_row(row)
     except psycopg.IntegrityError as error:
         raise IntegrityError(sql, None, error) from error
-    except psycopg.OperationalError as error:
-        raise OperationalError(sql, None, error) from error
+    except (psycopg.OperationalError, psycopg.InternalError, psycopg.ProgrammingError) as error:
+        if (found := diagnose(error)) is not None and found.renews:
+            connection.invalidate(error)  # SQLAlchemy, which does it for its own statements, has not seen this one
+        kind = OperationalError if isinstance(error, psycopg.OperationalError) else ProgrammingError
+        raise kind(sql, None, error) from error
     except (psycopg.DataError, OverflowError, TypeError) as error:
         raise DataError(sql, None, error) from error
 

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, delete, func, select, text, tuple_
 from backend.store import event_months
 from backend.store import tables as t
 from backend.store.engine import create_engine, writing
+from backend.store.limits import PIPELINE
 from spark.ledger import Event
 from spark.packed import unpack
 from spark.schemas import EVENT_COLUMNS, RECORD_COLUMNS
@@ -55,7 +56,7 @@ class Stager:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt, records = uuid4().hex, 0
-        engine = create_engine(self._url)
+        engine = create_engine(self._url, PIPELINE, name="pipeline")
         try:
             with writing(engine) as connection:
                 # Value by value: all of a task's are a batch of Spark's, and may be hundreds of thousands of records.

@@ -47,9 +47,10 @@ class ControlSite:
         settings: Mapping[str, str] | None = None,
         metrics: bool = True,
         plane: Mapping[str, Any] | None = None,
+        database_url: str | None = None,
     ) -> None:
         """Without `metrics` the brokers tell no numbers of their own, as those of an attached cluster; `plane` are more
-        settings of the control plane.
+        settings of the control plane; `database_url` is another database than the SQLite file that is made.
         """
         self._plane_settings = dict(plane or {})
         self.folder = folder
@@ -58,13 +59,15 @@ class ControlSite:
             folder / "cluster", brokers=brokers, voters=voters, tiering=True, settings=settings
         )
         self._database = folder / "ebbline.db"
-        self.database_url = f"sqlite:///{self._database}"
+        self._own_database = database_url is None
+        self.database_url = database_url or f"sqlite:///{self._database}"
         self._keys = itertools.count(1)
         self._produced_ms = 0
         self._clients: list[httpx.Client] = []
 
     def __enter__(self) -> Self:
-        new_sqlite(self._database)
+        if self._own_database:
+            new_sqlite(self._database)
         self.cluster.__enter__()
         try:
             self.start_plane()
@@ -81,7 +84,8 @@ class ControlSite:
         finally:
             self.cluster.__exit__()
 
-    def start_plane(self) -> None:
+    def start_plane(self, *, ready: bool = True) -> None:
+        """Waits until it is ready, unless it will not be."""
         settings = ControlSettings(
             data_dir=self.folder,
             cluster_id=CLUSTER_ID,
@@ -99,7 +103,8 @@ class ControlSite:
         )
         self.cluster.call(self.plane.start())
         self.operator = self.client(self.token("operator"))
-        self.wait_until("the API is ready", lambda: self.operator.get("/readyz").status_code == 200)
+        if ready:
+            self.wait_until("the API is ready", lambda: self.operator.get("/readyz").status_code == 200)
 
     def stop_plane(self) -> None:
         self.cluster.call(self.plane.stop())

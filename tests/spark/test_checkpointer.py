@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
+from backend.store import sqlite
 from backend.store.engine import create_engine, writing
 from spark.sinks.checkpointer import LOG_PAGES_MAX, RECORDS_BETWEEN, Checkpointer
 from tests.waiting import wait_until
@@ -24,6 +25,7 @@ def _store(engine: Engine, pages: int) -> None:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
+    sqlite.create(tmp_path / "x.db")
     return tmp_path / "x.db"
 
 
@@ -52,10 +54,12 @@ def test_a_commit_copies_a_log_that_has_become_too_long(file: Path) -> None:
 def test_a_log_that_cannot_be_copied_is_told_and_tried_again(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     checkpointer = Checkpointer()
     away = create_engine(f"sqlite:///{file}")
+    file.unlink()
     file.mkdir()  # SQLite cannot open it
     checkpointer.stored(away, RECORDS_BETWEEN)
     wait_until("it is told", lambda: "could not be copied into its file" in caplog.text, 10)
     file.rmdir()
+    sqlite.create(file)
     _store(away, 10)
     checkpointer.stored(away, RECORDS_BETWEEN)
     _wait_for_pages(file, 10)

@@ -80,4 +80,5 @@ async def _audit(
     call: Call, action: str, result: AuditResult, detail: str | None, what: str = "bootstrap race"
 ) -> None:
     entry = AuditEntry(call.actor, action, what, result, detail=detail)
-    await call.control.database.write(lambda c: record(c, call.control.settings.cluster_id, entry))
+    control = call.control
+    await control.deferred.write(control.database, lambda c: record(c, control.settings.cluster_id, entry))

@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, text
 
 from backend.control.database import Database, DatabaseAway
+from backend.control.database_keeper import DatabaseKeeper
 from backend.control.http.disk_room import DiskRoom
 from backend.control.observer.observer import Observer
 
@@ -30,13 +31,16 @@ class Readiness:
         database: Database,
         more: Callable[[], Mapping[str, str | None]] | None = None,
         disk: DiskRoom | None = None,
+        keeper: DatabaseKeeper | None = None,
     ) -> None:
         self._disk = disk
+        self._keeper = keeper
         self._observer = observer
         self._database = database
         self._more = more
         self._probe: asyncio.Task[str | None] | None = None
         self._probed_s = float("-inf")
+        self._known: str | None = None  # what the last probe found
 
     async def checks(self) -> dict[str, str | None]:
         """Each check by name: None when it passes, else one sentence."""
@@ -46,6 +50,11 @@ class Readiness:
         if self._more is not None:
             found.update(self._more())
         return found
+
+    @property
+    def starting(self) -> bool:
+        """What is not ready is so by the program's own start; False: it waits for others."""
+        return self._keeper is not None and not self._keeper.tried
 
     def _cluster(self) -> str | None:
         state = self._observer.state
@@ -59,8 +68,10 @@ class Readiness:
             self._probe = asyncio.create_task(self._ask_database(), name="readiness-database")
         done, _ = await asyncio.wait({self._probe}, timeout=PROBE_TIMEOUT_S)
         if not done:
-            return f"The database did not take a write in {PROBE_TIMEOUT_S:.0f} s: another program holds it."
-        return self._probe.result()
+            hangs = "it hangs, or another program holds it"
+            return self._known or f"The database did not take a write in {PROBE_TIMEOUT_S:.0f} s: {hangs}."
+        self._known = self._probe.result()
+        return self._known
 
     async def _ask_database(self) -> str | None:
         try:

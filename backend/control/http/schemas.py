@@ -356,9 +356,10 @@ class HealthAnswer(BaseModel):
 
 
 class ReadyAnswer(BaseModel):
-    """Each check with null when it passes, else with one sentence."""
+    """Each check with null when it passes, else with one sentence; `starting`: the program is not up yet itself."""
 
     ready: bool
+    starting: bool
     checks: dict[str, str | None]
 
 

@@ -16,9 +16,10 @@ async def healthz(call: Call) -> HealthAnswer:
 
 async def readyz(call: Call) -> Answer:
     """200 when the cluster answers and the database takes writes; 503 names what does not."""
-    checks = await call.control.readiness.checks()
+    readiness = call.control.readiness
+    checks = await readiness.checks()
     ready = all(problem is None for problem in checks.values())
-    return Answer(ReadyAnswer(ready=ready, checks=checks), 200 if ready else 503)
+    return Answer(ReadyAnswer(ready=ready, starting=readiness.starting, checks=checks), 200 if ready else 503)
 
 
 async def metrics(call: Call) -> Answer:

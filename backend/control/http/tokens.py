@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select
 
 from backend.control.clock import now_ms
-from backend.control.database import Database
+from backend.control.database import Database, DatabaseAway
 from backend.store import tables as t
 from backend.store.writes import upsert
 
@@ -98,23 +98,32 @@ class Tokens:
         self._database = database
         self._cluster_id = cluster_id
         self._known: dict[str, KnownToken] = {}
+        self._of_files: list[dict[str, Any]] = []
         self._read_s = float("-inf")
 
     async def find(self, token_hash: str) -> KnownToken | None:
-        """The token with this hash (`hash_of`), if it is one of ours. Raises DatabaseAway."""
+        """The token with this hash (`hash_of`), if it is one of ours.
+
+        While the database is away, as it was read last, and before that those of the files alone. Raises DatabaseAway
+        for one that is not among them.
+        """
         if time.monotonic() - self._read_s > CACHE_S:
-            self._known = await self._database.read(self._read)
-            self._read_s = time.monotonic()
+            try:
+                self._known = await self._database.read(self._read)
+                self._read_s = time.monotonic()
+            except DatabaseAway:
+                if token_hash not in self._known:
+                    raise
         # A dictionary keyed by the hash: what a caller can vary is not what is compared.
         return self._known.get(token_hash)
 
     def _read(self, connection: Connection) -> dict[str, KnownToken]:
         return tokens_by_hash(connection, self._cluster_id)
 
-    async def prepare(self, run_dir: Path, wanted: Sequence[KnownToken] = FIRST_START) -> None:
-        """Makes missing token files and stores the hashes of all. Raises OSError, DatabaseAway."""
+    def make_files(self, run_dir: Path, wanted: Sequence[KnownToken] = FIRST_START) -> None:
+        """Makes missing token files; from now on all of them are known. Raises OSError."""
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        rows = [
+        self._of_files = [
             {
                 "cluster_id": self._cluster_id,
                 "name": token.name,
@@ -124,7 +133,11 @@ class Tokens:
             }
             for token in wanted
         ]
-        await self._database.write(lambda c: upsert(c, t.api_token, rows, keep=["created_ms"]))
+        self._known = {row["hash"]: token for row, token in zip(self._of_files, wanted, strict=True)} | self._known
+
+    def store(self, connection: Connection) -> None:
+        """Stores the hashes of those in the files."""
+        upsert(connection, t.api_token, self._of_files, keep=["created_ms"])
         self._read_s = float("-inf")
 
 

@@ -55,6 +55,7 @@ class EventFollower:
         self._next: dict[int, int] = {}
         self._asked: set[int] = set()  # partitions that a leader is being asked about
         self.phases: dict[PhaseKey, ExactPhase] = {}
+        self._loaded = -1  # of which opening of the database `_next` is
         self.events_read = 0
         self.unreadable = 0
 
@@ -93,6 +94,8 @@ class EventFollower:
             asked = {p.partition for p in free}
             self._asked |= asked
             try:
+                if self._loaded != self._database.openings:
+                    await self._load()
                 await self._follow(leader, free)
             except (GatewayError, KafkaError, DatabaseAway) as error:
                 reason = str(error) if isinstance(error, DatabaseAway) else sentence(error)
@@ -105,11 +108,13 @@ class EventFollower:
         since_ms = self._now_ms() - PHASE_AGE_MS_MAX
         while True:
             try:
+                openings = self._database.openings
                 self._next = await self._database.read(lambda c: next_event_offsets(c, self._cluster_id))
                 stored = await self._database.read(lambda c: newest_phases(c, self._cluster_id, since_ms))
+                self._loaded = openings
                 break
             except DatabaseAway as error:
-                _log.info("Events of %s wait: %s", TOPIC, error)
+                _log.debug("events of %s wait: %s", TOPIC, error)
                 await asyncio.sleep(RETRY_S)
         for event in stored:
             self._take_phase((event.topic_id, event.partition, event.broker_id), event.body)

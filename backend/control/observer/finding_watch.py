@@ -33,6 +33,7 @@ from backend.store.queries.config import TopicRow
 from backend.store.queries.lineage import FinishedSegment, finished_segments
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
+from backend.store.trouble import first_line
 from backend.tiering.segment_state import SegmentState
 
 Row = Mapping[str, Any]
@@ -113,8 +114,8 @@ class FindingWatch:
             except DatabaseAway as error:
                 _log.debug("the findings of this round are not stored: %s", error)
                 await asyncio.sleep(RETRY_S)
-            except SQLAlchemyError:
-                _log.exception("The findings of the round of %d ms were refused by the database", seen.round.at_ms)
+            except SQLAlchemyError as error:
+                _log.error("The findings of a round were refused by the database: %s", first_line(error))
                 await asyncio.sleep(RETRY_S)
 
     def _judge(self, seen: Seen) -> list[Notice]:

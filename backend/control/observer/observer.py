@@ -27,7 +27,7 @@ from backend.control.observer.finding_watch import FindingWatch, Seen
 from backend.control.observer.pace import Pace
 from backend.control.observer.phases import STALL_MS_MIN
 from backend.control.observer.reader_watch import ReaderWatch
-from backend.control.observer.recall import read_ledger, recall
+from backend.control.observer.recall import joined, read_ledger, recall
 from backend.control.observer.recorder import Entry, Heartbeat, Recorder, Settings
 from backend.control.observer.rounds import FLAG, Context, Round, Unchanged, assemble
 from backend.control.observer.sampler import Sampler
@@ -41,6 +41,8 @@ JITTER: Final = 0.1
 # A round of 10,000 partitions takes seconds; one that takes longer than this has met a broker that hangs.
 ROUND_TIMEOUT_S: Final = 60.0
 PAUSE_S_MIN: Final = 0.1
+# Of 10,000 partitions it is read in 0.1 s; a database that hangs must not make rounds rare.
+LEDGER_WAIT_S: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -97,7 +99,9 @@ class Observer:
         self._context = Context(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
         self._unchanged = Unchanged()
         self._ledger = Ledger()
+        self._reading: asyncio.Task[Ledger] | None = None
         self._poke = asyncio.Event()
+        self._recalled = False
         self.state = ObserverState()
         self.facts: ClusterFacts | None = None
         self.round: Round | None = None
@@ -109,7 +113,7 @@ class Observer:
 
     async def run(self) -> None:
         """Samples until cancelled; a failure of our own is logged and the next round tried."""
-        helpers = [
+        helpers: list[asyncio.Task[Any]] = [
             asyncio.create_task(keep_running("observer-recorder", self.recorder.run)),
             asyncio.create_task(keep_running("observer-events", self.events.run)),
             asyncio.create_task(keep_running("observer-findings", self.findings.run)),
@@ -117,13 +121,16 @@ class Observer:
             asyncio.create_task(keep_running("observer-webhook", self.webhook.run)),
         ]
         try:
-            await self._recall()
             while True:
                 began_s = time.monotonic()
                 self._poke.clear()
+                if not self._recalled:
+                    await self._recall()
                 await self._turn()
                 await self._pause(began_s)
         finally:
+            if self._reading is not None:
+                helpers.append(self._reading)
             for helper in helpers:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
@@ -192,6 +199,9 @@ class Observer:
         )
 
     def _entry(self, facts: ClusterFacts, round_: Round) -> Entry:
+        if not self._recalled:
+            # The counter goes on from what the database has, which is not known yet.
+            round_ = replace(round_, totals={**round_.totals, "produced_bytes": None})
         silent = [b for b in facts.brokers.values() if not b.reachable]
         message = None if not silent else " ".join(b.error or "" for b in silent)
         topic_ids = {topic.topic: uuid_text(topic.topic_id) for topic in facts.topics}
@@ -254,17 +264,26 @@ class Observer:
         self.recorder.submit(Entry(Heartbeat(at_ms, "failed", reason, self._detail())))
 
     async def _recall(self) -> None:
-        """Goes on where the process before stopped; a database that is away must not keep the first round waiting."""
+        """Goes on where the process before stopped; rounds do not wait for a database that is away."""
         cluster_id, stall_ms = self._watched.cluster_id, self._context.stall_ms
         try:
-            self._context = await self._database.read(lambda c: recall(c, cluster_id, stall_ms))
+            stored = await self._database.read(lambda c: recall(c, cluster_id, stall_ms))
         except DatabaseAway as error:
-            _log.warning("The observer starts without its last samples: %s", error)
+            _log.debug("the observer goes on without its last samples: %s", error)
             return
-        self.recorder.know_replicas(set(self._context.last_replicas))
+        self._context = joined(stored, self._context)
+        self._recalled = True
 
     async def _read_ledger(self, at_ms: int) -> None:
+        """The ledger as it is now or, where the database takes long, as it was in a round before."""
+        if self._reading is None:
+            query = self._database.read(lambda c: read_ledger(c, self._watched.cluster_id, at_ms))
+            self._reading = asyncio.create_task(query, name="observer-ledger")
+        await asyncio.wait({self._reading}, timeout=LEDGER_WAIT_S)
+        if not self._reading.done():
+            return
+        done, self._reading = self._reading, None
         try:
-            self._ledger = await self._database.read(lambda c: read_ledger(c, self._watched.cluster_id, at_ms))
+            self._ledger = done.result()
         except DatabaseAway as error:
             _log.debug("the ledger of the round before is used: %s", error)

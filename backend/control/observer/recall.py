@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -36,6 +36,24 @@ def recall(connection: Connection, cluster_id: str, stall_ms: int) -> Context:
         last_partitions={(p.topic, p.partition): p for p in partitions},
         produced_bytes=stored.produced_bytes(connection, cluster_id),
         last_replicas={(r.topic, r.partition, r.broker_id): r for r in (_sample(ReplicaSample, row) for row in rows)},
+    )
+
+
+def joined(stored: Context, seen: Context) -> Context:
+    """What was stored before this process, and what it has seen itself meanwhile, which is newer."""
+    memories = dict(stored.memories)
+    for key, memory in seen.memories.items():
+        before = memories.get(key)
+        # A phase that goes on began when it was first seen.
+        memories[key] = (
+            memory if before is None or before.phase != memory.phase else replace(memory, since_ms=before.since_ms)
+        )
+    return replace(
+        seen,
+        memories=memories,
+        last_partitions={**stored.last_partitions, **seen.last_partitions},
+        last_replicas={**stored.last_replicas, **seen.last_replicas},
+        produced_bytes=stored.produced_bytes + seen.produced_bytes,
     )
 
 

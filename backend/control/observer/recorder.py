@@ -1,7 +1,7 @@
 """Puts rounds into the database: in order, on a thread, again and again while the database is locked or away.
 
 Rounds that cannot be written yet wait in memory, so the history has no hole afterwards. The memory is bounded: the
-oldest rounds go first, and are counted.
+oldest rounds go first, and are counted, as is a round that the database takes for nothing it can store.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from backend.control.gateway.configs import Entries
 from backend.control.observer.rounds import Round
 from backend.control.observer.settings_sample import config_rows
 from backend.store import writes
-from backend.store.engine import writing
+from backend.store.engine import reading, writing
+from backend.store.queries.observer import replica_keys
 from backend.store.retention import KEEP_DAYS, Retention
 from backend.store.samples import SampleWriter
+from backend.store.trouble import first_line
 from backend.store.writes_observer import Resource, save_settings
 
 Row = Mapping[str, Any]
@@ -72,7 +74,9 @@ class Entry:
 
 @dataclass(slots=True)
 class _Stored:
-    """What the database holds, after the last commit."""
+    """What the database holds, after the last commit; nothing is known of it at first, nor after it was away: then it
+    may be another one, which lacks what was committed last.
+    """
 
     replicas: set[tuple[str, int, int]] = field(default_factory=set)
     settings: dict[Resource, Entries] = field(default_factory=dict)
@@ -101,7 +105,8 @@ class Recorder:
         self._waiting: deque[Entry] = deque()
         self._waiting_samples = 0
         self._arrived = asyncio.Event()
-        self._stored = _Stored()
+        self._stored: _Stored | None = None
+        self._refused = ""
         self.dropped_rounds = 0
         self.away: str | None = None
 
@@ -109,10 +114,6 @@ class Recorder:
     def waiting_rounds(self) -> int:
         """Rounds that the database has not taken yet."""
         return len(self._waiting)
-
-    def know_replicas(self, keys: set[tuple[str, int, int]]) -> None:
-        """Replicas that the database had before this process, so that those that left are removed."""
-        self._stored.replicas = keys
 
     def submit(self, entry: Entry) -> None:
         """Queues an entry; never waits. A sign of life replaces a waiting one that has nothing else to say."""
@@ -123,10 +124,14 @@ class Recorder:
             self._waiting_samples += entry.size
         while self._waiting_samples > WAITING_SAMPLES_MAX and len(self._waiting) > 1:
             self._waiting_samples -= self._waiting.popleft().size
-            self.dropped_rounds += 1
-            if self.dropped_rounds == 1 or self.dropped_rounds % 100 == 0:
-                _log.warning("The database is away; %d rounds of samples were dropped", self.dropped_rounds)
+            self._dropped("The database is away")
         self._arrived.set()
+
+    def _dropped(self, why: str) -> None:
+        self.dropped_rounds += 1
+        if self.dropped_rounds == 1 or self.dropped_rounds % 100 == 0 or why != self._refused:
+            _log.warning("%s; %d rounds of samples were dropped", why, self.dropped_rounds)
+        self._refused = why
 
     async def run(self) -> None:
         """Writes until it is cancelled."""
@@ -139,6 +144,7 @@ class Recorder:
                 if self.away is None:
                     _log.warning("Samples wait in memory: %s", error)
                 self.away = str(error)
+                self._stored = None
                 await asyncio.sleep(pause_s)
                 pause_s = min(RETRY_MAX_S, pause_s * 2)
                 continue
@@ -159,9 +165,10 @@ class Recorder:
             entry = self._waiting[0]
             try:
                 await self._database.observe(partial(self._write, entry))
-            except SQLAlchemyError:
+            except SQLAlchemyError as error:
                 # Not away: it refuses this very entry. Keeping it would hold up all that follow.
-                _log.exception("A round of samples of %d ms was refused by the database", entry.heartbeat.at_ms)
+                self._stored = None
+                self._dropped(f"The database refused a round of samples: {first_line(error)}")
             if self._waiting and self._waiting[0] is entry:
                 self._waiting.popleft()
                 self._waiting_samples -= entry.size
@@ -179,10 +186,14 @@ class Recorder:
                 writes.save_topics(connection, self._cluster_id, list(entry.topics))
                 totals = {"cluster_id": self._cluster_id, "sampled_ms": entry.round.at_ms, **entry.round.totals}
                 writes.save_cluster_sample(connection, totals)
+        if self._stored is None:
+            self._writer = SampleWriter(self._database.engine, self._cluster_id)
+            with reading(self._database.engine) as connection:
+                self._stored = _Stored(replicas=replica_keys(connection, self._cluster_id))
         if entry.round is not None:
-            self._write_round(entry.round, {str(row["topic"]) for row in entry.topics})
+            self._write_round(self._stored, entry.round, {str(row["topic"]) for row in entry.topics})
         if entry.settings is not None:
-            self._write_settings(entry.settings)
+            self._write_settings(self._stored, entry.settings)
         if entry.heartbeat.at_ms - self._retention_ms >= RETENTION_INTERVAL_MS:
             self._retention.run(entry.heartbeat.at_ms)
             self._retention_ms = entry.heartbeat.at_ms
@@ -201,16 +212,16 @@ class Recorder:
             detail=heartbeat.detail,
         )
 
-    def _write_round(self, round_: Round, topics: set[str]) -> None:
-        self._writer.forget(self._stored.topics - topics)
-        self._stored.topics = topics
+    def _write_round(self, known: _Stored, round_: Round, topics: set[str]) -> None:
+        self._writer.forget(known.topics - topics)
+        known.topics = topics
         replicas = {(r.topic, r.partition, r.broker_id) for r in round_.replicas}
-        self._writer.remove_replicas(self._stored.replicas - replicas)
-        self._stored.replicas = replicas
+        self._writer.remove_replicas(known.replicas - replicas)
+        known.replicas = replicas
         self._writer.write(round_.partitions, round_.replicas, round_.at_ms)
 
-    def _write_settings(self, settings: Settings) -> None:
-        told, stored, at_ms = settings.entries, self._stored.settings, settings.at_ms
+    def _write_settings(self, known: _Stored, settings: Settings) -> None:
+        told, stored, at_ms = settings.entries, known.settings, settings.at_ms
         changed = {resource: entries for resource, entries in told.items() if entries != stored.get(resource)}
         rows = [row for key, entries in changed.items() for row in config_rows(self._cluster_id, key, entries, at_ms)]
         with writing(self._database.engine) as connection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -39,7 +39,7 @@ class AuditResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One attempt."""
+    """One attempt; `at_ms` is when it was made, which may be before it can be stored."""
 
     actor: Actor
     action: str
@@ -50,6 +50,7 @@ class AuditEntry:
     operation_id: int | None = None
     diff: Any = None
     cli: Any = None
+    at_ms: int = field(default_factory=now_ms)
 
 
 def record(connection: Connection, cluster_id: str, entry: AuditEntry) -> None:
@@ -58,7 +59,7 @@ def record(connection: Connection, cluster_id: str, entry: AuditEntry) -> None:
         connection,
         {
             "cluster_id": cluster_id,
-            "at_ms": now_ms(),
+            "at_ms": entry.at_ms,
             "actor": entry.actor.name,
             "role": entry.actor.role.value,
             "action": entry.action,

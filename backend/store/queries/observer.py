@@ -112,3 +112,12 @@ def newest_phases(connection: Connection, cluster_id: str, since_ms: int) -> lis
         .order_by(table.c.source_partition, table.c.source_offset)
     )
     return [PhaseEvent(**row._mapping) for row in rows]
+
+
+def replica_keys(connection: Connection, cluster_id: str) -> set[tuple[str, int, int]]:
+    """(topic, partition, broker id) of all replicas that have a row."""
+    table = t.replica_current
+    rows = connection.execute(
+        select(table.c.topic, table.c.partition, table.c.broker_id).where(table.c.cluster_id == cluster_id)
+    )
+    return {(row.topic, row.partition, row.broker_id) for row in rows}

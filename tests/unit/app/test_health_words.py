@@ -88,6 +88,13 @@ def test_while_the_database_is_away_ages_grow_and_only_that_is_said() -> None:
     assert labels == ["Not live since 07:59:59", "Database away"]
 
 
+def test_that_nobody_looked_while_the_database_went_away_is_said() -> None:
+    seen = aged(view(), NOW_MS + 600_000, "Connection refused.", NOW_MS + 590_000)
+    [found] = health_words.blindness(seen, BROKERS, None)
+    assert found.title == "The database cannot be read."
+    assert found.sentence.startswith("Nobody looked between 08:00:00 and 08:09:50. What is shown was read 10 m")
+
+
 def test_the_ledger_is_known_up_to_the_pipelines_last_sign_of_life() -> None:
     assert health_words.ledger_ms(view()) == NOW_MS
     assert health_words.ledger_ms(view(process("pipeline", age_ms=60_000))) == NOW_MS - 60_000

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
+from backend.store import sqlite
 from backend.store.engine import create_engine, writing
 from backend.store.turn import give_way, waiting
 
@@ -51,6 +52,7 @@ def test_what_cannot_be_opened_is_as_if_nobody_waited(tmp_path: Path) -> None:
 def test_a_writer_gets_the_lock_between_two_transactions_of_one_that_never_stops(tmp_path: Path) -> None:
     """Left to SQLite, each of the 20 would wait for a pause of the other that never comes."""
     file, ended = tmp_path / "db", threading.Event()
+    sqlite.create(file)
     engine = create_engine(f"sqlite:///{file}")
     with writing(engine) as connection:
         connection.execute(text("CREATE TABLE x (n INTEGER)"))

@@ -1,0 +1,242 @@
+"""PostgreSQL in trouble: brokers, lab and samples go on, what needs the database says what it waits for and heals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.control.site import ControlSite
+from tests.databases import new_postgresql
+from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, running_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    try:
+        with running_server() as started:
+            yield started
+    except NoPostgreSQL as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def site(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
+    with ControlSite(tmp_path_factory.mktemp("site"), database_url=owned(server, new_postgresql(server))) as made:
+        made.create_topic("orders", partitions=1)
+        yield made
+
+
+def owned(server: Server, url: str) -> str:
+    """The same database for a role that is no superuser and owns its tables."""
+    name = url.rsplit("/", 1)[1]
+    with psycopg.connect(url, autocommit=True) as connection:
+        role = f"role_{name}"
+        connection.execute(f"CREATE ROLE {role} LOGIN".encode())
+        connection.execute(f"GRANT ALL ON DATABASE {name} TO {role}".encode())
+        connection.execute(f"ALTER SCHEMA public OWNER TO {role}".encode())
+        tables = connection.execute(
+            b"SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace"
+        )
+        for (table,) in tables.fetchall():
+            connection.execute(f'ALTER TABLE "{table}" OWNER TO {role}'.encode())
+    return url.replace("postgres@", f"{role}@")
+
+
+def admin(server: Server, site: ControlSite, *statements: str, database: bool = True) -> None:
+    name = site.database_url.rsplit("/", 1)[1] if database else "postgres"
+    url, writable = server.url.rsplit("/", 1)[0] + "/" + name, "-c default_transaction_read_only=off"
+    with psycopg.connect(url, autocommit=True, options=writable) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def name_of(site: ControlSite) -> str:
+    return site.database_url.rsplit("/", 1)[1]
+
+
+def terminate(site: ControlSite) -> str:
+    of_database = f"datname = '{name_of(site)}' AND pid <> pg_backend_pid()"
+    return f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {of_database}"
+
+
+def samples(server: Server, site: ControlSite) -> list[int]:
+    with psycopg.connect(site.database_url.replace(f"role_{name_of(site)}@", "postgres@")) as connection:
+        return [row[0] for row in connection.execute("SELECT sampled_ms FROM cluster_sample ORDER BY 1").fetchall()]
+
+
+def read_only_by_setting(server: Server, site: ControlSite) -> Callable[[], None]:
+    """As after a failover: the setting sticks to sessions that were made meanwhile."""
+    admin(server, site, f"ALTER DATABASE {name_of(site)} SET default_transaction_read_only = on", terminate(site))
+    return lambda: admin(server, site, f"ALTER DATABASE {name_of(site)} RESET default_transaction_read_only")
+
+
+def read_only_by_server(server: Server, site: ControlSite) -> Callable[[], None]:
+    admin(server, site, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+    reset = "ALTER SYSTEM RESET default_transaction_read_only"
+    return lambda: admin(server, site, reset, "SELECT pg_reload_conf()")
+
+
+def right_withdrawn(server: Server, site: ControlSite) -> Callable[[], None]:
+    role = f"role_{name_of(site)}"
+    tables = ("cluster_sample", "process_status", "operation")
+    admin(server, site, *(f"ALTER TABLE {table} OWNER TO postgres" for table in tables))
+    return lambda: admin(server, site, *(f"ALTER TABLE {table} OWNER TO {role}" for table in tables))
+
+
+def connections_limited(server: Server, site: ControlSite) -> Callable[[], None]:
+    role = f"role_{name_of(site)}"
+    admin(server, site, f"ALTER ROLE {role} CONNECTION LIMIT 0", terminate(site))
+    return lambda: admin(server, site, f"ALTER ROLE {role} CONNECTION LIMIT -1")
+
+
+def stopped(server: Server, site: ControlSite) -> Callable[[], None]:
+    server.stop()
+    return server.start
+
+
+def locked(server: Server, site: ControlSite) -> Callable[[], None]:
+    connection = psycopg.connect(site.database_url)
+    connection.execute("LOCK TABLE segment, segment_event, partition_current, cluster_sample, cluster, process_status")
+    return connection.close
+
+
+def frozen(server: Server, site: ControlSite) -> Callable[[], None]:
+    pids = processes_of(server)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+
+    def thaw() -> None:
+        for pid in pids:
+            with suppress(ProcessLookupError):  # one that a connection had
+                os.kill(pid, signal.SIGCONT)
+
+    return thaw
+
+
+def processes_of(server: Server) -> list[int]:
+    master = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+    children = [int(pid) for pid in Path(f"/proc/{master}/task/{master}/children").read_text().split()]
+    return [master, *children]
+
+
+TROUBLES: dict[str, tuple[Callable[[Server, ControlSite], Callable[[], None]], str]] = {
+    "stopped": (stopped, "does not answer"),
+    "read-only": (read_only_by_setting, "refuses writes, it is read-only"),
+    "read-only by the server": (read_only_by_server, "refuses writes, it is read-only"),
+    "a right withdrawn": (right_withdrawn, "permission denied for table"),
+    "no more connections": (connections_limited, "takes no more connections"),
+    "locked": (locked, "is held by another program"),
+    "frozen": (frozen, "does not answer"),
+}
+
+
+@contextmanager
+def trouble(name: str, server: Server, site: ControlSite) -> Iterator[str]:
+    bring, said = TROUBLES[name]
+    heal = bring(server, site)
+    try:
+        yield said
+    finally:
+        heal()
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_a_database_in_trouble_is_said_in_seconds_and_nothing_is_lost(
+    name: str, server: Server, site: ControlSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = site.plane.observer.recorder
+    site.wait_until("samples are stored", lambda: len(samples(server, site)) > 3)
+    rounds = site.cluster.ask(lambda: site.plane.observer.state.rounds)
+    with trouble(name, server, site) as said:
+        site.wait_until("/readyz says so", lambda: said in unready(site), 20)
+        began_s = time.monotonic()
+        answer = site.operator.post("/v1/plans", json={"kind": "toggle_bootstrap", "inputs": {"enable": True}})
+        assert time.monotonic() - began_s < 8
+        assert answer.status_code == 503, answer.text
+        assert "it is asked again" in answer.json()["detail"]
+        site.produce("orders", 10)  # brokers do not need it
+        site.wait_until("rounds go on", lambda: site.cluster.ask(lambda: site.plane.observer.state.rounds) > rounds + 3)
+        site.wait_until("rounds wait", lambda: site.cluster.ask(lambda: recorder.waiting_rounds) >= 3, 20)
+        down = "ebbline_database_up 0.0"
+        site.wait_until("the metric says so", lambda: down in site.operator.get("/metrics").text, 20)
+    site.wait_until("it is ready again", lambda: site.operator.get("/readyz").status_code == 200, 30)
+    site.wait_until("nothing waits", lambda: site.cluster.ask(lambda: recorder.waiting_rounds) == 0, 60)
+    assert recorder.dropped_rounds == 0
+    taken = samples(server, site)
+    assert max(b - a for a, b in pairwise(taken)) < 5_000, "a hole in the history"
+    assert "Traceback" not in caplog.text
+    assert "fault of this program" not in caplog.text
+
+
+def unready(site: ControlSite) -> str:
+    return str(site.operator.get("/readyz").json()["checks"]["database"])
+
+
+def test_the_lab_acts_without_a_database_and_the_audit_has_it_afterwards(server: Server, site: ControlSite) -> None:
+    site.wait_until("it is ready", lambda: site.operator.get("/readyz").status_code == 200)
+    with trouble("stopped", server, site):
+        site.wait_until("/readyz says so", lambda: "does not answer" in unready(site), 20)
+        assert site.operator.get("/v1/lab/faults").status_code == 200
+        answer = site.operator.post("/v1/lab/faults", json={"scenario": "broker-kill", "broker": 3})
+        assert answer.status_code == 202, answer.text
+        assert site.operator.post("/v1/lab/faults/heal", json={}).status_code == 202
+        assert site.client("x" * 43).get("/v1/cluster").status_code == 503  # it cannot be known
+    actions = site.wait_until("the audit has both", lambda: audited(site), 30)
+    assert actions == ["heal", "break"]
+
+
+def audited(site: ControlSite) -> list[str] | None:
+    answer = site.operator.get("/v1/audit")
+    found = (
+        [row["action"] for row in answer.json()["items"] if row["action"] in ("break", "heal")]
+        if answer.status_code == 200
+        else []
+    )
+    return found if len(found) >= 2 else None
+
+
+def test_a_start_while_the_database_is_away_serves_and_makes_the_schema_once_it_answers(
+    server: Server, tmp_path: Path
+) -> None:
+    url = new_database(server.url, "empty")
+    site = ControlSite(tmp_path, database_url=url)
+    server.stop()
+    try:
+        site.cluster.__enter__()
+        try:
+            site.start_plane(ready=False)
+            site.wait_until(
+                "it says what it waits for",
+                lambda: "Connection refused" in unready(site) or "does not answer" in unready(site),
+            )
+            assert site.operator.get("/readyz").json()["starting"] is False
+            site.create_topic("orders", partitions=1)
+            site.produce("orders", 10)
+            assert site.operator.get("/v1/lab/faults").status_code == 200
+            waiting = site.cluster.ask(lambda: site.plane.observer.recorder.waiting_rounds)
+            server.start()
+            site.wait_until("it is ready", lambda: site.operator.get("/readyz").status_code == 200, 60)
+            site.wait_until("the topic is on the pages", lambda: bool(site.partitions("orders")))
+            assert waiting > 0
+            assert site.cluster.ask(lambda: site.plane.observer.recorder.dropped_rounds) == 0
+        finally:
+            site.__exit__()
+    finally:
+        if not server_runs(server):
+            server.start()
+
+
+def server_runs(server: Server) -> bool:
+    try:
+        psycopg.connect(server.url).close()
+    except psycopg.OperationalError:
+        return False
+    return True
