@@ -41,11 +41,20 @@ PASSING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`cause`: the database's own words; `sentence`: what happened and what to do, without the database's name."""
+    """`cause`: the database's own words."""
 
     trouble: Trouble
     cause: str
-    sentence: str
+
+    @property
+    def what(self) -> str:
+        """What happened, after the database's name."""
+        return f"{_SAYS[self.trouble]}: {self.cause}"
+
+    @property
+    def sentence(self) -> str:
+        """What happened and what to do, after the database's name."""
+        return f"{self.what}: {_NEXT[self.trouble]}"
 
     @property
     def renews(self) -> bool:
@@ -140,20 +149,16 @@ _SAYS: Final = {
 def diagnose(error: BaseException) -> Diagnosis | None:
     """What an error of SQLAlchemy or of a driver says of the database; None for one that is about the statement."""
     if isinstance(error, PoolTimeout):
-        return _diagnosis(Trouble.LOCKED, "all connections of this process wait for it")
+        return Diagnosis(Trouble.LOCKED, "all connections of this process wait for it")
     origin = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     trouble = _of_sqlite(origin) if isinstance(origin, sqlite3.Error) else _of_postgresql(origin)
-    return None if trouble is None else _diagnosis(trouble, _cause(trouble, origin))
+    return None if trouble is None else Diagnosis(trouble, _cause(trouble, origin))
 
 
 def first_line(error: BaseException) -> str:
     """The driver's own words, without the statement that SQLAlchemy adds."""
     origin = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return (str(origin).strip() or type(origin).__name__).splitlines()[0].rstrip(".")
-
-
-def _diagnosis(trouble: Trouble, cause: str) -> Diagnosis:
-    return Diagnosis(trouble, cause, f"{_SAYS[trouble]}: {cause}: {_NEXT[trouble]}")
 
 
 def _of_sqlite(error: sqlite3.Error) -> Trouble | None:

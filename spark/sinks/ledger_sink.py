@@ -238,7 +238,7 @@ class LedgerSink:
                 found = diagnose(error)
                 if found is None:
                     raise
-                trouble = f"the database {found.sentence}"
+                trouble = f"the database {found.what}"
                 self._troubles[what] = trouble  # by its name: a full disk can still be read, which ends no other's wait
                 log.warning("pipeline %s: %s; trying again in %.1f s", what, trouble, delay_s)
                 if self._stop.wait(delay_s):
