@@ -51,6 +51,11 @@ class DataFolder:
         return self.root / "remote"
 
     @property
+    def quorum(self) -> Path:
+        """What the voters have acknowledged of the metadata, outside their own folders."""
+        return self.root / "quorum"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -53,7 +53,8 @@ def cluster_layout(settings: Settings | ChildSettings, environment: Mapping[str,
         controller_port=settings.controller_port,
         voter_ports={n: settings.controller_port + n - 1 for n in range(1, settings.voters + 1)},
         metrics_ports={n: settings.metrics_port + n - 1 for n in nodes},
-        settings=embedded_settings(settings.remote_location or str(folder.remote), settings.brokers),
+        settings=embedded_settings(settings.remote_location or str(folder.remote), settings.brokers)
+        | {"ebbline.quorum.acknowledged.dir": str(folder.quorum)},
     )
 
 

@@ -3,7 +3,7 @@
 A control record's key is int16 version and int16 type. A batch holds one of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from struct import Struct
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from backend.protocol import codec
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.chunks import Buffer
 from backend.protocol.errors import DecodeError
 
 _KEY: Final = Struct(">hh")
@@ -98,6 +99,33 @@ def leader_change(
         granting_voters=[m.LeaderChangeMessage.GrantingVoters(voter_id=voter) for voter in granting_voters],
     )
     return _control_batch(ControlType.LEADER_CHANGE, codec.encode(message, 0), timestamp_ms, base_offset, leader_epoch)
+
+
+def voters(directories: Mapping[int, bytes], *, timestamp_ms: int, base_offset: int, leader_epoch: int) -> bytearray:
+    """The batch that says by which directory each voter is known (VotersRecord of KIP-853), version 0.
+
+    `directories`: voter → directory id. Where voters listen stands in `controller.quorum.voters`, not here.
+    """
+    kind = m.VotersRecord.Voters
+    message = m.VotersRecord(
+        version=0,
+        voters=[
+            kind(
+                voter_id=voter,
+                voter_directory_id=directory_id,
+                endpoints=[],
+                kraft_version_feature=kind.KraftVersionFeature(min_supported_version=0, max_supported_version=0),
+            )
+            for voter, directory_id in sorted(directories.items())
+        ],
+    )
+    return _control_batch(ControlType.KRAFT_VOTERS, codec.encode(message, 0), timestamp_ms, base_offset, leader_epoch)
+
+
+def voter_directories(value: Buffer) -> dict[int, bytes]:
+    """Voter → directory id, from a VotersRecord's value. DecodeError."""
+    message = codec.decode(m.VotersRecord, 0, value)[0]
+    return {one.voter_id: bytes(one.voter_directory_id) for one in message.voters}
 
 
 def snapshot_header(

@@ -23,7 +23,8 @@ from backend.engine.log.names import (
     META_PROPERTIES_FILE,
     parse_dir_name,
 )
-from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, BadQuorumState, decode_quorum_state
+from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, decode_acknowledged
+from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, BadQuorumState, Standing, decode_quorum_state
 
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
 
@@ -35,6 +36,8 @@ class MetadataCondition(StrEnum):
     MISSING = "missing"
     # There are records, but what this voter promised (its epoch, its vote) cannot be read.
     FORGETFUL = "without a readable quorum-state"
+    # Its disk was lost before, and it has not caught up since.
+    CATCHING_UP = "not caught up since it was lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +59,31 @@ class BrokerFolder:
 
 def read_broker_folders(folder: DataFolder, identity: ClusterIdentity) -> tuple[BrokerFolder, ...]:
     """All brokers' folders, by id. Changes nothing. OSError."""
-    return tuple(_read(node_id, folder.broker_log_dir(node_id)) for node_id in range(1, identity.brokers + 1))
+    return tuple(_read(node_id, folder) for node_id in range(1, identity.brokers + 1))
 
 
-def _read(node_id: int, path: Path) -> BrokerFolder:
+def _read(node_id: int, folder: DataFolder) -> BrokerFolder:
+    path = folder.broker_log_dir(node_id)
+    notes = (path / ACKNOWLEDGED_FILE, folder.quorum / f"node-{node_id}.{ACKNOWLEDGED_FILE}")
+    acknowledged = any(_acknowledged_records(note) for note in notes)
     metadata = path / f"{CLUSTER_METADATA_TOPIC}-0"
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     partitions = [parsed for name in names if (parsed := parse_dir_name(name)) is not None]
     logs = any(one.topic != CLUSTER_METADATA_TOPIC for one in partitions)
-    in_use = logs or _has_records(metadata) or _stopped_as_broker(path / CLEAN_SHUTDOWN_FILE)
+    in_use = logs or _has_records(metadata) or _stopped_as_broker(path / CLEAN_SHUTDOWN_FILE) or acknowledged
     return BrokerFolder(node_id, path, _owner(path / META_PROPERTIES_FILE), _condition(metadata), in_use)
 
 
 def _stopped_as_broker(path: Path) -> bool:
     """Whether a broker that had registered has stopped here in order."""
     return path.exists() and decode_clean_shutdown(path.read_bytes()) >= 0
+
+
+def _acknowledged_records(path: Path) -> bool:
+    try:
+        return decode_acknowledged(path.read_bytes()).end.offset > 0
+    except (OSError, ValueError):
+        return False
 
 
 def _owner(path: Path) -> int | None:
@@ -85,10 +98,12 @@ def _condition(folder: Path) -> MetadataCondition:
     if not state.exists():
         return MetadataCondition.FORGETFUL if _has_records(folder) else MetadataCondition.MISSING
     try:
-        decode_quorum_state(state.read_bytes())
+        standing = decode_quorum_state(state.read_bytes()).standing
     except BadQuorumState:
         return MetadataCondition.FORGETFUL
-    return MetadataCondition.WHOLE
+    if standing is Standing.CATCHING_UP:
+        return MetadataCondition.CATCHING_UP
+    return MetadataCondition.WHOLE if standing is Standing.MEMBER else MetadataCondition.MISSING
 
 
 def _has_records(folder: Path) -> bool:

@@ -87,6 +87,10 @@ class BrokerProcesses:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop_all()
+
+    def stop_all(self) -> None:
+        """SIGTERM to all that run, at once."""
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
@@ -95,6 +99,12 @@ class BrokerProcesses:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._processes.clear()
+        self._admin = None
+
+    def runs(self, node_id: int) -> bool:
+        """Whether the process has not ended."""
+        return self._processes[node_id].poll() is None
 
     def spawn(self, node_id: int) -> None:
         """Starts a node without waiting for it."""

@@ -15,7 +15,8 @@ from tests.simulation.quorum_run import simulate_quorum
 
 SEEDS = effort(100, 2_000)
 BATCH = effort(25, 250)
-SEEDS_MAX = 60
+# Two leaders of one epoch need two candidates that meet: one in a hundred lives has them.
+SEEDS_MAX = 300
 Played = tuple[str | None, list[str], dict[str, int]]
 
 

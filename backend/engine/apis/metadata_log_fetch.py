@@ -19,7 +19,10 @@ HIGH_WATERMARK_SINCE: Final = 18
 
 
 async def fetch_metadata_log(services: Services, context: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
-    """A voter gets all that the leader has, anybody else what is committed; both wait for news within their time."""
+    """A voter gets all that the leader has, anybody else what is committed; both wait for news within their time.
+
+    A voter that does not count is served as anybody else: its disk is new, or older than it was.
+    """
     controller = services.controller
     if controller is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Node {services.node_id} has no controller role")
@@ -28,17 +31,19 @@ async def fetch_metadata_log(services: Services, context: RequestContext, reques
     if isinstance(asked, ErrorCode):
         return m.FetchResponse(error_code=asked)
     replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
-    votes = replica_id in raft.voters
-    if votes and replica_id == services.node_id:
+    if replica_id == services.node_id and replica_id in raft.voters:
         return m.FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     answer = decide(asked, raft.view(), log.end_offset_for_epoch)
     if has_records(answer):
         offset, epoch = asked.fetch_offset, raft.epoch
         directory_id = bytes(asked.replica_directory_id)
+        fetched = raft.fetch_of(offset, directory_id)
         now_ms = services.ports.clock.time_ms()
+        if replica_id in raft.voters:
+            await raft.voter_fetched(replica_id, fetched)
+        votes = raft.counts(replica_id, fetched)
         if votes:
             raft.voter_seen(replica_id, directory_id, offset, now_ms)
-            await raft.voter_fetched(replica_id, offset)
         else:
             raft.observers.note(replica_id, directory_id, offset, log.high_watermark, now_ms)
         known = asked.high_watermark if version >= HIGH_WATERMARK_SINCE and votes else log.high_watermark

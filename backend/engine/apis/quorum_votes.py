@@ -11,6 +11,7 @@ from backend.engine.controller.driver import Controller
 from backend.engine.raft import quorum as q
 from backend.engine.raft.metadata_log import TOPIC
 from backend.engine.raft.node import RaftNode
+from backend.engine.raft.quorum_state import NO_DIRECTORY
 from backend.engine.raft.state import LogEnd, Moment, Quorum, Step, VoteAsked
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -81,6 +82,7 @@ async def vote(services: Services, context: RequestContext, request: m.VoteReque
         asked.replica_epoch,
         LogEnd(asked.last_offset_epoch, asked.last_offset),
         context.api_version >= 2 and asked.pre_vote,
+        bytes(asked.voter_directory_id) if context.api_version >= 1 else NO_DIRECTORY,
     )
     granted: list[bool] = []
 

@@ -132,7 +132,7 @@ class Broker:
         )
         services = self._services = self._new_services(ports, cluster_id, metrics, log_manager)
         self._metadata = MetadataPart(ports, config, self._on_fatal)
-        metadata = await self._metadata.start(cluster_id, next(iter(log_manager.directory_ids.values())))
+        metadata = await self._metadata.start(cluster_id, log_manager)
         add_quorum_gauges(metrics, metadata, ports.clock)
         if self._controller is not None:
             await self._controller.start(services, metadata)

@@ -8,9 +8,10 @@ from typing import Final
 from backend.engine.config import ConfigError
 from backend.engine.log.errors import CorruptLog, LogDirError
 from backend.engine.raft.node import QuorumMismatch
+from backend.engine.raft.voter_memory import MetadataLost
 from backend.protocol.errors import KafkaError
 
-REFUSALS: Final = (ConfigError, LogDirError, CorruptLog, KafkaError, QuorumMismatch, OSError)
+REFUSALS: Final = (ConfigError, LogDirError, CorruptLog, KafkaError, QuorumMismatch, MetadataLost, OSError)
 
 
 def sentence(error: BaseException) -> str:

@@ -261,6 +261,12 @@ class BrokerConfig:
     )
     # The product's own
     ebbline_cluster_id: str | None = _text(None, doc="cluster that a new data folder is made for")
+    ebbline_quorum_acknowledged_dir: str | None = _text(
+        None, doc="folder beside the log dirs where a voter notes how much of the metadata it has acknowledged"
+    )
+    ebbline_quorum_start_wait_ms: int = _int(
+        10_000, least=0, doc="how long a voter waits after its start to hear every other one before a majority may lead"
+    )
     ebbline_delete_vanished_topics: bool = _bool(
         False, doc="delete remote data of topics that this cluster does not know and nobody marked as deleted"
     )

@@ -261,7 +261,10 @@ class Controller:
             while raft.leads(epoch):
                 while self._queue and raft.leads(epoch):
                     await self._commit_some(epoch)
-                if raft.leads(epoch):
+                # Control records come from the quorum, not from a command: the image passes over them.
+                await self._committed.follow()
+                self._newest = self.image
+                if raft.leads(epoch) and not self._queue:
                     await self._wake.wait()
                     self._wake.clear()
         finally:
@@ -274,7 +277,12 @@ class Controller:
         _log.info("Controller %d leads epoch %d no longer", self._config.id, epoch)
 
     async def _wake_at_end_of(self, epoch: int) -> None:
-        await self.log.wait_until(lambda: not self.raft.leads(epoch))
+        """At the end of the epoch, and whenever something is committed that is in no image yet."""
+        log, leads = self.log, self.raft.leads
+        while leads(epoch):
+            await log.wait_until(lambda: log.high_watermark > self.image.offset + 1 or not leads(epoch))
+            self._wake.set()
+            await log.wait_until(lambda: log.high_watermark <= self.image.offset + 1 or not leads(epoch))
         self._wake.set()
 
     async def _begin(self) -> None:

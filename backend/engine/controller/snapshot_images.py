@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -14,7 +14,7 @@ from backend.engine.controller.replay import ImageBuilder, ReplayError
 from backend.engine.raft.metadata_log import encode_batch
 from backend.engine.raft.snapshots import BadSnapshot, SnapshotId, SnapshotReader
 from backend.protocol.chunks import Buffer
-from backend.protocol.control_records import snapshot_footer, snapshot_header
+from backend.protocol.control_records import snapshot_footer, snapshot_header, voters
 
 # Records of one batch: a partition of 3 replicas takes about 120 bytes, so a batch about 120 kB.
 RECORDS_PER_BATCH: Final = 1024
@@ -25,11 +25,19 @@ def snapshot_id_of(image: MetadataImage) -> SnapshotId:
     return SnapshotId(image.offset + 1, image.epoch)
 
 
-def snapshot_batches(image: MetadataImage, *, last_contained_ms: int, now_ms: int) -> Iterator[bytearray]:
-    """A snapshot's bytes, batch by batch; offsets begin at 0, and the epoch is the snapshot's, as in Kafka's files."""
+def snapshot_batches(
+    image: MetadataImage, *, last_contained_ms: int, now_ms: int, directories: Mapping[int, bytes] | None = None
+) -> Iterator[bytearray]:
+    """A snapshot's bytes, batch by batch; offsets begin at 0, and the epoch is the snapshot's, as in Kafka's files.
+
+    `directories`: by which directory each voter is known; it follows the header, as in Kafka's files.
+    """
     epoch = image.epoch
     yield snapshot_header(last_contained_log_timestamp_ms=last_contained_ms, timestamp_ms=now_ms, leader_epoch=epoch)
     offset = 1
+    if directories:
+        yield voters(directories, timestamp_ms=now_ms, base_offset=offset, leader_epoch=epoch)
+        offset += 1
     records = image_records(image)
     while batch := list(islice(records, RECORDS_PER_BATCH)):
         yield encode_batch(batch, base_offset=offset, epoch=epoch, now_ms=now_ms)

@@ -110,7 +110,12 @@ class Snapshotter:
             self._last_at_ms = self._ports.clock.monotonic_ms()
             return False
         begun_ms, bytes_then = self._ports.clock.monotonic_ms(), self._bytes_since
-        batches = snapshot_batches(image, last_contained_ms=last_ms, now_ms=self._ports.clock.time_ms())
+        batches = snapshot_batches(
+            image,
+            last_contained_ms=last_ms,
+            now_ms=self._ports.clock.time_ms(),
+            directories=self._metadata_log.directories_below(snapshot_id.end_offset),
+        )
         size = await self._metadata_log.write_snapshot(snapshot_id, batches)
         self._last_at_ms = self._ports.clock.monotonic_ms()
         self._bytes_since -= bytes_then

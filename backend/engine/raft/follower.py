@@ -158,6 +158,7 @@ class Follower:
 
     async def _leader_answered(self, asked: Quorum) -> bool:
         """Whether the leader that was asked is still the one that this node follows."""
+        self._node.leader_heard()
         if not self._node.votes:
             return _same(self._node.state, asked)
         now = await self._node.step(
@@ -188,9 +189,11 @@ class Follower:
 
         await node.step(told)
         if not grown:
+            await node.admit()
             return
-        if node.votes:
+        if node.is_in_voters:
             await log.flush()
+            await node.admit()
             await self._leader_answered(asked)
         else:
             # Nobody counts on this disk.
@@ -255,6 +258,7 @@ class Follower:
         async with node.exclusive():
             await node.log.start_at_snapshot(wanted)
         await node.step(lambda state, now: (q.leader_committed(state, wanted.end_offset, wanted.end_offset), ()))
+        await node.admit()
         _log.info("Node %d goes on from snapshot %s", node.node_id, wanted)
 
     async def _fetch_piece(self, asked: Quorum, partial: PartialSnapshot) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from backend.engine.config import BrokerConfig
@@ -13,19 +13,15 @@ from backend.engine.log.loader import LoadOptions, open_log
 from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
-from backend.engine.raft.quorum_state import (
-    QUORUM_STATE_FILE,
-    BadQuorumState,
-    QuorumState,
-    decode_quorum_state,
-    encode_quorum_state,
-)
+from backend.engine.raft.acknowledged import Acknowledged, AcknowledgedFiles
+from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, QuorumState, Standing, encode_quorum_state
 from backend.engine.raft.snapshots import SnapshotFiles, SnapshotId, keep_from
 from backend.engine.raft.state import LogEnd
+from backend.engine.raft.voter_directories import UNKNOWN, Directories, VoterDirectoryHistory, directories_in
 from backend.protocol import cluster_metadata
 from backend.protocol.batch import BatchHeader, build_batch, crc_valid, iter_batches, iter_records
 from backend.protocol.chunks import Buffer
-from backend.protocol.control_records import leader_change
+from backend.protocol.control_records import leader_change, voters
 from backend.protocol.errors import DecodeError, KafkaError
 from backend.protocol.messages import Message
 from backend.protocol.records import RecordData
@@ -104,7 +100,7 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
     options = LoadOptions(recovery_point=INT64_MAX)
     now_ms = ports.clock.time_ms()
 
-    def opened() -> tuple[UnifiedLog, SnapshotFiles]:
+    def opened() -> tuple[UnifiedLog, SnapshotFiles, VoterDirectoryHistory]:
         log = open_log(ports.disk, ports.random, folder, tip, log_config, options, now_ms=now_ms)
         log.flush_before_roll = True
         # What a process that was killed has left to the operating system is vouched for from now on.
@@ -116,10 +112,28 @@ async def open_metadata_log(ports: Ports, config: BrokerConfig) -> MetadataLog:
         if latest is not None and not _leads_to(log, latest):
             # A crash after a snapshot was fetched and before the log was cut to it: the log is older, or another one.
             log.truncate_fully_and_start_at(latest.end_offset)
-        return log, snapshots
+        return log, snapshots, _directories(log, snapshots)
 
-    log, snapshots = await ports.workers.run(opened)
-    return MetadataLog(ports, log, snapshots)
+    log, snapshots, directories = await ports.workers.run(opened)
+    return MetadataLog(ports, log, snapshots, directories)
+
+
+def _directories(log: UnifiedLog, snapshots: SnapshotFiles) -> VoterDirectoryHistory:
+    """What snapshot and log say of the voters. CorruptLog, OSError."""
+    latest = snapshots.latest
+    history, offset = VoterDirectoryHistory(), log.log_start_offset
+    known = snapshots.voter_directories(latest) if latest is not None and latest.end_offset >= offset else None
+    if latest is not None and known is not None:
+        history, offset = VoterDirectoryHistory(known), latest.end_offset
+    try:
+        while offset < log.log_end_offset:
+            found = log.read(offset, READ_BYTES, up_to_offset=log.log_end_offset, min_one_message=True).records
+            for at, directories in directories_in(found):
+                history.add(at, directories)
+            offset = max(header.next_offset for _, header in iter_batches(found))
+    except DecodeError as error:
+        raise CorruptLog(f"{log.dir} has a record of the voters that cannot be read: {error}") from error
+    return history
 
 
 def _leads_to(log: UnifiedLog, snapshot: SnapshotId) -> bool:
@@ -160,8 +174,19 @@ def _headers(log: UnifiedLog, offset: int, max_bytes: int) -> list[BatchHeader]:
 class MetadataLog:
     """One node's copy of the log. All calls on the loop's thread; what waits for the device runs on a worker."""
 
-    def __init__(self, ports: Ports, log: UnifiedLog, snapshots: SnapshotFiles) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        log: UnifiedLog,
+        snapshots: SnapshotFiles,
+        directories: VoterDirectoryHistory | None = None,
+    ) -> None:
         self._ports = ports
+        self._voter_directories = directories or VoterDirectoryHistory()
+        # Where a voter's progress is noted outside this folder; None while the node is none.
+        self.acknowledged: AcknowledgedFiles | None = None
+        # The newest epoch that the voter has taken part in, for that note.
+        self.leader_epoch = 0
         self._log = log
         self.snapshots = snapshots
         # Of all appends since the log was opened: what a snapshot would save the next start from.
@@ -212,6 +237,20 @@ class MetadataLog:
         """Offsets below are committed: on the disks of most voters."""
         return self._high_watermark
 
+    @property
+    def directories(self) -> Directories:
+        """By which directory each voter is known, by all records of this log."""
+        return self._voter_directories.latest
+
+    @property
+    def committed_directories(self) -> Directories:
+        """The same by the records that this node knows to be committed."""
+        return self._voter_directories.below(self._high_watermark)
+
+    def directories_below(self, offset: int) -> Directories:
+        """The same by the records below an offset, for a snapshot."""
+        return self._voter_directories.below(offset)
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch <= the one asked for; (-1, -1) when there is none."""
         return self._log.end_offset_for_epoch(epoch)
@@ -249,6 +288,13 @@ class MetadataLog:
         )
         self._append(batch, epoch, now_ms)
 
+    def append_voters(self, directories: Directories, epoch: int, now_ms: int) -> None:
+        """By which directory each voter is known from now on. As `append`."""
+        offset = self.end_offset
+        batch = voters(directories, timestamp_ms=now_ms, base_offset=offset, leader_epoch=epoch)
+        self._append(batch, epoch, now_ms)
+        self._voter_directories.add(offset, directories)
+
     def _append(self, batch: bytearray, epoch: int, now_ms: int) -> None:
         try:
             self._log.append_as_leader(memoryview(batch), epoch, now_ms=now_ms, origin="raft")
@@ -263,7 +309,14 @@ class MetadataLog:
         """Batches of the leader of `epoch`, as they are. KafkaError for bytes that do not fit, NoSpace among them."""
         info = self._log.append_as_follower(memoryview(data), epoch, now_ms=now_ms)
         self.appended_bytes += info.size_bytes
+        for offset, directories in directories_in(data):
+            self._voter_directories.add(offset, directories)
         self.wake()
+
+    @property
+    def flushed_end(self) -> int:
+        """Everything below is on the device."""
+        return min(self._log.recovery_point, self.end_offset)
 
     async def truncate_to(self, offset: int) -> None:
         """Drops all records at or past the offset, which is never below the high watermark. MetadataLogFailed."""
@@ -272,14 +325,30 @@ class MetadataLog:
                 f"the leader's log parts from it at offset {offset}, below the committed offset {self._high_watermark}"
             )
         async with self._disk_turn:
+            # Before the log: what is noted is never more than what is there.
+            await self._note_acknowledged(offset)
             try:
                 self._log.truncate_to(offset)
             except KafkaError as error:
                 raise MetadataLogFailed(error.message) from error
+            self._voter_directories.truncate_to(offset)
         self.wake()
+
+    async def _note_acknowledged(self, end_offset: int) -> None:
+        files = self.acknowledged
+        if files is not None:
+            known = Acknowledged(LogEnd(self.epoch_below(end_offset), end_offset), self.leader_epoch)
+            await self._ports.workers.run(lambda: files.write(known))
+
+    def epoch_below(self, offset: int) -> int:
+        """The leader epoch of the record before an offset, which the log or its snapshot has."""
+        if offset >= self.end_offset:
+            return self.last_epoch
+        return (self._log.leader_epochs.epoch_for_offset(offset - 1) if offset > self.start_offset else None) or 0
 
     async def start_at_snapshot(self, snapshot_id: SnapshotId) -> None:
         """A fetched snapshot counts from now on and stands for the whole log, which goes on behind it."""
+        directories = await self._ports.workers.run(lambda: self.snapshots.voter_directories(snapshot_id))
         async with self._disk_turn:
             self.snapshots.added(snapshot_id)
             try:
@@ -288,6 +357,7 @@ class MetadataLog:
                 raise MetadataLogFailed(error.message) from error
             for path in self._log.take_deleted_paths():
                 self._ports.disk.remove(path)
+            self._voter_directories = VoterDirectoryHistory(directories or UNKNOWN)
         self._high_watermark = max(self._high_watermark, snapshot_id.end_offset)
         self.wake()
 
@@ -299,7 +369,14 @@ class MetadataLog:
             # Only the records themselves: indexes and the epoch file are rebuilt from them when they are lost.
             paths = tuple(segment.log_path for segment in log.segments.from_offset(log.recovery_point))
             work = FlushWork(paths, log.dir, up_to, epochs_dirty=False)
-            await self._ports.workers.run(lambda: sync_files(self._ports.disk, work))
+            known, files = Acknowledged(self.end, self.leader_epoch), self.acknowledged
+
+            def flush() -> None:
+                sync_files(self._ports.disk, work)
+                if files is not None:
+                    files.write(known)
+
+            await self._ports.workers.run(flush)
             log.flushed(work)
         return up_to
 
@@ -393,18 +470,11 @@ class MetadataLog:
         """Lets go of the files as a crash would, without a flush."""
         self._log.close_files()
 
-    def read_state(self) -> QuorumState:
-        """What this node has promised. CorruptLog when the file cannot be read."""
-        path = f"{self._log.dir}/{QUORUM_STATE_FILE}"
-        if not self._ports.disk.exists(path):
-            return QuorumState()
-        try:
-            state = decode_quorum_state(self._ports.disk.read(path))
-        except BadQuorumState as error:
-            raise CorruptLog(f"{path}: {error}; remove the file if this is the only controller") from error
-        return replace(state, leader_epoch=max(0, state.leader_epoch))
-
     async def write_state(self, state: QuorumState) -> None:
         """On the device when this returns. OSError."""
         path, data = f"{self.dir}/{QUORUM_STATE_FILE}", encode_quorum_state(state)
         await self._ports.workers.run(lambda: self._ports.disk.write_atomic(path, data))
+        self.leader_epoch = state.leader_epoch
+        if state.standing is Standing.MEMBER:
+            async with self._disk_turn:
+                await self._note_acknowledged(self.flushed_end)

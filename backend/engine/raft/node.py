@@ -16,16 +16,19 @@ from typing import Any, Final
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft import quorum as q
+from backend.engine.raft.acknowledged import AcknowledgedFiles
 from backend.engine.raft.clock import HELD_UP_MS, ElectionClock
 from backend.engine.raft.fetch import LogView
 from backend.engine.raft.follower import Follower
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.observers import Observers
-from backend.engine.raft.quorum_state import NOBODY, QuorumState
-from backend.engine.raft.state import BeginEpoch, Effect, Moment, Quorum, Role, Step, Timing
+from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, Standing
+from backend.engine.raft.state import BeginEpoch, Effect, Moment, Quorum, Role, Step, Timing, VoterFetch
 from backend.engine.raft.voter_requests import Peer, VoterRequests
+from backend.engine.raft.waiting import LOOK_MS, WaitingForVoters
 from backend.protocol.errors import ErrorCode, KafkaError, error_for
 from backend.protocol.messages import Message
+from backend.tiering.ids import uuid_text
 
 # How long a stop waits for the others to hear that this leader resigns.
 RESIGN_TIMEOUT_MS: Final = 500.0
@@ -59,18 +62,25 @@ class RaftNode:
         peers: Mapping[int, Peer] | None = None,
         fetchers: Mapping[int, Peer] | None = None,
         addresses: Mapping[int, Address] | None = None,
-        directory_id: bytes = bytes(16),
+        memory: QuorumState | None = None,
+        directory_id: bytes = NO_DIRECTORY,
+        acknowledged: AcknowledgedFiles | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         """`peers` are the other voters; without any this node, which `votes`, is the only one.
 
-        `fetchers` are second ways to them, for requests that wait there. `on_failure` hears why this node ended.
+        `fetchers` are second ways to them, for requests that wait there. `memory` is what a voter remembers
+        (`voter_memory`), `acknowledged` where it notes its progress; `directory_id` is that of a node without a vote.
+        `on_failure` hears why this node ended.
         """
         self._ports = ports
         self.log = log
         self.node_id = config.id
         self.cluster_id = cluster_id
-        self.directory_id = directory_id
+        self._own_directory_id = directory_id
+        # An observer has promised nothing, so nothing is kept of what it knew.
+        self._memory = memory if memory is not None and votes else QuorumState()
+        self._acknowledged = acknowledged
         self.config = config
         self.peers = dict(peers or {})
         self.fetchers = dict(fetchers or self.peers)
@@ -86,6 +96,7 @@ class RaftNode:
             config.controller_quorum_election_timeout_ms,
             config.controller_quorum_fetch_timeout_ms,
             config.controller_quorum_election_backoff_max_ms,
+            config.ebbline_quorum_start_wait_ms,
         )
         self._state = Quorum(config.id, self.voters, self._timing, Role.UNATTACHED if votes else Role.OBSERVER)
         self._clock = ElectionClock(ports.clock, lambda: self._state)
@@ -95,6 +106,7 @@ class RaftNode:
         self.joined = False
         self._running: list[tasks.Task[None]] = []
         self._requests = VoterRequests(self)
+        self._waiting = WaitingForVoters(config.id, self.voters)
 
     # --- what others read
 
@@ -104,7 +116,18 @@ class RaftNode:
 
     @property
     def votes(self) -> bool:
+        """Whether it may vote and lead now; a voter that is catching up may not."""
         return self._state.is_voter
+
+    @property
+    def is_in_voters(self) -> bool:
+        """Whether it is one of the voters, as the settings name them: what it fetches must be on its disk."""
+        return self.node_id in self.voters
+
+    @property
+    def directory_id(self) -> bytes:
+        """By which directory it introduces itself."""
+        return self._state.directory_id if self.is_in_voters else self._own_directory_id
 
     @property
     def epoch(self) -> int:
@@ -140,18 +163,21 @@ class RaftNode:
 
     async def start(self) -> None:
         """Takes its place in the quorum; an only voter leads when this returns. QuorumMismatch, CorruptLog, OSError."""
-        # An observer has promised nothing, so nothing is kept of what it knew.
-        stored = self.log.read_state() if self.votes else QuorumState()
+        stored = self._memory
         if stored.voters and set(stored.voters) != set(self.voters):
             raise QuorumMismatch(
                 f"Its metadata log {self.log.dir} belongs to the voters {sorted(stored.voters)}, but"
                 f" controller.quorum.voters names {list(self.voters)}: voters cannot be changed on a folder that is in"
-                " use; set them as they were, or start with empty folders"
+                " use; set them as they were"
             )
         stored = replace(stored, voters=self.voters)
 
+        self.log.leader_epoch = stored.leader_epoch
+
         def begin(_: Quorum, now: Moment) -> Step:
-            state, effects = q.start(self.node_id, self.voters, self._timing, stored, self.log.end, now)
+            state, effects = q.start(
+                self.node_id, self.voters, self._timing, stored, self.log.end, now, self.log.directories
+            )
             return replace(state, high_watermark=self.log.high_watermark), effects
 
         self._spawn(self._flush_always(), "flusher")
@@ -161,8 +187,9 @@ class RaftNode:
             if self.failure is not None:
                 raise self.failure
             return
-        if self.votes:
+        if self.is_in_voters:
             self._spawn(self._tick_always(), "clock")
+            self._spawn(self._say_whom_it_waits_for(), "waiting")
         self._spawn(Follower(self._ports, self).run(), "fetcher")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
@@ -220,9 +247,11 @@ class RaftNode:
 
     async def _step(self, change: Callable[[Quorum, Moment], Step]) -> Quorum:
         async with self._turn:
-            before = self._state
-            state, effects = change(before, self._moment())
-            if self.votes and state.durable != before.durable:
+            before, moment = self._state, self._moment()
+            known = q.log_changed(before, self.log.end, self.log.directories, moment)
+            state, effects = change(known, moment)
+            self.log.acknowledged = self._acknowledged if state.standing is Standing.MEMBER else None
+            if self.is_in_voters and state.durable != before.durable:
                 try:
                     await self.log.write_state(state.durable)
                 except OSError as error:
@@ -264,15 +293,33 @@ class RaftNode:
         """Held while the log is changed by what a leader has sent: no vote is given meanwhile."""
         return self._turn
 
-    async def vote_answered(self, voter: int, epoch: int, pre_vote: bool, granted: bool) -> None:
-        """A voter has answered the Vote that was sent in `epoch`."""
+    async def vote_answered(self, voter: int, epoch: int, *, pre_vote: bool, granted: bool, abstains: bool) -> None:
+        """A voter has answered the Vote that was sent in `epoch`; it `abstains` while it is catching up."""
+        self._waiting.answered(voter, abstains, self._ports.clock.monotonic_ms())
 
         def change(state: Quorum, now: Moment) -> Step:
             return q.vote_answered(
-                state, voter, epoch=epoch, pre_vote=pre_vote, granted=granted, log_end=self.log.end, now=now
+                state,
+                voter,
+                epoch=epoch,
+                pre_vote=pre_vote,
+                granted=granted,
+                log_end=self.log.end,
+                now=now,
+                abstains=abstains,
             )
 
         await self.step(change)
+
+    async def admit(self) -> None:
+        """A voter that was catching up is one again once its directory is noted and that is committed.
+
+        To be called when what the log holds is on the device.
+        """
+        noted = self.log.committed_directories.get(self.node_id)
+        if self._state.standing is Standing.CATCHING_UP and noted == self.directory_id:
+            await self.step(lambda state, now: (q.admitted(state, now), ()))
+            _log.info("Node %d has caught up with the metadata quorum and votes again", self.node_id)
 
     # --- the clock and the disk
 
@@ -283,6 +330,22 @@ class RaftNode:
                 await self._held_up(late_ms)
             if self._ports.clock.monotonic_ms() >= self._state.deadline_ms:
                 await self.step(lambda state, now: q.tick(state, self.log.end, now))
+
+    def leader_heard(self) -> None:
+        """The leader of this node's epoch has answered a fetch."""
+        self._waiting.heard(self._ports.clock.monotonic_ms())
+
+    async def _say_whom_it_waits_for(self) -> None:
+        while self.failure is None:
+            await tasks.sleep_ms(LOOK_MS)
+            text = self._waiting.look(self._state, self._ports.clock.monotonic_ms())
+            if text is not None:
+                _log.warning("%s", text)
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why no leader is known, in one sentence; None while one is."""
+        return self._waiting.text
 
     async def _held_up(self, by_ms: float) -> None:
         await self.step(lambda state, now: (q.held_up(state, by_ms), ()))
@@ -330,11 +393,38 @@ class RaftNode:
 
     def voter_seen(self, voter: int, directory_id: bytes, offset: int, now_ms: int) -> None:
         """For DescribeQuorum: when and from where a voter fetched; it is caught up at the log's end."""
+        self.observers.forget(voter)
         self.voters_seen.note(voter, directory_id, offset, self.log.end_offset, now_ms)
 
-    async def voter_fetched(self, voter: int, offset: int) -> None:
-        """A voter has everything below `offset` on its disk."""
-        await self.step(lambda state, now: (q.voter_fetched(state, voter, offset, now), ()))
+    def fetch_of(self, offset: int, directory_id: bytes) -> VoterFetch:
+        """A voter's Fetch as this leader weighs it."""
+        return VoterFetch(offset, directory_id, self.log.committed_directories)
+
+    def counts(self, voter: int, fetched: VoterFetch) -> bool:
+        """Whether what the voter has counts for commits; it gets what is not committed yet, too."""
+        return voter in self._state.progress and q.counts(self._state, voter, fetched)
+
+    async def voter_fetched(self, voter: int, fetched: VoterFetch) -> None:
+        """A voter has everything below an offset on its disk. A directory that the log does not name is noted there."""
+        state = await self.step(lambda state, now: (q.voter_fetched(state, voter, fetched, now), ()))
+        noted = q.directories_to_note(state, voter, fetched)
+        if noted is None or not self.leads(state.epoch):
+            return
+        try:
+            self.log.append_voters(noted, state.epoch, self._ports.clock.time_ms())
+        except KafkaError as error:
+            _log.error("Node %d cannot note the directory of voter %d: %s", self.node_id, voter, error.message)
+            return
+        except OSError as error:
+            self.fail(error)
+            return
+        _log.info(
+            "Node %d notes directory %s of voter %d in the metadata log",
+            self.node_id, uuid_text(fetched.directory_id), voter,
+        )  # fmt: skip
+        # What comes next must know of the note, or each fetch would write it again.
+        await self.step(lambda state, now: (state, ()))
+        self.flush_soon()
 
     async def voter_heard(self, voter: int) -> None:
         """A voter fetches a snapshot."""

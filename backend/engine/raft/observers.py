@@ -39,6 +39,10 @@ class Observers:
         if len(self._observers) > OBSERVERS_MAX:
             self._observers.popitem(last=False)
 
+    def forget(self, replica_id: int) -> None:
+        """It is none any more."""
+        self._observers.pop(replica_id, None)
+
     def of(self, replica_id: int) -> Observer | None:
         """The latest fetch of one replica."""
         return self._observers.get(replica_id)

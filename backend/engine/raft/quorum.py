@@ -17,7 +17,7 @@ from typing import Final
 
 from immutables import Map
 
-from backend.engine.raft.quorum_state import NOBODY, QuorumState
+from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, Standing
 from backend.engine.raft.state import (
     NEVER,
     AskForVotes,
@@ -33,7 +33,9 @@ from backend.engine.raft.state import (
     TellLeader,
     Timing,
     VoteAsked,
+    VoterFetch,
 )
+from backend.engine.raft.voter_directories import UNKNOWN
 from backend.protocol.errors import ErrorCode
 
 # CHECK_QUORUM_TIMEOUT_FACTOR: a leader that a majority has not asked for so many fetch timeouts leads no longer.
@@ -43,13 +45,31 @@ START_PLACES: Final = 4
 
 
 def start(
-    node_id: int, voters: tuple[int, ...], timing: Timing, stored: QuorumState, log_end: LogEnd, now: Moment
+    node_id: int,
+    voters: tuple[int, ...],
+    timing: Timing,
+    stored: QuorumState,
+    log_end: LogEnd,
+    now: Moment,
+    directories: Map[int, bytes] | None = None,
 ) -> Step:
     """The state of a node that starts with what its disk holds. An only voter leads at once."""
     epoch, known = (stored.leader_epoch, True) if stored.leader_epoch >= log_end.epoch else (log_end.epoch, False)
-    fresh = Quorum(node_id, voters, timing, Role.UNATTACHED, epoch)
-    if node_id not in voters:
-        leader = stored.leader_id if known else NOBODY
+    fresh = Quorum(
+        node_id,
+        voters,
+        timing,
+        Role.UNATTACHED,
+        epoch,
+        standing=stored.standing,
+        directory_id=stored.directory_id,
+        directories=UNKNOWN if directories is None else directories,
+        majority_from_ms=now.ms + timing.start_wait_ms,
+    )
+    if voters != (node_id,):
+        fresh = log_changed(fresh, log_end, fresh.directories, now)
+    if not fresh.is_voter:
+        leader = stored.leader_id if known and stored.leader_id != node_id else NOBODY
         return replace(fresh, role=Role.OBSERVER, leader_id=leader), ()
     voted = stored.voted_id if known else NOBODY
     leader = stored.leader_id if known else NOBODY
@@ -140,6 +160,7 @@ def _become_prospective(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
         role=Role.PROSPECTIVE,
         granted=frozenset({state.node_id}),
         refused=frozenset(),
+        abstaining=frozenset(),
         leader_heard=False,
         deadline_ms=_election_deadline(state.timing, now),
     )
@@ -153,8 +174,10 @@ def _become_candidate(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
         epoch=state.epoch + 1,
         leader_id=NOBODY,
         voted_id=state.node_id,
+        standing=Standing.MEMBER,
         granted=frozenset({state.node_id}),
         refused=frozenset(),
+        abstaining=frozenset(),
         leader_heard=False,
         deadline_ms=_election_deadline(state.timing, now),
     )
@@ -171,6 +194,8 @@ def _become_leader(state: Quorum, log_end: LogEnd, now: Moment) -> Step:
         leader_id=state.node_id,
         epoch_start=log_end.offset,
         flushed_end=0,
+        majority_from_ms=0,
+        trusted=Map({one: state.directories.get(one) for one in state.granted if one != state.node_id}),
         progress=Map({one: Progress(-1, now.ms) for one in others}),
         deadline_ms=now.ms + state.timing.fetch_timeout_ms / 2 if others else NEVER,
     )
@@ -228,10 +253,12 @@ def learned(state: Quorum, epoch: int, leader_id: int, now: Moment) -> Quorum:
 
 def vote_asked(state: Quorum, asked: VoteAsked, log_end: LogEnd, now: Moment) -> tuple[Quorum, ErrorCode, bool]:
     """The state after a Vote request, the error code and whether the vote is granted."""
-    if asked.candidate_id not in state.voters or not state.is_voter:
+    if asked.candidate_id not in state.voters or state.node_id not in state.voters:
         return state, ErrorCode.INCONSISTENT_VOTER_SET, False
     if asked.candidate_id == state.node_id:
         return state, ErrorCode.INVALID_REQUEST, False
+    if not _is_voter_of(state, asked):
+        return state, ErrorCode.INVALID_VOTER_KEY, False
     if asked.epoch < state.epoch:
         return state, ErrorCode.FENCED_LEADER_EPOCH, False
     if asked.epoch > state.epoch:
@@ -245,9 +272,24 @@ def vote_asked(state: Quorum, asked: VoteAsked, log_end: LogEnd, now: Moment) ->
     if state.voted_id != NOBODY or state.leader_id != NOBODY or state.role is Role.RESIGNED:
         return state, ErrorCode.NONE, False
     voted = replace(
-        state, role=Role.VOTED, voted_id=asked.candidate_id, deadline_ms=_election_deadline(state.timing, now)
+        state,
+        role=Role.VOTED,
+        voted_id=asked.candidate_id,
+        # An empty log stands for election only by the pre-votes of all: every voter is empty, and this makes a quorum.
+        standing=Standing.MEMBER,
+        deadline_ms=_election_deadline(state.timing, now),
     )
     return voted, ErrorCode.NONE, True
+
+
+def _is_voter_of(state: Quorum, asked: VoteAsked) -> bool:
+    """Whether this node is the voter that the candidate means, with all its memory.
+
+    Who forms a quorum is none of a quorum that has records already.
+    """
+    if not state.is_voter or (state.standing is Standing.FORMING and asked.log_end.offset > 0):
+        return False
+    return asked.voter_directory_id in (NO_DIRECTORY, state.directory_id)
 
 
 def _would_vote(state: Quorum) -> bool:
@@ -262,25 +304,57 @@ def _would_vote(state: Quorum) -> bool:
 
 
 def vote_answered(
-    state: Quorum, voter: int, *, epoch: int, pre_vote: bool, granted: bool, log_end: LogEnd, now: Moment
+    state: Quorum,
+    voter: int,
+    *,
+    epoch: int,
+    pre_vote: bool,
+    granted: bool,
+    log_end: LogEnd,
+    now: Moment,
+    abstains: bool = False,
 ) -> Step:
-    """An answer to the Vote that was sent in `epoch`; what it tells of newer epochs goes to `learned` before."""
+    """An answer to the Vote that was sent in `epoch`; what it tells of newer epochs goes to `learned` before.
+
+    `abstains`: the voter refuses because it is catching up itself.
+    """
+    if granted and not pre_vote and state.is_leader and epoch == state.epoch and voter in state.progress:
+        # A vote more than was needed.
+        known = state.directories.get(voter)
+        return (state if voter in state.trusted else replace(state, trusted=state.trusted.set(voter, known))), ()
     wanted = Role.PROSPECTIVE if pre_vote else Role.CANDIDATE
     if epoch != state.epoch or state.role is not wanted or voter not in state.voters:
         return state, ()
-    if granted:
-        state = replace(state, granted=state.granted | {voter}, refused=state.refused - {voter})
-        if len(state.granted) < state.majority:
+    answer = {voter}
+    state = replace(
+        state,
+        granted=state.granted | answer if granted else state.granted - answer,
+        refused=state.refused - answer if granted else state.refused | answer,
+        abstaining=state.abstaining | answer if abstains else state.abstaining - answer,
+    )
+    # An empty log may be a new disk: only if those of all voters are empty is there no cluster that it would replace.
+    needed = len(state.voters) if pre_vote and log_end.offset == 0 else state.majority
+    if len(state.granted) >= needed:
+        if pre_vote and not _may_stand(state, now):
             return state, ()
         return (_become_candidate if pre_vote else _become_leader)(state, log_end, now)
-    state = replace(state, refused=state.refused | {voter}, granted=state.granted - {voter})
-    if len(state.voters) - len(state.refused) < state.majority:
+    if len(state.voters) - len(state.refused) < needed:
         # Lost: the next try follows after a pause that differs from the other candidates'.
         pause_ms = min(state.timing.backoff_max_ms * now.draw, max(0.0, state.deadline_ms - now.ms))
         if pre_vote and state.leader_id != NOBODY:
             return _become_follower(state, state.epoch, state.leader_id, now), ()
         return replace(state, deadline_ms=now.ms + pause_ms), ()
     return state, ()
+
+
+def _may_stand(state: Quorum, now: Moment) -> bool:
+    """Whether a node with the pre-votes of a majority may ask for votes.
+
+    Right after its start it waits for the others: its folder may be an older copy, and a voter that has more says so by
+    refusing. Those that catch up are not waited for.
+    """
+    answered = state.granted | state.abstaining
+    return now.ms >= state.majority_from_ms or len(answered) == len(state.voters)
 
 
 def begin_epoch_asked(state: Quorum, leader_id: int, epoch: int, now: Moment) -> tuple[Quorum, ErrorCode]:
@@ -317,7 +391,8 @@ def leader_answered(state: Quorum, now: Moment) -> Quorum:
     """The leader has answered a fetch of this epoch."""
     if state.role is not Role.FOLLOWER:
         return state
-    return replace(state, leader_heard=True, deadline_ms=now.ms + state.timing.fetch_timeout_ms)
+    deadline_ms = now.ms + state.timing.fetch_timeout_ms
+    return replace(state, leader_heard=True, majority_from_ms=0, deadline_ms=deadline_ms)
 
 
 def own_disk_begins(state: Quorum) -> Quorum:
@@ -344,11 +419,85 @@ def held_up(state: Quorum, by_ms: float) -> Quorum:
     return replace(state, deadline_ms=state.deadline_ms + by_ms, progress=progress)
 
 
-def voter_fetched(state: Quorum, voter: int, offset: int, now: Moment) -> Quorum:
-    """A voter asks the leader for what is at `offset`, so it has everything below on its disk."""
+def voter_fetched(state: Quorum, voter: int, fetched: VoterFetch, now: Moment) -> Quorum:
+    """A voter asks the leader for what is at an offset, so it has everything below on its disk."""
     if not state.is_leader or voter not in state.progress:
         return state
-    return _commit(replace(state, progress=state.progress.set(voter, Progress(offset, now.ms))))
+    state = _trust(state, voter, fetched)
+    if not counts(state, voter, fetched):
+        return state
+    return _commit(replace(state, progress=state.progress.set(voter, Progress(fetched.offset, now.ms))))
+
+
+def _trust(state: Quorum, voter: int, fetched: VoterFetch) -> Quorum:
+    """Of a voter that voted for this leader the first fetch tells the directory, unless the log does.
+
+    Who begins with nothing has lost its disk since, but where the quorum itself is being made: no directory is noted.
+    """
+    if voter not in state.trusted or state.trusted[voter] is not None:
+        return state
+    if fetched.offset > 0 or not state.directories:
+        return replace(state, trusted=state.trusted.set(voter, fetched.directory_id))
+    return replace(state, trusted=state.trusted.delete(voter))
+
+
+def counts(state: Quorum, voter: int, fetched: VoterFetch) -> bool:
+    """Whether what a voter has counts for commits: it voted for this leader, or its directory is noted and committed.
+
+    Any other may have forgotten what it promised to a later leader than this one.
+    """
+    committed = fetched.committed.get(voter)
+    return fetched.directory_id in (state.trusted.get(voter), committed)
+
+
+def directories_to_note(state: Quorum, voter: int, fetched: VoterFetch) -> Map[int, bytes] | None:
+    """What the leader has to note in the log when a voter has fetched with a directory that is not noted; else None.
+
+    One that does not count yet is noted once it has all that is committed: the note is committed without it, so that
+    nobody leads a later epoch who has a vote of its former disk.
+    """
+    directory_id = fetched.directory_id
+    known = state.directories.get(voter)
+    if not state.is_leader or voter not in state.progress or directory_id in (NO_DIRECTORY, known):
+        return None
+    caught_up = fetched.offset >= state.high_watermark > state.epoch_start
+    if not counts(state, voter, fetched) and not caught_up:
+        return None
+    noted = state.directories.set(voter, directory_id)
+    return noted if state.directory_id == NO_DIRECTORY else noted.set(state.node_id, state.directory_id)
+
+
+def log_changed(state: Quorum, log_end: LogEnd, directories: Map[int, bytes], now: Moment) -> Quorum:
+    """The log has been appended to, or cut: it may say otherwise by which directory each voter is known.
+
+    A voter that the log knows by another directory than its own is not that voter: its folder was put back. One that
+    has got records although it gave no vote when the quorum was made has joined that quorum later.
+    """
+    if directories is not state.directories:
+        state = replace(state, directories=directories)
+    match state.standing:
+        case Standing.MEMBER:
+            outside = directories.get(state.node_id, state.directory_id) != state.directory_id and not state.is_leader
+        case Standing.FORMING:
+            outside = log_end.offset > 0
+        case Standing.CATCHING_UP:
+            outside = False
+    if not outside:
+        return state
+    stranger = replace(state, standing=Standing.CATCHING_UP, voted_id=NOBODY)
+    if state.role is Role.FOLLOWER:
+        return _become_follower(stranger, state.epoch, state.leader_id, now)
+    return replace(stranger, role=Role.OBSERVER, leader_id=NOBODY, deadline_ms=NEVER)
+
+
+def admitted(state: Quorum, now: Moment) -> Quorum:
+    """A node that was catching up finds its directory noted and committed: from now on it is a voter."""
+    if state.standing is not Standing.CATCHING_UP:
+        return state
+    member = replace(state, standing=Standing.MEMBER, voted_id=NOBODY, majority_from_ms=0)
+    if state.leader_id == NOBODY:
+        return replace(member, role=Role.UNATTACHED, deadline_ms=_election_deadline(state.timing, now))
+    return _become_follower(member, state.epoch, state.leader_id, now)
 
 
 def voter_heard(state: Quorum, voter: int, now: Moment) -> Quorum:

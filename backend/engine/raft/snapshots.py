@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from backend.engine.ports.disk import Disk, File
+from backend.engine.raft.voter_directories import UNKNOWN, Directories, directories_in
 from backend.protocol import cluster_metadata, codec
 from backend.protocol import messages as m
 from backend.protocol.batch import BatchHeader, crc_valid, iter_batches, iter_records
@@ -240,6 +241,17 @@ class SnapshotFiles:
                 _log.warning("Snapshot %s has a header that cannot be read", self.path(snapshot_id))
             self._times[snapshot_id] = known
         return known
+
+    def voter_directories(self, snapshot_id: SnapshotId) -> Directories | None:
+        """By which directory each voter is known, which stands right behind the header. OSError.
+
+        None for a file whose beginning is damaged: its log may tell.
+        """
+        head = self.read_part(snapshot_id, 0, _HEADER_BYTES)
+        try:
+            return next((directories for _, directories in directories_in(head)), UNKNOWN)
+        except (DecodeError, ValueError):
+            return None
 
     def write(self, snapshot_id: SnapshotId, chunks: Iterable[Buffer], unique: str) -> int:
         """A new snapshot from its bytes, frozen; how many bytes. On failure nothing is left of it. OSError."""

@@ -11,13 +11,13 @@ from typing import Final
 
 from immutables import Map
 
-from backend.engine.raft.quorum_state import NOBODY, QuorumState
+from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, Standing
 
 NEVER: Final = float("inf")
 
 
 class Role(StrEnum):
-    """What a node is in its epoch. VOTED is unattached with a vote given."""
+    """What a node is in its epoch. VOTED is unattached with a vote given; OBSERVER is also a voter that catches up."""
 
     UNATTACHED = "unattached"
     VOTED = "voted"
@@ -31,11 +31,16 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """controller.quorum.election.timeout.ms, .fetch.timeout.ms, .election.backoff.max.ms."""
+    """controller.quorum.election.timeout.ms, .fetch.timeout.ms, .election.backoff.max.ms.
+
+    `start_wait_ms`: how long a voter that has just started waits to hear every other voter before it leads with a mere
+    majority.
+    """
 
     election_timeout_ms: float = 1000
     fetch_timeout_ms: float = 2000
     backoff_max_ms: float = 1000
+    start_wait_ms: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +78,32 @@ class Quorum:
     epoch: int = 0
     leader_id: int = NOBODY
     voted_id: int = NOBODY
+    standing: Standing = Standing.MEMBER
+    directory_id: bytes = NO_DIRECTORY
+    # By which directory each voter is known: the newest VotersRecord in this node's log, committed or not.
+    directories: Map[int, bytes] = field(default_factory=Map)
     # When `tick` has something to do.
     deadline_ms: float = NEVER
     granted: frozenset[int] = frozenset()
     refused: frozenset[int] = frozenset()
+    # Voters that answered that they do not vote: they are catching up.
+    abstaining: frozenset[int] = frozenset()
+    # Until then a mere majority of pre-votes is not enough; 0 once this node has followed a leader, or led.
+    majority_from_ms: float = 0
     # Follower: whether the leader has answered a fetch and nothing since says that it is gone.
     leader_heard: bool = False
     # Leader: offset of the record that begins its epoch, and what each voter has on disk.
     epoch_start: int = -1
     flushed_end: int = 0
     progress: Map[int, Progress] = field(default_factory=Map)
+    # Leader: voters that voted for it, with their directories; None until the first fetch tells.
+    trusted: Map[int, bytes | None] = field(default_factory=Map)
     high_watermark: int = 0
 
     @property
     def durable(self) -> QuorumState:
         """What must be on disk before anybody is told."""
-        return QuorumState(self.leader_id, self.epoch, self.voted_id, self.voters)
+        return QuorumState(self.leader_id, self.epoch, self.voted_id, self.voters, self.directory_id, self.standing)
 
     @property
     def is_leader(self) -> bool:
@@ -96,7 +111,8 @@ class Quorum:
 
     @property
     def is_voter(self) -> bool:
-        return self.node_id in self.voters
+        """Whether it may vote and lead."""
+        return self.node_id in self.voters and self.standing is not Standing.CATCHING_UP
 
     @property
     def majority(self) -> int:
@@ -150,9 +166,22 @@ Step = tuple[Quorum, tuple[Effect, ...]]
 
 @dataclass(frozen=True, slots=True)
 class VoteAsked:
-    """A Vote request; `epoch` is the one that the candidate wants to lead, or in a pre-vote the one it is in."""
+    """A Vote request; `epoch` is the one that the candidate wants to lead, or in a pre-vote the one it is in.
+
+    `voter_directory_id`: by which directory the candidate knows the voter that it asks; NO_DIRECTORY: by none.
+    """
 
     candidate_id: int
     epoch: int
     log_end: LogEnd
     pre_vote: bool
+    voter_directory_id: bytes = NO_DIRECTORY
+
+
+@dataclass(frozen=True, slots=True)
+class VoterFetch:
+    """A voter's Fetch as its leader weighs it; `committed`: by which directory the committed log knows each voter."""
+
+    offset: int
+    directory_id: bytes = NO_DIRECTORY
+    committed: Map[int, bytes] = field(default_factory=Map)

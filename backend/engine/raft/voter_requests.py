@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from backend.engine.ports import tasks
 from backend.engine.raft.metadata_log import TOPIC
+from backend.engine.raft.quorum_state import NO_DIRECTORY
 from backend.engine.raft.state import AskForVotes, Quorum, Role, TellEnd, TellLeader
 from backend.protocol import messages as m
-from backend.protocol.errors import DecodeError, KafkaError
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.messages import Message
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class VoterRequests:
                 replica_epoch=epoch,
                 replica_id=self._node.node_id,
                 replica_directory_id=self._node.directory_id,
+                voter_directory_id=self._known(voter),
                 last_offset_epoch=end.epoch,
                 last_offset=end.offset,
                 pre_vote=pre_vote,
@@ -107,12 +109,27 @@ class VoterRequests:
             [topic] = answer.topics
             [told] = topic.partitions
             await self._node.learn(told.leader_epoch, told.leader_id, by_itself=told.leader_id == voter)
-            await self._node.vote_answered(voter, epoch, pre_vote, told.vote_granted and not told.error_code)
+            await self._node.vote_answered(
+                voter,
+                epoch,
+                pre_vote=pre_vote,
+                granted=told.vote_granted and not told.error_code,
+                abstains=told.error_code == ErrorCode.INVALID_VOTER_KEY,
+            )
             return
+
+    def _known(self, voter: int) -> bytes:
+        """By which directory this node's log knows a voter."""
+        return self._node.state.directories.get(voter, NO_DIRECTORY)
 
     async def _tell_leader(self, voter: int, epoch: int) -> None:
         part = m.BeginQuorumEpochRequest.Topics.Partitions
-        told = part(partition_index=0, leader_id=self._node.node_id, leader_epoch=epoch)
+        told = part(
+            partition_index=0,
+            voter_directory_id=self._known(voter),
+            leader_id=self._node.node_id,
+            leader_epoch=epoch,
+        )
         topics = [m.BeginQuorumEpochRequest.Topics(topic_name=TOPIC, partitions=[told])]
         request = m.BeginQuorumEpochRequest(cluster_id=self._node.cluster_id, voter_id=voter, topics=topics)
         answer = cast(m.BeginQuorumEpochResponse | None, await self._ask(voter, request, BEGIN_VERSION))

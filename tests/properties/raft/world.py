@@ -27,6 +27,7 @@ from backend.engine.raft.state import (
     TellLeader,
     Timing,
     VoteAsked,
+    VoterFetch,
 )
 from backend.protocol import messages as m
 
@@ -275,7 +276,7 @@ class World:
             assert disk.snapshot is not None
             reply["snapshot"] = disk.snapshot
         elif not answer.error_code:
-            state = q.voter_fetched(state, message["source"], message["offset"], self.moment())
+            state = q.voter_fetched(state, message["source"], VoterFetch(message["offset"]), self.moment())
             self.settle(me, state)
             at = max(0, message["offset"] - disk.start)
             reply["entries"] = tuple(disk.entries[at : at + self.random.randint(1, 5)])

@@ -27,11 +27,13 @@ from backend.engine.raft.node import RaftNode
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
+    Standing,
     decode_quorum_state,
     encode_quorum_state,
 )
 from backend.engine.raft.snapshots import SnapshotId
 from backend.engine.raft.state import LogEnd
+from backend.engine.raft.voter_memory import read_quorum_state
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError
 from tests.unit.protocol.kafka_fixtures import ROOT as KAFKA
@@ -101,10 +103,13 @@ def test_each_epoch_begins_with_a_leader_change(tmp_path: Path) -> None:
 def test_what_a_node_has_promised_is_read_back_from_kafkas_file(tmp_path: Path) -> None:
     async def play(ports: Ports) -> None:
         log = await opened(ports, tmp_path)
-        assert log.read_state() == QuorumState()
+        assert read_quorum_state(ports.disk, log.dir) == (None, None)
         promised = QuorumState(leader_id=-1, leader_epoch=3, voted_id=2, voters=(1, 2, 3))
         await log.write_state(promised)
-        assert log.read_state() == promised
+        assert read_quorum_state(ports.disk, log.dir) == (promised, None)
+        known = replace(promised, directory_id=b"d" * 16, standing=Standing.CATCHING_UP)
+        await log.write_state(known)
+        assert read_quorum_state(ports.disk, log.dir) == (known, None)
         log.close()
 
     run(play)

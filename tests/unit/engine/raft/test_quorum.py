@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from immutables import Map
 
 from backend.engine.raft import quorum as q
 from backend.engine.raft.quorum_state import NOBODY, QuorumState
@@ -21,12 +22,14 @@ from backend.engine.raft.state import (
     TellLeader,
     Timing,
     VoteAsked,
+    VoterFetch,
 )
 from backend.protocol.errors import ErrorCode
 
 TIMING = Timing(1000, 2000, 1000)
 END = LogEnd(3, 50)
 VOTERS = (1, 2, 3)
+D2 = b"2" * 16
 
 
 def started(stored: QuorumState | None = None, voters: tuple[int, ...] = VOTERS) -> Quorum:
@@ -153,15 +156,16 @@ def test_a_pre_vote_disturbs_no_follower_that_hears_its_leader() -> None:
 
 def test_only_a_record_of_the_own_epoch_commits_what_older_leaders_left() -> None:
     leader = q.flushed(leading(), 51)
-    assert q.voter_fetched(leader, 2, 50, Moment(6000)).high_watermark == 0
-    committed = q.voter_fetched(leader, 2, 51, Moment(6000))
+    assert q.voter_fetched(leader, 3, VoterFetch(50), Moment(6000)).high_watermark == 0
+    committed = q.voter_fetched(leader, 3, VoterFetch(51), Moment(6000))
     assert committed.high_watermark == 51
-    assert q.voter_fetched(committed, 3, 40, Moment(6001)).high_watermark == 51
-    assert q.voter_fetched(committed, 9, 99, Moment(6001)) == committed
+    assert q.voter_fetched(committed, 3, VoterFetch(40), Moment(6001)).high_watermark == 51
+    assert q.voter_fetched(committed, 9, VoterFetch(99), Moment(6001)) == committed
 
 
 def test_a_leader_that_no_majority_asks_resigns_and_names_the_most_complete_first() -> None:
-    leader = q.voter_fetched(q.voter_fetched(leading(), 2, 40, Moment(6000)), 3, 51, Moment(6500))
+    known = VoterFetch(40, D2, Map({2: D2}))
+    leader = q.voter_fetched(q.voter_fetched(leading(), 2, known, Moment(6000)), 3, VoterFetch(51), Moment(6500))
     state, effects = q.tick(leader, END, Moment(7600))
     assert (state.role, effects) == (Role.LEADER, (TellLeader((2, 3)),))
     state, effects = q.tick(state, END, Moment(9500))

@@ -1,0 +1,88 @@
+"""How far a voter has acknowledged the metadata log, noted outside that log's folder.
+
+A metadata folder that was put back from an older copy looks whole. What the voter had acknowledged since may be
+committed with its help, so it must not vote as if it never had. The note is written after each flush, before the
+leader is told, and lies in each log directory, and where `ebbline.quorum.acknowledged.dir` says: any of them that was
+not put back together with the metadata tells. It need not survive a power failure: it is only ever behind then.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from backend.engine.ports.disk import Disk
+from backend.engine.raft.state import LogEnd
+
+ACKNOWLEDGED_FILE: Final = "quorum-acknowledged"
+_VERSION: Final = 0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The end of the log that was on the device, and the newest epoch that the voter has taken part in."""
+
+    end: LogEnd
+    leader_epoch: int = 0
+
+
+def encode_acknowledged(known: Acknowledged) -> bytes:
+    """The file's bytes: one line of JSON."""
+    fields = {
+        "version": _VERSION,
+        "leaderEpoch": known.leader_epoch,
+        "endEpoch": known.end.epoch,
+        "endOffset": known.end.offset,
+    }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_acknowledged(data: bytes) -> Acknowledged:
+    """ValueError for anything else than `encode_acknowledged` writes."""
+    try:
+        fields = json.loads(data)
+        if fields["version"] != _VERSION:
+            raise ValueError(f"version {fields['version']} is not {_VERSION}")
+        end = LogEnd(int(fields["endEpoch"]), int(fields["endOffset"]))
+        return Acknowledged(end, int(fields["leaderEpoch"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it cannot be read: {error!r}") from error
+
+
+class AcknowledgedFiles:
+    """The notes of one voter. Calls block: on a worker thread."""
+
+    def __init__(self, disk: Disk, paths: Iterable[str]) -> None:
+        self._disk = disk
+        self.paths = tuple(paths)
+        self._failed: set[str] = set()
+
+    def read(self) -> Acknowledged | None:
+        """The most that any of the notes tells; None when there is none that can be read."""
+        found = []
+        for path in self.paths:
+            try:
+                if self._disk.exists(path):
+                    found.append(decode_acknowledged(self._disk.read(path)))
+            except (OSError, ValueError) as error:
+                _log.warning("The note %s of what this voter acknowledged is not used: %s", path, error)
+        if not found:
+            return None
+        return Acknowledged(max(one.end for one in found), max(one.leader_epoch for one in found))
+
+    def write(self, known: Acknowledged) -> None:
+        """What is noted is on the device. A place that takes no note is left out, with one warning."""
+        data = encode_acknowledged(known)
+        for path in self.paths:
+            try:
+                self._disk.write_atomic(path, data, sync=False)
+                self._failed.discard(path)
+            except OSError as error:
+                if path not in self._failed:
+                    self._failed.add(path)
+                    _log.warning("The note %s of what this voter acknowledged cannot be written: %s", path, error)

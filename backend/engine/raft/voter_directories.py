@@ -1,0 +1,56 @@
+"""By which directory each voter is known, as the log says it (VotersRecord of KIP-853; Kafka's VoterSetHistory).
+
+A voter is an id and a directory: a new disk under an old id is not the voter that acknowledged what is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from immutables import Map
+
+from backend.protocol.batch import crc_valid, iter_batches, iter_records
+from backend.protocol.chunks import Buffer
+from backend.protocol.control_records import ControlType, control_type, voter_directories
+from backend.protocol.errors import DecodeError
+
+Directories = Map[int, bytes]
+UNKNOWN: Final[Directories] = Map()
+
+
+def directories_in(data: Buffer) -> Iterator[tuple[int, Directories]]:
+    """(offset, voter → directory) of each VotersRecord in whole batches. DecodeError."""
+    for position, header in iter_batches(data):
+        if not header.is_control:
+            continue
+        if not crc_valid(data, position, header):
+            raise DecodeError(f"the control batch at offset {header.base_offset} has a wrong CRC")
+        for record in iter_records(data, position):
+            if control_type(record.key) == ControlType.KRAFT_VOTERS:
+                yield header.base_offset, Map(voter_directories(record.value or b""))
+
+
+class VoterDirectoryHistory:
+    """What the log said from which offset on. Entries behind the log's end go with a truncation."""
+
+    def __init__(self, initial: Directories = UNKNOWN) -> None:
+        """`initial`: what the snapshot says that the log begins with."""
+        self._entries: list[tuple[int, Directories]] = [(-1, initial)]
+
+    @property
+    def latest(self) -> Directories:
+        """As the whole log says, committed or not."""
+        return self._entries[-1][1]
+
+    def below(self, offset: int) -> Directories:
+        """As the records below an offset say."""
+        return next(directories for at, directories in reversed(self._entries) if at < offset or at < 0)
+
+    def add(self, offset: int, directories: Directories) -> None:
+        """A record has been appended."""
+        self._entries.append((offset, directories))
+
+    def truncate_to(self, offset: int) -> None:
+        """Records at or past the offset are gone."""
+        self._entries = [self._entries[0], *(one for one in self._entries[1:] if one[0] < offset)]
