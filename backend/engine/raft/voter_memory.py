@@ -131,8 +131,8 @@ def _lost(stored: QuorumState | None, damage: str | None, end: LogEnd, traces: T
     known = traces.acknowledged
     if stored is not None and known is not None and stored.leader_epoch < known.leader_epoch:
         return (
-            f"is of epoch {stored.leader_epoch}, but this node has taken part in epoch {known.leader_epoch}: it is an older"
-            " copy"
+            f"is of epoch {stored.leader_epoch}, but this node has taken part in epoch {known.leader_epoch}: it is an"
+            " older copy"
         )
     return _lost_records(end, traces)
 

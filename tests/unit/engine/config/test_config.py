@@ -33,6 +33,8 @@ FIXTURE = Path(__file__).parents[3] / "fixtures" / "apache-kafka-4.3.1" / "confi
 # Ours, or hidden in Kafka.
 NOT_LISTED_BY_KAFKA = {
     "ebbline.cluster.id",
+    "ebbline.quorum.acknowledged.dir",
+    "ebbline.quorum.start.wait.ms",
     "ebbline.delete.vanished.topics",
     "ebbline.events.topic.replication.factor",
     "ebbline.metrics.listener",
