@@ -22,6 +22,10 @@ class DataFolderError(Exception):
     """The folder cannot be used: one sentence saying what and what to do."""
 
 
+class IdentityLost(DataFolderError):
+    """``cluster.json`` of a folder that is in use is gone or damaged; what happened, without the way out."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterIdentity:
     """Content of ``cluster.json``."""
@@ -72,6 +76,8 @@ class DataFolder:
         path = self.identity_file
         if not path.exists():
             if self.root.is_dir() and any(p.name not in KNOWN_NEW for p in self.root.iterdir()):
+                if (self.root / "brokers").is_dir():
+                    raise IdentityLost(f"The folder {self.root} has brokers, but no cluster.json")
                 raise DataFolderError(
                     f"The folder {self.root} is not empty and has no cluster.json: choose another folder with --data."
                 )
@@ -91,9 +97,7 @@ class DataFolder:
                     raise ValueError(f"{name} is {content[name]!r}, not {kept.type}")
             return ClusterIdentity(**{name: content[name] for name in fields})
         except (ValueError, KeyError, TypeError, OSError) as error:
-            raise DataFolderError(
-                f"{path} cannot be read ({error}): restore it, or choose another folder with --data."
-            ) from error
+            raise IdentityLost(f"{path} cannot be read ({error})") from error
 
     def check_writable(self) -> None:
         """Raises DataFolderError unless the folder (or the parent it will be made in) takes files."""

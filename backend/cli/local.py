@@ -35,9 +35,14 @@ def local_settings(**given: Any) -> Settings:
 
 def identity_of(settings: Settings) -> ClusterIdentity:
     """Whose data folder it is. Raises DataFolderError for one that holds no cluster."""
-    from backend.data_folder import DataFolder, DataFolderError
+    from backend.data_folder import DataFolder, DataFolderError, IdentityLost
+    from backend.lost_identity import way_out
 
-    identity = DataFolder(settings.data_dir).read_identity()
+    folder = DataFolder(settings.data_dir)
+    try:
+        identity = folder.read_identity()
+    except IdentityLost as error:
+        raise DataFolderError(f"{error}: {way_out(folder.root)}") from error
     if identity is None:
         raise DataFolderError(f"The folder {settings.data_dir} holds no cluster: give its folder with --data.")
     return identity

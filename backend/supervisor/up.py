@@ -24,7 +24,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend.dashboard_login import KEY_OF_START_S, DashboardLogin, login_url
-from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder, DataFolderError, new_cluster_id
+from backend.data_folder import (
+    FORMAT_VERSION,
+    ClusterIdentity,
+    DataFolder,
+    DataFolderError,
+    IdentityLost,
+    new_cluster_id,
+)
+from backend.lost_identity import way_out
 from backend.private_files import close_to_others
 from backend.redact import printable
 from backend.settings import LOOPBACK, Settings
@@ -106,6 +114,8 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
                 controllers=settings.voters if cluster_id is None else 1,
             )
             folder.write_identity(identity)
+    except IdentityLost as error:
+        raise Refused(f"{error}: {way_out(folder.root)}") from error
     except (DataFolderError, PreflightError, java.NoUsableJava) as error:
         raise Refused(str(error)) from error
     return folder, identity

@@ -1,4 +1,4 @@
-"""`ebbline up` prints a link that signs one browser in, and `ebbline login` prints more of them."""
+"""`ebbline up` prints a link that signs one browser in, `ebbline login` prints more; no log holds that or a secret."""
 
 from __future__ import annotations
 
@@ -13,10 +13,21 @@ import pytest
 
 from tests.e2e.up_process import UpProcess
 
+CANARY = "CANARY7SECRET"
+
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
     up = UpProcess(tmp_path_factory.mktemp("up") / "data", options=("--no-pipeline", "--no-demo"), brokers=1)
+    up.environment = {
+        "EBBLINE_WEBHOOK_URL": f"http://127.0.0.1:1/{CANARY}",
+        "EBBLINE_REMOTE_LOCATION": f"s3://key:{CANARY}@bucket/prefix?{CANARY}",
+        "AWS_ENDPOINT": "http://127.0.0.1:1",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": CANARY,
+        "EBBLINE_LOG_LEVEL": "DEBUG",
+    }
     with up:
         yield up
 
@@ -58,6 +69,15 @@ def test_another_link_signs_another_browser_in_until_all_are_signed_out(one: UpP
     second = opened(ebbline(one, "login", "--end-sessions"))
     assert not is_in(first, one)
     assert is_in(second, one)
+
+
+def test_no_log_and_no_command_line_holds_a_secret(one: UpProcess) -> None:
+    tokens = [path.read_text().strip() for path in (one.data / "run").glob("*.token")]
+    secrets = [CANARY, *tokens, (one.data / "run" / "dashboard.secret").read_text().strip()]
+    assert len(secrets) == 5
+    said = {path.name: path.read_text() for path in (one.data / "logs").iterdir()}
+    said |= {name: Path(f"/proc/{one.pid(name)}/cmdline").read_text() for name in ("backend", "app")}
+    assert [(name, secret) for name, text in said.items() for secret in secrets if secret in text] == []
 
 
 def test_no_log_holds_a_key(one: UpProcess) -> None:

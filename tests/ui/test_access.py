@@ -185,6 +185,28 @@ def test_the_cookie_is_kept_to_tls_behind_a_proxy(tmp_path: Path) -> None:
         assert "external IP" not in (found.folder / "app.log").read_text()
 
 
+SECRETS: Final = """
+[auth]
+redirect_uri = "http://127.0.0.1:8501/oauth2callback"
+cookie_secret = "for a test"
+client_id = "ebbline"
+client_secret = "for a test"
+server_metadata_url = "http://127.0.0.1:1/.well-known/openid-configuration"
+"""
+
+
+def test_with_a_provider_the_sign_in_is_the_provider_s_and_addresses_are_checked_all_the_same(tmp_path: Path) -> None:
+    url = new_sqlite(tmp_path / "ebbline.db")
+    (tmp_path / ".streamlit").mkdir()
+    (tmp_path / ".streamlit" / "secrets.toml").write_text(SECRETS)
+    with dashboard(url, tmp_path, HOME=str(tmp_path)) as found:
+        assert httpx.get(f"{found.address}/lab", verify=False).status_code == 200
+        assert " 101 " in upgraded(found, Origin=found.address)
+        assert " 403 " in upgraded(found, Origin=f"http://{EVIL}")
+        assert " 421 " in upgraded(found, Host=EVIL)
+        assert httpx.get(f"{found.address}/lab", headers={"Host": EVIL}, verify=False).status_code == 421
+
+
 @contextmanager
 def site(markup: str) -> Iterator[int]:
     """A page of somebody, at every name of this machine; its port."""

@@ -18,6 +18,8 @@ DISK_CRITICAL: Final = 0.95
 RUNWAY_MS: Final = 12 * 3_600_000
 RUNWAY_CRITICAL_MS: Final = 2 * 3_600_000
 # A leader looks at the remote tier within a task interval (30 s); ten of them are not a start any more.
+# A first start makes the topic within seconds, but has copied nothing then.
+METADATA_GONE_MS: Final = 5_000
 METADATA_FAILED_MS: Final = 300_000
 # Tools set the throttle, then begin the move; and a change is seen with the next look at all settings.
 THROTTLE_HOLD_MS: Final = 15_000
@@ -120,6 +122,7 @@ def metadata_unsafe(sight: Sight) -> Iterable[Candidate]:
     """The remote tier's map must outlive a broker: replication, in-sync replicas, unlimited retention (KIP-405)."""
     topic = sight.topic(METADATA_TOPIC)
     if topic is None:
+        yield from _metadata_gone(sight)
         return
     wanted = min(METADATA_REPLICATION, len(sight.brokers))
     reasons = []
@@ -146,6 +149,29 @@ def metadata_unsafe(sight: Sight) -> Iterable[Candidate]:
             topic=METADATA_TOPIC,
             hold_ms=5_000 if lasting else 0,
         )
+
+
+def _metadata_gone(sight: Sight) -> Iterable[Candidate]:
+    """The topic was deleted: brokers that run know the tier by heart, one that starts anew knows nothing of it.
+
+    Apache Kafka deletes it for whoever may delete topics, and makes it again, empty, at a broker's next start. An
+    attached cluster may keep this metadata elsewhere.
+    """
+    lost = sum((row.latest_tiered_offset or -1) >= 0 for row in sight.tiered)
+    if not sight.topics or not lost or sight.kafka_rules:
+        return
+    yield Candidate(
+        slug="metadata-unsafe",
+        object=METADATA_TOPIC,
+        severity=CRITICAL,
+        sentence=f"{METADATA_TOPIC} was deleted",
+        why=f"The brokers that run still know the remote segments of {count(lost, 'partition')}; one that is started"
+        " again makes the topic anew, empty, and cannot read them any more. Nothing more is copied.",
+        action="Restart no broker. Copy what must be kept out of the tiered topics while it can still be read.",
+        facts={"partitions": lost},
+        topic=METADATA_TOPIC,
+        hold_ms=METADATA_GONE_MS,
+    )
 
 
 def metadata_loading(sight: Sight) -> Iterable[Candidate]:

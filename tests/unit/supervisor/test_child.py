@@ -49,6 +49,15 @@ def test_an_end_is_told_with_its_code_and_last_line(tmp_path: Path) -> None:
     assert (tmp_path / "logs" / "pipeline.log").read_text() == "no such topic\n"
 
 
+def test_what_a_terminal_would_obey_is_neither_told_nor_logged(tmp_path: Path) -> None:
+    one = child(tmp_path, r"import sys; print('it says \x1b]0;pwned\x07\x9b2J\u202e\tand more'); sys.exit(3)")
+    one.start(time.monotonic())
+    wait_for_end(one)
+    one.stop()
+    assert one.how_it_ended().isprintable()
+    assert (tmp_path / "logs" / "pipeline.log").read_text().rstrip("\n").isprintable()
+
+
 def test_a_kill_is_told_as_what_it_is(tmp_path: Path) -> None:
     one = child(tmp_path, "import time; time.sleep(60)")
     one.start(time.monotonic())

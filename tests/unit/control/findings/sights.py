@@ -136,7 +136,7 @@ def sight(**more: Any) -> Sight:
     row: dict[str, Any] = {
         "at_ms": NOW_MS,
         "brokers": [broker(1), broker(2), broker(3)],
-        "topics": {"orders": topic()},
+        "topics": {"orders": topic(), "__remote_log_metadata": topic("__remote_log_metadata")},
         "partitions": [partition()],
         "replicas": [replica(1), replica(2), replica(3)],
         "ledger_ms": NOW_MS,

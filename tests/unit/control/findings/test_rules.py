@@ -60,6 +60,13 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "metadata-unsafe": [
         (meta(replication_factor=1), meta(replication_factor=3)),
         (meta(retention_ms="1000"), meta(retention_ms="-1")),
+        # The topic was deleted.
+        ({"topics": {"orders": topic()}}, {"topics": {}}),
+        ({"topics": {"orders": topic()}}, {"topics": {"orders": topic()}, "kafka_rules": True}),
+        (
+            {"topics": {"orders": topic()}},
+            {"topics": {"orders": topic()}, "partitions": [partition(latest_tiered_offset=-1)]},
+        ),
         (meta(retention_bytes="1000"), meta(retention_bytes="-1")),
         (
             meta() | {"partitions": [partition(METADATA, tiered=False, isr=(1, 2))]},
