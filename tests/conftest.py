@@ -26,6 +26,8 @@ MAY_BE_MISSING = {
     "chromium": "EBBLINE_CI_WITHOUT_CHROMIUM",
     "postgresql": "EBBLINE_CI_WITHOUT_POSTGRESQL",
     "apache kafka is unavailable": "EBBLINE_CI_WITHOUT_APACHE_KAFKA",
+    "a java compiler is unavailable": "EBBLINE_CI_WITHOUT_JAVA_COMPILER",
+    "go is unavailable": "EBBLINE_CI_WITHOUT_GO",
     "spark's kafka connector is unavailable": "EBBLINE_CI_WITHOUT_SPARK_CONNECTOR",
 }
 

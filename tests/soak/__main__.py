@@ -30,6 +30,7 @@ TESTS = (
     "tests/properties",
     "tests/simulation",
     "tests/scenarios/test_transaction_table_as_kafka.py",
+    "tests/interop/test_exactly_once_clients.py",
     "tests/interop/test_sessions.py",
     "tests/interop/test_transactions.py",
     "tests/cluster/test_broker_processes.py",
