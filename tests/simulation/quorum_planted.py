@@ -9,12 +9,14 @@ from typing import Any, Final
 import pytest
 
 from backend.engine.apis import metadata_log_fetch
+from backend.engine.broker import metadata_part
 from backend.engine.controller import snapshot_images
 from backend.engine.controller.image_records import image_records
 from backend.engine.raft import quorum
 from backend.engine.raft.fetch import EndOffsetForEpoch, LogView, decide
-from backend.engine.raft.quorum_state import NOBODY
+from backend.engine.raft.quorum_state import NOBODY, QuorumState, Standing
 from backend.engine.raft.state import LogEnd, Quorum
+from backend.engine.raft.voter_memory import Memory, judge
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -57,10 +59,37 @@ def snapshots_leave_something_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(snapshot_images, "image_records", careless)
 
 
+def a_lost_disk_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    """A voter whose folder is empty, older or damaged goes on as if it remembered."""
+
+    def careless(stored: Any, damage: Any, end: LogEnd, traces: Any, **ids: bytes) -> Memory:
+        kept = stored or QuorumState(leader_epoch=end.epoch)
+        return Memory(replace(kept, directory_id=ids["directory_id"], standing=Standing.MEMBER))
+
+    patch.setattr(metadata_part, "judge", careless)
+
+
+def an_older_copy_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    """What a voter noted outside its metadata folder is not looked at."""
+
+    def careless(stored: Any, damage: Any, end: LogEnd, traces: Any, **ids: bytes) -> Memory:
+        return judge(stored, damage, end, replace(traces, acknowledged=None), **ids)
+
+    patch.setattr(metadata_part, "judge", careless)
+
+
+def a_voter_that_catches_up_votes(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is asked votes, whatever it remembers."""
+    patch.setattr(quorum, "_is_voter_of", lambda state, asked: True)
+
+
 # The bug and the promise that it breaks.
 PLANTED: Final[tuple[tuple[Plant, str], ...]] = (
     (votes_are_given_twice, "ElectionSafety"),
     (any_log_is_sent_to, "LogMatching"),
     (any_log_is_voted_for, "LeaderCompleteness"),
     (snapshots_leave_something_out, "StateMachineSafety"),
+    (a_lost_disk_is_not_noticed, "LeaderCompleteness"),
+    (an_older_copy_is_not_noticed, "LeaderCompleteness"),
+    (a_voter_that_catches_up_votes, "LeaderCompleteness"),
 )

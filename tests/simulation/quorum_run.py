@@ -14,6 +14,7 @@ from typing import Any, Final
 from backend.engine.broker import StartRefused
 from backend.engine.controller.commands.outcome import Outcome, outcome
 from backend.engine.controller.image import BROKER_RESOURCE, MetadataImage
+from backend.engine.raft.quorum_state import Standing
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 from tests.simulation.checkers import Violation
@@ -46,6 +47,10 @@ class QuorumRun:
         self._crashes = self._random.choice((0.0, 0.3, 0.8))
         self._holes = self._random.choice((0.0, 0.2, 0.5))
         self._repeats = self._random.choice((0.0, 0.5))
+        self._losses = self._random.choice((0.0, 0.3, 0.6))
+        # Voters that remember all that they promised and acknowledged. Only while all do is a disk lost.
+        self._whole: set[int] = set()
+        self._copies: dict[int, list[dict[str, bytes]]] = {node: [] for node in VOTERS}
 
     async def main(self) -> None:
         world, weather = self.world, self.world.fabric.weather
@@ -78,6 +83,7 @@ class QuorumRun:
         end_ms = world.loop.now_ms + duration_ms
         while world.loop.now_ms < end_ms:
             await asyncio.sleep(random.uniform(0.02, 0.25))
+            self._maybe_lose_a_disk()
             for machine in world.machines.values():
                 if machine.process is None and random.random() < 0.3:
                     machine.start()
@@ -95,6 +101,34 @@ class QuorumRun:
             if random.random() < self._repeats:
                 self.faults["repeat"] += 1
                 world.loop.create_task(self._repeat())
+
+    def _maybe_lose_a_disk(self) -> None:
+        """One at a time, while its node is down: the next one only after all voters are whole again."""
+        world, random = self.world, self._random
+        for node, controller in world.controllers().items():
+            raft = controller.raft
+            if raft.state.standing is Standing.MEMBER and raft.directory_id == raft.log.committed_directories.get(node):
+                self._whole.add(node)
+        if not self._losses:
+            return
+        node = random.choice(VOTERS)
+        machine = world.machines[node]
+        if len(self._whole) < len(VOTERS):
+            return
+        self._copies[node].append(world.copy_metadata(node))
+        if random.random() >= self._losses:
+            return
+        if machine.process is not None:
+            machine.crash(power=False)
+        self._whole.discard(node)
+        kind = random.choice(("disk lost", "older copy", "quorum-state damaged"))
+        self.faults[kind] += 1
+        if kind == "disk lost":
+            world.lose_disk(node)
+        elif kind == "older copy":
+            world.put_back(node, random.choice(self._copies[node]))
+        else:
+            world.damage_promises(node)
 
     async def _repeat(self) -> None:
         try:

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from backend.engine.controller.driver import Controller
+from tests.simulation.disk import Inode
 from tests.simulation.machine import Machine, Process
 from tests.simulation.network import EPHEMERAL_PORT, Fabric, VirtualConnection, VirtualNetwork, port_owner
 from tests.simulation.world import CLUSTER_ID, HOST, World
 
 VOTERS: Final = (1, 2, 3)
+METADATA: Final = "/data/__cluster_metadata-0/"
 # Requests that may come again, much later, by another way.
 REMEMBERED_MAX: Final = 40
 
@@ -125,6 +127,32 @@ class QuorumWorld(World):
         self.machines[process.node_id].crash(power=power)
         # What the call that is under way still starts ends with it.
         self.loop.call_soon(self.loop.drop, process, context=self.context)
+
+    def copy_metadata(self, node: int) -> dict[str, bytes]:
+        """What an operator's copy of the metadata folder holds, taken now: path → content."""
+        files = self.machines[node].disk.files
+        return {path: bytes(inode.data) for path, inode in files.items() if path.startswith(METADATA)}
+
+    def lose_disk(self, node: int) -> None:
+        """The machine, which is down, gets an empty disk."""
+        self.trace.note(f"the disk of node {node} is lost")
+        self.machines[node].disk.replace()
+
+    def put_back(self, node: int, copy: dict[str, bytes]) -> None:
+        """The machine, which is down, gets its metadata folder as it was when it was copied; the rest stays."""
+        self.trace.note(f"node {node} gets an older copy of its metadata")
+        disk = self.machines[node].disk
+        disk.journal.clear()
+        for path in [path for path in disk.files if path.startswith(METADATA)]:
+            disk.unlink(path)
+        for path, data in copy.items():
+            disk.link(path, Inode(bytearray(data), len(data)))
+
+    def damage_promises(self, node: int) -> None:
+        """The quorum-state of a machine that is down cannot be read any more."""
+        self.trace.note(f"the quorum-state of node {node} is damaged")
+        inode = self.machines[node].disk.files[f"{METADATA}quorum-state"]
+        inode.data[:] = b"\x00" * len(inode.data)
 
     async def ask_again(self, choice: Callable[[int], int]) -> None:
         """An old request reaches its node once more, by a connection of its own."""

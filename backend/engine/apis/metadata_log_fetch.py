@@ -37,7 +37,7 @@ async def fetch_metadata_log(services: Services, context: RequestContext, reques
     if has_records(answer):
         offset, epoch = asked.fetch_offset, raft.epoch
         directory_id = bytes(asked.replica_directory_id)
-        fetched = raft.fetch_of(offset, directory_id)
+        fetched = raft.fetch_of(replica_id, offset, directory_id)
         now_ms = services.ports.clock.time_ms()
         if replica_id in raft.voters:
             await raft.voter_fetched(replica_id, fetched)

@@ -75,12 +75,15 @@ class AcknowledgedFiles:
             return None
         return Acknowledged(max(one.end for one in found), max(one.leader_epoch for one in found))
 
-    def write(self, known: Acknowledged) -> None:
-        """What is noted is on the device. A place that takes no note is left out, with one warning."""
+    def write(self, known: Acknowledged, *, sync: bool = False) -> None:
+        """What is noted is on the device. A place that takes no note is left out, with one warning.
+
+        `sync`: a note of less than before must not be lost with the machine's power.
+        """
         data = encode_acknowledged(known)
         for path in self.paths:
             try:
-                self._disk.write_atomic(path, data, sync=False)
+                self._disk.write_atomic(path, data, sync=sync)
                 self._failed.discard(path)
             except OSError as error:
                 if path not in self._failed:

@@ -247,6 +247,10 @@ class MetadataLog:
         """The same by the records that this node knows to be committed."""
         return self._voter_directories.below(self._high_watermark)
 
+    def is_superseded(self, voter: int, directory_id: bytes) -> bool:
+        """Whether a voter was known by this directory and is by another one now."""
+        return self._voter_directories.is_superseded(voter, directory_id)
+
     def directories_below(self, offset: int) -> Directories:
         """The same by the records below an offset, for a snapshot."""
         return self._voter_directories.below(offset)
@@ -326,7 +330,7 @@ class MetadataLog:
             )
         async with self._disk_turn:
             # Before the log: what is noted is never more than what is there.
-            await self._note_acknowledged(offset)
+            await self._note_acknowledged(offset, sync=True)
             try:
                 self._log.truncate_to(offset)
             except KafkaError as error:
@@ -334,11 +338,11 @@ class MetadataLog:
             self._voter_directories.truncate_to(offset)
         self.wake()
 
-    async def _note_acknowledged(self, end_offset: int) -> None:
+    async def _note_acknowledged(self, end_offset: int, *, sync: bool = False) -> None:
         files = self.acknowledged
         if files is not None:
             known = Acknowledged(LogEnd(self.epoch_below(end_offset), end_offset), self.leader_epoch)
-            await self._ports.workers.run(lambda: files.write(known))
+            await self._ports.workers.run(lambda: files.write(known, sync=sync))
 
     def epoch_below(self, offset: int) -> int:
         """The leader epoch of the record before an offset, which the log or its snapshot has."""

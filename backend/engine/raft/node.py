@@ -396,9 +396,11 @@ class RaftNode:
         self.observers.forget(voter)
         self.voters_seen.note(voter, directory_id, offset, self.log.end_offset, now_ms)
 
-    def fetch_of(self, offset: int, directory_id: bytes) -> VoterFetch:
+    def fetch_of(self, voter: int, offset: int, directory_id: bytes) -> VoterFetch:
         """A voter's Fetch as this leader weighs it."""
-        return VoterFetch(offset, directory_id, self.log.committed_directories)
+        log = self.log
+        superseded = log.is_superseded(voter, directory_id)
+        return VoterFetch(offset, directory_id, log.committed_directories, superseded)
 
     def counts(self, voter: int, fetched: VoterFetch) -> bool:
         """Whether what the voter has counts for commits; it gets what is not committed yet, too."""

@@ -13,6 +13,7 @@ given in an epoch, is kept through all roles of that epoch, so that nobody can w
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 from typing import Final
 
 from immutables import Map
@@ -432,13 +433,11 @@ def voter_fetched(state: Quorum, voter: int, fetched: VoterFetch, now: Moment) -
 def _trust(state: Quorum, voter: int, fetched: VoterFetch) -> Quorum:
     """Of a voter that voted for this leader the first fetch tells the directory, unless the log does.
 
-    Who begins with nothing has lost its disk since, but where the quorum itself is being made: no directory is noted.
+    The log does not only while the quorum is being made, or first run by a program that notes directories.
     """
     if voter not in state.trusted or state.trusted[voter] is not None:
         return state
-    if fetched.offset > 0 or not state.directories:
-        return replace(state, trusted=state.trusted.set(voter, fetched.directory_id))
-    return replace(state, trusted=state.trusted.delete(voter))
+    return replace(state, trusted=state.trusted.set(voter, fetched.directory_id))
 
 
 def counts(state: Quorum, voter: int, fetched: VoterFetch) -> bool:
@@ -454,11 +453,14 @@ def directories_to_note(state: Quorum, voter: int, fetched: VoterFetch) -> Map[i
     """What the leader has to note in the log when a voter has fetched with a directory that is not noted; else None.
 
     One that does not count yet is noted once it has all that is committed: the note is committed without it, so that
-    nobody leads a later epoch who has a vote of its former disk.
+    nobody leads a later epoch who has a vote of its former disk. A directory that was replaced does not come back: a
+    disk that is put in again gets another id (`log_changed`).
     """
     directory_id = fetched.directory_id
     known = state.directories.get(voter)
     if not state.is_leader or voter not in state.progress or directory_id in (NO_DIRECTORY, known):
+        return None
+    if fetched.superseded:
         return None
     caught_up = fetched.offset >= state.high_watermark > state.epoch_start
     if not counts(state, voter, fetched) and not caught_up:
@@ -475,16 +477,14 @@ def log_changed(state: Quorum, log_end: LogEnd, directories: Map[int, bytes], no
     """
     if directories is not state.directories:
         state = replace(state, directories=directories)
-    match state.standing:
-        case Standing.MEMBER:
-            outside = directories.get(state.node_id, state.directory_id) != state.directory_id and not state.is_leader
-        case Standing.FORMING:
-            outside = log_end.offset > 0
-        case Standing.CATCHING_UP:
-            outside = False
-    if not outside:
+    known = directories.get(state.node_id, state.directory_id)
+    directory_id = state.directory_id
+    if state.standing is Standing.MEMBER and known != directory_id and not state.is_leader:
+        # One that was replaced is never noted again.
+        directory_id = sha256(directory_id + known).digest()[: len(NO_DIRECTORY)]
+    elif state.standing is not Standing.FORMING or log_end.offset == 0:
         return state
-    stranger = replace(state, standing=Standing.CATCHING_UP, voted_id=NOBODY)
+    stranger = replace(state, standing=Standing.CATCHING_UP, voted_id=NOBODY, directory_id=directory_id)
     if state.role is Role.FOLLOWER:
         return _become_follower(stranger, state.epoch, state.leader_id, now)
     return replace(stranger, role=Role.OBSERVER, leader_id=NOBODY, deadline_ms=NEVER)

@@ -180,8 +180,12 @@ class VoteAsked:
 
 @dataclass(frozen=True, slots=True)
 class VoterFetch:
-    """A voter's Fetch as its leader weighs it; `committed`: by which directory the committed log knows each voter."""
+    """A voter's Fetch as its leader weighs it; `committed`: by which directory the committed log knows each voter.
+
+    `superseded`: the log knew the voter by this directory, and has known it by another one since.
+    """
 
     offset: int
     directory_id: bytes = NO_DIRECTORY
     committed: Map[int, bytes] = field(default_factory=Map)
+    superseded: bool = False

@@ -47,6 +47,11 @@ class VoterDirectoryHistory:
         """As the records below an offset say."""
         return next(directories for at, directories in reversed(self._entries) if at < offset or at < 0)
 
+    def is_superseded(self, voter: int, directory_id: bytes) -> bool:
+        """Whether the voter was known by this directory and is by another one now."""
+        known = [one[1].get(voter) for one in self._entries]
+        return directory_id in known and known[-1] != directory_id
+
     def add(self, offset: int, directories: Directories) -> None:
         """A record has been appended."""
         self._entries.append((offset, directories))

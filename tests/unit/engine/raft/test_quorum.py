@@ -8,7 +8,7 @@ import pytest
 from immutables import Map
 
 from backend.engine.raft import quorum as q
-from backend.engine.raft.quorum_state import NOBODY, QuorumState
+from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, Standing
 from backend.engine.raft.state import (
     NEVER,
     AskForVotes,
@@ -29,7 +29,7 @@ from backend.protocol.errors import ErrorCode
 TIMING = Timing(1000, 2000, 1000)
 END = LogEnd(3, 50)
 VOTERS = (1, 2, 3)
-D2 = b"2" * 16
+D1, D2, D3, NEW = (name * 16 for name in (b"1", b"2", b"3", b"n"))
 
 
 def started(stored: QuorumState | None = None, voters: tuple[int, ...] = VOTERS) -> Quorum:
@@ -209,3 +209,97 @@ def test_begin_quorum_epoch_is_believed_of_voters_and_newer_epochs_only() -> Non
     assert begin(started(), 2, 2, Moment(0))[1] == ErrorCode.FENCED_LEADER_EPOCH
     assert begin(started(), 7, 4, Moment(0))[1] == ErrorCode.INCONSISTENT_VOTER_SET
     assert begin(leading(), 2, 4, Moment(0))[1] == ErrorCode.INVALID_REQUEST
+
+
+def catching_up(end: LogEnd = END) -> Quorum:
+    lost = QuorumState(leader_epoch=3, directory_id=NEW, standing=Standing.CATCHING_UP)
+    return q.start(1, VOTERS, TIMING, lost, end, Moment(0))[0]
+
+
+def test_a_voter_that_has_forgotten_neither_votes_nor_stands_until_it_is_noted() -> None:
+    state = catching_up()
+    state.check()
+    assert (state.role, state.deadline_ms) == (Role.OBSERVER, NEVER)
+    assert vote(state) == (False, ErrorCode.INVALID_VOTER_KEY)
+    assert vote(state, pre=True) == (False, ErrorCode.INVALID_VOTER_KEY)
+    assert q.tick(state, END, Moment(1e9)) == (state, ())
+    followed = q.learned(state, 4, 2, Moment(1))
+    assert followed.role is Role.OBSERVER
+    member = q.admitted(followed, Moment(2))
+    member.check()
+    assert (member.role, member.standing, member.durable.directory_id) == (Role.FOLLOWER, Standing.MEMBER, NEW)
+    assert vote(member, candidate=3, epoch=5) == (True, 0)
+
+
+def test_a_vote_is_given_only_to_who_means_this_directory() -> None:
+    state = replace(started(), directory_id=D2)
+    for known, code in ((NO_DIRECTORY, 0), (D2, 0), (NEW, ErrorCode.INVALID_VOTER_KEY)):
+        asked = VoteAsked(2, 4, END, False, known)
+        assert q.vote_asked(state, asked, END, Moment(10))[1:] == (code, not code)
+
+
+def test_an_empty_log_leads_only_by_the_pre_votes_of_all() -> None:
+    forming = QuorumState(directory_id=NEW, standing=Standing.FORMING)
+    empty = LogEnd(0, 0)
+    asking, _ = q.tick(q.start(1, VOTERS, TIMING, forming, empty, Moment(0))[0], empty, Moment(5000))
+
+    def answer(state: Quorum, voter: int) -> Step:
+        return q.vote_answered(state, voter, epoch=0, pre_vote=True, granted=True, log_end=empty, now=Moment(5001))
+
+    one, effects = answer(asking, 2)
+    assert (one.role, effects) == (Role.PROSPECTIVE, ())
+    both, _ = answer(one, 3)
+    assert (both.role, both.standing) == (Role.CANDIDATE, Standing.MEMBER)
+    other = q.start(2, VOTERS, TIMING, forming, empty, Moment(0))[0]
+    voted, code, granted = q.vote_asked(other, VoteAsked(1, 1, empty, False), empty, Moment(1))
+    assert (granted, code, voted.durable.standing) == (True, 0, Standing.MEMBER)
+    assert q.vote_asked(other, VoteAsked(1, 1, END, False), empty, Moment(1))[1] == ErrorCode.INVALID_VOTER_KEY
+    assert q.log_changed(other, LogEnd(1, 1), other.directories, Moment(1)).standing is Standing.CATCHING_UP
+
+
+def test_right_after_its_start_a_voter_waits_for_one_that_may_have_more() -> None:
+    patient = replace(TIMING, start_wait_ms=9_000)
+    state, _ = q.tick(q.start(1, VOTERS, patient, QuorumState(leader_epoch=3), END, Moment(0))[0], END, Moment(500))
+    granted, _ = answered(state, 3, True, True)
+    assert granted.role is Role.PROSPECTIVE, "2 has not answered"
+    assert answered(granted, 2, False, True)[0].role is Role.PROSPECTIVE, "2 has more"
+    assert answered(granted, 2, True, True)[0].role is Role.CANDIDATE
+    told = {"epoch": 3, "pre_vote": True, "granted": False, "log_end": END, "abstains": True}
+    assert q.vote_answered(granted, 2, now=Moment(501), **told)[0].role is Role.CANDIDATE  # type: ignore[arg-type]  # by name
+    late, _ = q.tick(granted, END, Moment(9_500))
+    assert q.vote_answered(
+        late, 3, epoch=3, pre_vote=True, granted=True, log_end=END, now=Moment(9_501)
+    )[0].role is Role.CANDIDATE  # fmt: skip
+
+
+def test_a_voter_counts_when_it_voted_for_the_leader_or_its_directory_is_committed() -> None:
+    leader = q.flushed(replace(leading(), directory_id=D1), 51)  # 3 voted for it
+    assert q.voter_fetched(leader, 2, VoterFetch(51, D2), Moment(6000)).high_watermark == 0
+    assert q.voter_fetched(leader, 2, VoterFetch(51, D2, Map({2: NEW})), Moment(6000)).high_watermark == 0
+    assert q.voter_fetched(leader, 2, VoterFetch(51, D2, Map({2: D2})), Moment(6000)).high_watermark == 51
+    first = q.voter_fetched(leader, 3, VoterFetch(50, D3), Moment(6000))
+    assert q.voter_fetched(first, 3, VoterFetch(51, NEW), Moment(6001)).high_watermark == 0, "another disk since"
+    assert q.voter_fetched(first, 3, VoterFetch(51, D3), Moment(6001)).high_watermark == 51
+
+
+def test_a_directory_is_noted_once_its_voter_has_what_is_committed_and_never_comes_back() -> None:
+    leader = q.voter_fetched(
+        q.flushed(replace(leading(), directory_id=D1), 51), 3, VoterFetch(51, D3), Moment(6000)
+    )  # fmt: skip
+    assert leader.high_watermark == 51
+    assert q.directories_to_note(leader, 3, VoterFetch(51, D3)) == Map({1: D1, 3: D3})
+    assert q.directories_to_note(leader, 2, VoterFetch(50, D2)) is None, "it lacks what is committed"
+    assert q.directories_to_note(leader, 2, VoterFetch(51, D2)) == Map({1: D1, 2: D2})
+    assert q.directories_to_note(leader, 2, VoterFetch(51, D2, superseded=True)) is None
+    assert q.directories_to_note(leader, 9, VoterFetch(51, D2)) is None
+    known = replace(leader, directories=Map({1: D1, 2: D2, 3: D3}))
+    assert q.directories_to_note(known, 2, VoterFetch(51, D2)) is None
+
+
+def test_a_voter_that_the_log_knows_by_another_directory_is_not_that_voter() -> None:
+    state = replace(started(), directory_id=D1)
+    assert q.log_changed(state, END, Map({1: D1}), Moment(1)).standing is Standing.MEMBER
+    stranger = q.log_changed(state, END, Map({1: NEW}), Moment(1))
+    stranger.check()
+    assert (stranger.standing, stranger.role) == (Standing.CATCHING_UP, Role.OBSERVER)
+    assert stranger.directory_id not in (D1, NEW)
