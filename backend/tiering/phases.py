@@ -27,6 +27,8 @@ class FollowerPhase(StrEnum):
     """In the ISR."""
 
 
+# `rule` in the evidence of a FAILED follower that would have had to cut its log below its high watermark.
+KEEPS_ACKNOWLEDGED: Final = "keeps-acknowledged-records"
 SETTLED: Final = frozenset({FollowerPhase.IN_SYNC, FollowerPhase.FAILED})
 """Phases in which nothing more happens by itself."""
 

@@ -25,6 +25,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rules_copy.leaked_segments,
     rules_readers.remote_read_storms,
     rules_replica.stuck_followers,
+    rules_replica.refused_truncations,
     rules_replica.stalled_moves,
     rules_replica.thin_leaders,
     rules_replica.divergence,
@@ -52,6 +53,7 @@ SLUGS: Final[Mapping[str, str]] = {
     "segment-leak": "Remote segments that retention does not see",
     "thin-leader": "A leader holds little local data",
     "throttle-left": "A throttle was left behind",
+    "truncation-refused": "A leader lacks acknowledged records",
 }
 
 

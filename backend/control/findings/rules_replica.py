@@ -10,7 +10,7 @@ from backend.control.findings.sight import CRITICAL, WARNING, Candidate, Sight, 
 from backend.control.observer.phases import never_joins
 from backend.control.words import in_time
 from backend.store.samples import PartitionSample, ReplicaSample
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.phases import KEEPS_ACKNOWLEDGED, FollowerPhase
 
 FLAG: Final = "follower.fetch.last.tiered.offset.enable"
 STUCK_MS: Final = 30_000
@@ -29,6 +29,8 @@ def stuck_followers(sight: Sight) -> Iterable[Candidate]:
         partition = partitions.get((replica.topic, replica.partition))
         if partition is None or replica.phase is None or not _still(sight, partition, replica):
             continue
+        if _keeps_acknowledged(replica):
+            continue  # below
         since_ms = sight.at_ms - _moved_ms(sight, replica)
         name = f"{name_of(replica)} on broker {replica.broker_id}"
         rule, why, action = _why_stuck(sight, partition, replica)
@@ -81,6 +83,38 @@ def _why_stuck(sight: Sight, partition: PartitionSample, replica: ReplicaSample)
     )
     action = f"Look in broker {replica.broker_id}'s log why its fetcher cannot read the metadata or the remote object."
     return str(told.get("rule") or "no-progress"), why, action
+
+
+def _keeps_acknowledged(replica: ReplicaSample) -> bool:
+    told = replica.evidence if isinstance(replica.evidence, dict) else {}
+    return replica.phase == FollowerPhase.FAILED and told.get("rule") == KEEPS_ACKNOWLEDGED
+
+
+def refused_truncations(sight: Sight) -> Iterable[Candidate]:
+    """A follower that would have to give up acknowledged records to follow its leader, and does not.
+
+    Told by the embedded engine only: Kafka's followers cut their logs.
+    """
+    leaders = {(row.topic, row.partition): row.leader for row in sight.partitions}
+    for replica in sight.replicas:
+        if replica.in_isr or not _keeps_acknowledged(replica):
+            continue
+        leader = leaders.get((replica.topic, replica.partition), -1)
+        name = f"{name_of(replica)} on broker {replica.broker_id}"
+        told: Mapping[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
+        yield Candidate(
+            slug="truncation-refused",
+            object=name,
+            severity=CRITICAL,
+            sentence=f"Leader lacks acknowledged records: {name} keeps them",
+            why=f"{str(told.get('reason') or 'The follower stopped.').rstrip('.')}.",
+            action=f"Remove nothing; stop producers of {replica.topic}. To keep broker {replica.broker_id}'s records"
+            f" let it lead: stop broker {leader}, elect uncleanly, start it again. The runbook says how to decide.",
+            facts={"rule": KEEPS_ACKNOWLEDGED, "leader": leader, "log_end_offset": replica.log_end_offset},
+            topic=replica.topic,
+            partition=replica.partition,
+            broker_id=replica.broker_id,
+        )
 
 
 def stalled_moves(sight: Sight) -> Iterable[Candidate]:

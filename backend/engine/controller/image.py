@@ -115,6 +115,8 @@ class PartitionRegistration:
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
     leader_recovery_state: int = RECOVERED
+    # Leader epoch that the last unclean election gave, -1 without any: what replicas have of older epochs may be lost.
+    unclean_leader_epoch: int = -1
 
     @property
     def preferred_leader(self) -> int:

@@ -114,4 +114,5 @@ def _partition(topic_id: bytes, index: int, partition: PartitionRegistration) ->
         directories=list(partition.directories),
         eligible_leader_replicas=list(partition.elr) or None,
         last_known_elr=list(partition.last_known_elr) or None,
+        unclean_leader_epoch=partition.unclean_leader_epoch,
     )

@@ -15,6 +15,7 @@ from immutables import Map, MapMutation
 
 from backend.engine.common.scram import ScramCredential
 from backend.engine.controller.image import (
+    RECOVERING,
     TOPIC_RESOURCE,
     BrokerRegistration,
     ControllerRegistration,
@@ -44,6 +45,7 @@ def merge_partition(old: PartitionRegistration, change: m.PartitionChangeRecord)
     """A partition after a change record (Kafka's PartitionRegistration.merge)."""
     leads = change.leader != NO_LEADER_CHANGE
     recovers = change.leader_recovery_state != NO_RECOVERY_CHANGE
+    unclean = leads and change.leader_recovery_state == RECOVERING
     return PartitionRegistration(
         replicas=_or(change.replicas, old.replicas),
         isr=_or(change.isr, old.isr),
@@ -56,6 +58,7 @@ def merge_partition(old: PartitionRegistration, change: m.PartitionChangeRecord)
         elr=_or(change.eligible_leader_replicas, old.elr),
         last_known_elr=_or(change.last_known_elr, old.last_known_elr),
         leader_recovery_state=change.leader_recovery_state if recovers else old.leader_recovery_state,
+        unclean_leader_epoch=old.leader_epoch + 1 if unclean else old.unclean_leader_epoch,
     )
 
 
@@ -77,7 +80,15 @@ def new_partition(record: m.PartitionRecord) -> PartitionRegistration:
         elr=tuple(record.eligible_leader_replicas or ()),
         last_known_elr=tuple(record.last_known_elr or ()),
         leader_recovery_state=record.leader_recovery_state,
+        unclean_leader_epoch=_unclean_epoch(record),
     )
+
+
+def _unclean_epoch(record: m.PartitionRecord) -> int:
+    """A snapshot from before the field has the state alone."""
+    if record.unclean_leader_epoch < 0 and record.leader_recovery_state == RECOVERING:
+        return record.leader_epoch
+    return record.unclean_leader_epoch
 
 
 class PartitionCreated(NamedTuple):

@@ -198,6 +198,16 @@ def truncation_point(
     return TruncationPoint(min(own.end_offset, leader.end_offset, log_end_offset), True)
 
 
+def must_keep(*, offset: int, high_watermark: int, lost_epoch: int, unclean_leader_epoch: int) -> bool:
+    """Whether a follower must not cut its log at an offset: what lies below its high watermark was acknowledged, and no
+    leader lacks it unless an operator's unclean election (`unclean_leader_epoch`, -1 without any) has ended the history
+    of its records. `lost_epoch` is the leader epoch of the last one below the high watermark.
+
+    Kafka cuts, and says so in its log.
+    """
+    return offset < high_watermark and lost_epoch >= unclean_leader_epoch
+
+
 def _in_phase(state: FetchState, phase: FollowerPhase, wall_ms: int) -> FetchState:
     return state if state.phase is phase else state._replace(phase=phase, since_ms=wall_ms)
 

@@ -22,7 +22,7 @@ from backend.engine.replica.replication_quota import ReplicationQuota
 from backend.engine.replica.tier_state import ContinueAt, Outcome, Rebuild, StartAt, TruncateTo
 from backend.protocol import messages as m
 from backend.tiering.ids import TopicPartition
-from backend.tiering.phases import FollowerPhase
+from backend.tiering.phases import KEEPS_ACKNOWLEDGED, FollowerPhase
 
 Key = tuple[bytes, int]
 
@@ -83,7 +83,7 @@ class FollowerHost(Protocol):
 class Follower:
     """A partition that is followed here, under one leader epoch."""
 
-    __slots__ = ("_host", "_reported", "dropped", "key", "leader", "partition", "state")
+    __slots__ = ("_host", "_reported", "dropped", "key", "leader", "partition", "rule", "state")
 
     def __init__(self, host: FollowerHost, partition: Partition, leader: int) -> None:
         tip = partition.topic_id_partition
@@ -92,6 +92,8 @@ class Follower:
         self.leader = leader
         # The fetcher follows the partition no longer, or anew: nothing may be changed or reported any more.
         self.dropped = False
+        # Names why it is followed no longer, for those who explain it to people.
+        self.rule: str | None = None
         self._host = host
         # The last report's attempts, and why they failed.
         self._reported = (0, "")
@@ -182,13 +184,30 @@ class Follower:
             own=EpochEnd(*log.end_offset_for_epoch(leader_end.epoch)),
         )
         self._require_space(len(log.leader_epochs.entries))
-        if point.offset < log.high_watermark:
-            _log.warning("%s is cut to %d, below its high watermark %d: acknowledged records may be lost",
-                         self, point.offset, log.high_watermark)  # fmt: skip
-        self.cut(
-            point.offset,
-            f"on broker {self.leader} leader epoch {leader_end.epoch} ends at {leader_end.end_offset}",
+        evidence = f"on broker {self.leader} leader epoch {leader_end.epoch} ends at {leader_end.end_offset}"
+        if not self._keeps(point.offset, evidence):
+            self.cut(point.offset, evidence)
+
+    def _keeps(self, offset: int, evidence: str) -> bool:
+        """Whether the log stays as it is, as the leader lacks what is acknowledged: it is followed no longer then."""
+        log = self.partition.log
+        lost_epoch = log.leader_epochs.epoch_for_offset(log.high_watermark - 1)
+        if not fetch_state.must_keep(
+            offset=offset,
+            high_watermark=log.high_watermark,
+            lost_epoch=UNDEFINED_EPOCH if lost_epoch is None else lost_epoch,
+            unclean_leader_epoch=self.partition.unclean_leader_epoch,
+        ):
+            if offset < log.high_watermark:
+                _log.warning("%s is cut to %d, below its high watermark %d: an unclean election has given up records",
+                             self, offset, log.high_watermark)  # fmt: skip
+            return False
+        self.rule = KEEPS_ACKNOWLEDGED
+        self.fail(
+            f"to follow broker {self.leader} its log would be cut to offset {offset}, below its high watermark"
+            f" {log.high_watermark}, and acknowledged records would be lost ({evidence}); the log is kept as it is"
         )
+        return True
 
     def cut(self, offset: int, evidence: str) -> None:
         """Truncates the log and goes on from its new end."""
@@ -202,7 +221,9 @@ class Follower:
         match outcome:
             case TruncateTo(offset=offset):
                 self._require_space(len(self.partition.log.leader_epochs.entries))
-                self.cut(offset, f"broker {self.leader} has nothing at or past offset {offset}")
+                evidence = f"broker {self.leader} has nothing at or past offset {offset}"
+                if not self._keeps(offset, evidence):
+                    self.cut(offset, evidence)
             case ContinueAt():
                 if self.state.fetch_offset != self.partition.log.log_end_offset:
                     self._moved(None, "")
@@ -211,8 +232,10 @@ class Follower:
                     self.delay(f"broker {self.leader} refused offset {outcome.offset}, which its log has")
             case StartAt(offset=offset):
                 self._require_space(0)
-                self.partition.log.truncate_fully_and_start_at(offset)
-                self._moved(None, f"broker {self.leader} starts at {offset}; nothing older is valid anywhere")
+                evidence = f"broker {self.leader} starts at {offset}; nothing older is valid anywhere"
+                if not self._keeps(offset, evidence):
+                    self.partition.log.truncate_fully_and_start_at(offset)
+                    self._moved(None, evidence)
             case Rebuild():
                 self._rebuild(outcome)
             case _:
@@ -220,6 +243,8 @@ class Follower:
 
     def _rebuild(self, rebuild: Rebuild) -> None:
         log = self.partition.log
+        if self._keeps(rebuild.next_offset, f"the remote tier has its records up to offset {rebuild.next_offset}"):
+            return
         snapshot = rebuild.producer_snapshot
         # Whatever can be wrong with the snapshot or the disk is found before anything local is dropped.
         if snapshot is not None:
@@ -363,6 +388,7 @@ class Follower:
                 "leader_epoch": state.leader_epoch,
                 "fetch_offset": state.fetch_offset,
                 "last_fetched_epoch": state.last_fetched_epoch,
+                **({"rule": self.rule} if self.rule is not None else {}),
             },
         )
 

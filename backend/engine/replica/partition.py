@@ -49,6 +49,7 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
+        self.unclean_leader_epoch = NO_EPOCH
         self.followers = LeaderReplicas(self, host)
         self.waiting_fetches: dict[WaitingFetch, None] = {}
         self.waiting_produces: OrderedDict[tuple[WaitingProduce, int], int] = OrderedDict()
@@ -134,6 +135,7 @@ class Partition:
         self.leader_epoch = max(self.leader_epoch, registration.leader_epoch)
         self.partition_epoch = registration.partition_epoch
         self.replicas = registration.replicas
+        self.unclean_leader_epoch = registration.unclean_leader_epoch
 
     # Checks
 

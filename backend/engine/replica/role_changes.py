@@ -282,7 +282,7 @@ class RoleChanges:
         reason = manager.offline_reason(partition)
         if reason is None or partition in self._copied_again or manager.lies_in_failed_dir(partition):
             return
-        if registration.leader in (NO_LEADER, node_id) or node_id in registration.isr:
+        if registration.leader in (NO_LEADER, node_id) or node_id in (*registration.isr, *registration.elr):
             return
         manager.set_aside(partition, reason)
         self._copied_again.add(partition)

@@ -989,13 +989,20 @@ class DescribeLogDirsResponse(Message):
             name: str
             partitions: list[DescribeLogDirsResponse.Results.Topics.Partitions]
             def __init__(self, *, name: str = ..., partitions: list[DescribeLogDirsResponse.Results.Topics.Partitions] = ...) -> None: ...
+        class SetAside(Struct):
+            name: str
+            size_bytes: int
+            since_ms: int
+            reason: str
+            def __init__(self, *, name: str = ..., size_bytes: int = ..., since_ms: int = ..., reason: str = ...) -> None: ...
         error_code: int
         log_dir: str
         topics: list[DescribeLogDirsResponse.Results.Topics]
         total_bytes: int
         usable_bytes: int
         is_cordoned: bool
-        def __init__(self, *, error_code: int = ..., log_dir: str = ..., topics: list[DescribeLogDirsResponse.Results.Topics] = ..., total_bytes: int = ..., usable_bytes: int = ..., is_cordoned: bool = ...) -> None: ...
+        set_aside: list[DescribeLogDirsResponse.Results.SetAside]
+        def __init__(self, *, error_code: int = ..., log_dir: str = ..., topics: list[DescribeLogDirsResponse.Results.Topics] = ..., total_bytes: int = ..., usable_bytes: int = ..., is_cordoned: bool = ..., set_aside: list[DescribeLogDirsResponse.Results.SetAside] = ...) -> None: ...
     throttle_time_ms: int
     error_code: int
     results: list[DescribeLogDirsResponse.Results]
@@ -3390,7 +3397,8 @@ class PartitionRecord(Message):
     leader_recovery_state: int
     eligible_leader_replicas: list[int] | None
     last_known_elr: list[int] | None
-    def __init__(self, *, partition_id: int = ..., topic_id: bytes = ..., replicas: list[int] = ..., isr: list[int] = ..., removing_replicas: list[int] = ..., adding_replicas: list[int] = ..., leader: int = ..., leader_epoch: int = ..., partition_epoch: int = ..., directories: list[bytes] = ..., leader_recovery_state: int = ..., eligible_leader_replicas: list[int] | None = ..., last_known_elr: list[int] | None = ...) -> None: ...
+    unclean_leader_epoch: int
+    def __init__(self, *, partition_id: int = ..., topic_id: bytes = ..., replicas: list[int] = ..., isr: list[int] = ..., removing_replicas: list[int] = ..., adding_replicas: list[int] = ..., leader: int = ..., leader_epoch: int = ..., partition_epoch: int = ..., directories: list[bytes] = ..., leader_recovery_state: int = ..., eligible_leader_replicas: list[int] | None = ..., last_known_elr: list[int] | None = ..., unclean_leader_epoch: int = ...) -> None: ...
 
 class ConfigRecord(Message):
     resource_type: int

@@ -1,16 +1,20 @@
 """The message tables: what Kafka 4.3.1 declares, read once from `messages-4.3.1.jsonl`, as frozen values.
 
+`extensions.json` adds tagged fields of our own, by message and field. Their tags begin at 100, far above Kafka's, whose
+clients and brokers pass over tags that they do not know (KIP-482); they are written only where they say something.
+
 First step of the codec: table -> `Schema` -> class (`build`) -> functions of one version (`backend.protocol.codegen`).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 TABLE: Final = "messages-4.3.1.jsonl"
+EXTENSIONS: Final = "extensions.json"
 LATEST: Final = 0x7FFF  # versions are int16
 ZERO_UUID: Final = bytes(16)
 ARRAY: Final = "[]"
@@ -121,7 +125,12 @@ def _default(row: Mapping[str, Any], kind: str, is_array: bool) -> Any:
 _NEVER_COMPACT: Final = frozenset({("RequestHeaderData", "client_id")})
 
 
-def _field(row: Mapping[str, Any], owner: str) -> Field:
+def _fields(rows: Sequence[Mapping[str, Any]], owner: str, path: str) -> tuple[Field, ...]:
+    """The fields of a message or, at `path`, of a struct in it, our own ones last."""
+    return tuple(_field(row, owner, f"{path}.{row['name']}") for row in (*rows, *_extensions().get(path, ())))
+
+
+def _field(row: Mapping[str, Any], owner: str, path: str) -> Field:
     text: str = row["type"]
     is_array = text.startswith(ARRAY)
     kind = text.removeprefix(ARRAY)
@@ -133,9 +142,17 @@ def _field(row: Mapping[str, Any], owner: str) -> Field:
         nullable=Versions.parse(row.get("nullable")),
         tag=row.get("tag"),
         default=_default(row, kind, is_array),
-        fields=tuple(_field(inner, owner) for inner in row.get("fields", ())),
+        fields=_fields(row.get("fields", ()), owner, path),
         never_compact=(owner, row["name"]) in _NEVER_COMPACT,
     )
+
+
+@cache
+def _extensions() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    found: Mapping[str, Sequence[Mapping[str, Any]]] = json.loads(
+        files(__package__).joinpath(EXTENSIONS).read_text(encoding="utf-8")
+    )
+    return found
 
 
 @cache
@@ -156,7 +173,7 @@ def schema(name: str) -> Schema:
         key=row.get("key"),
         versions=Versions.parse(row["versions"]),
         flexible=Versions.parse(row.get("flexible")),
-        fields=tuple(_field(inner, name) for inner in row["fields"]),
+        fields=_fields(row["fields"], name, name),
     )
 
 

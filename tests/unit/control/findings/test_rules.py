@@ -181,6 +181,20 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
             {"group_offsets": [GroupOffset("g", "orders", 0, 0, moved=True)], "reader_queues": {1: 0.0}},
         ),
     ],
+    "truncation-refused": [
+        (
+            {"replicas": [replica(2, phase="FAILED", in_isr=False, log_end_offset=900,
+                                  evidence={"rule": "keeps-acknowledged-records", "reason": "it would be cut"})]},
+            {"replicas": [replica(2, phase="FAILED", in_isr=False, log_end_offset=900, evidence={"rule": "other"})]},
+        ),
+        (
+            # Behind the leader's end by now, and still the same.
+            {"replicas": [replica(2, phase="FAILED", in_isr=False, log_end_offset=400,
+                                  evidence={"rule": "keeps-acknowledged-records", "reason": "it would be cut"})]},
+            {"replicas": [replica(2, phase="FETCHING", in_isr=False, log_end_offset=900,
+                                  evidence={"rule": "keeps-acknowledged-records"})]},
+        ),
+    ],
     "thin-leader": [
         (
             {"replicas": [replica(1, local_log_start_offset=751), replica(2)]},
