@@ -22,7 +22,7 @@ from backend.private_files import close_to_others
 
 LOOPBACK: Final = "127.0.0.1"
 NODES_MAX: Final = 9
-# Leaders move off a broker before it stops, so brokers stop one after the other; the controller's node comes last.
+# Stops last: the others' controller may be there.
 CONTROLLER_NODE: Final = 1
 EXIT_REFUSED: Final = 1
 
@@ -133,11 +133,16 @@ class Cluster:
     async def stop(self) -> None:
         """Stops every node that runs, the controller's last.
 
-        Where several nodes vote all brokers leave first, while a majority of the voters is still there to let them go.
+        They end together: no leadership is handed over, and no ISR shrinks to the broker that happens to be the last
+        one, whose disk alone would then decide. First nobody proposes a change of an ISR any more, then nobody serves,
+        then there is no controller that could miss a broker, and only then the logs are closed, which may take long.
         """
-        if len(self.layout.controller_ports) > 1:
-            for node_id in sorted(self.brokers, reverse=True):
-                await self.brokers[node_id].leave()
+        stopping = [self.brokers[node_id] for node_id in sorted(self.brokers, reverse=True)]
+        for broker in stopping:
+            await broker.keep_isr()
+        await tasks.gather(broker.leave(hands_over=False) for broker in stopping)
+        for broker in stopping:
+            await broker.leave_quorum()
         for node_id in sorted(self.brokers, reverse=True):
             try:
                 await self.stop_broker(node_id)

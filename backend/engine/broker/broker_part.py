@@ -339,11 +339,16 @@ class BrokerPart:
         """Of the present registration; -1 before the first."""
         return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
 
-    async def stop(self) -> None:
-        """Leaves in order; the logs stay open."""
+    async def keep_isr(self) -> None:
+        """Proposes no ISR any more."""
+        if self._replicas is not None:
+            await self._replicas.keep_isr()
+
+    async def stop(self, *, hands_over: bool = True) -> None:
+        """Leaves in order, having handed over what it leads; the logs stay open."""
         if self._events is not None:
             await self._events.flush(EVENTS_FLUSH_MS)
-        if self._lifecycle is not None and self._config.controlled_shutdown_enable:
+        if self._lifecycle is not None and self._config.controlled_shutdown_enable and hands_over:
             await self._lifecycle.leave(LEAVE_TIMEOUT_MS)
         await self._end()
 

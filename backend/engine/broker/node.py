@@ -59,7 +59,7 @@ class Broker:
         self._broker: BrokerPart | None = None
         self._channel: PeerControllerChannel | None = None
         self._metrics_server: MetricsServer | None = None
-        self._left = False
+        self._left = self._left_quorum = False
         # Set with the reason once the node must not go on.
         self.failed: tasks.Future[str] = tasks.future()
 
@@ -165,15 +165,32 @@ class Broker:
             client_quotas=ClientQuotas(QuotaWindows.of(self.config)),
         )
 
-    async def leave(self) -> None:
+    async def keep_isr(self) -> None:
+        """From now on this broker proposes no ISR: the whole cluster is about to stop."""
+        if self._broker is not None:
+            await self._broker.keep_isr()
+
+    async def leave(self, *, hands_over: bool = True) -> None:
         """The broker role's part of a stop: hands leadership over and serves no more. The controller role goes on."""
         with logging_as_node(self.config.id):
-            await self._leave()
+            await self._leave(hands_over=hands_over)
 
-    async def _leave(self) -> None:
+    async def _leave(self, *, hands_over: bool = True) -> None:
         if self._broker is not None and not self._left:
             self._left = True
-            await self._attempt("stop serving", self._broker.stop())
+            await self._attempt("stop serving", self._broker.stop(hands_over=hands_over))
+
+    async def leave_quorum(self) -> None:
+        """The controller role's part of a stop: this node leads, votes and decides no more."""
+        with logging_as_node(self.config.id):
+            await self._leave_quorum()
+
+    async def _leave_quorum(self) -> None:
+        if self._metadata is not None and not self._left_quorum:
+            self._left_quorum = True
+            await self._attempt("leave the metadata quorum", self._metadata.resign())
+            if self._controller is not None:
+                await self._attempt("stop its controller", self._controller.close())
 
     async def stop(self) -> None:
         """Hands leadership over, answers what waits, writes everything down. What fails is logged; the rest goes on."""
@@ -186,10 +203,7 @@ class Broker:
         await self._leave()
         if logs is not None:
             await self._attempt("close its logs", logs.shutdown(epoch))
-        if metadata is not None:
-            await self._attempt("leave the metadata quorum", metadata.resign())
-        if self._controller is not None:
-            await self._attempt("stop its controller", self._controller.close())
+        await self._leave_quorum()
         if metadata is not None:
             await self._attempt("close its metadata log", metadata.close())
         self._release()

@@ -45,7 +45,9 @@ def merge_partition(old: PartitionRegistration, change: m.PartitionChangeRecord)
     """A partition after a change record (Kafka's PartitionRegistration.merge)."""
     leads = change.leader != NO_LEADER_CHANGE
     recovers = change.leader_recovery_state != NO_RECOVERY_CHANGE
-    unclean = leads and change.leader_recovery_state == RECOVERING
+    state = change.leader_recovery_state if recovers else old.leader_recovery_state
+    # A leader that could not be elected cleanly; the state may be left from an election before.
+    unclean = leads and change.leader >= 0 and change.leader not in (*old.isr, *old.elr) and state == RECOVERING
     return PartitionRegistration(
         replicas=_or(change.replicas, old.replicas),
         isr=_or(change.isr, old.isr),
@@ -57,7 +59,7 @@ def merge_partition(old: PartitionRegistration, change: m.PartitionChangeRecord)
         directories=old.directories if change.directories is None else tuple(bytes(d) for d in change.directories),
         elr=_or(change.eligible_leader_replicas, old.elr),
         last_known_elr=_or(change.last_known_elr, old.last_known_elr),
-        leader_recovery_state=change.leader_recovery_state if recovers else old.leader_recovery_state,
+        leader_recovery_state=state,
         unclean_leader_epoch=old.leader_epoch + 1 if unclean else old.unclean_leader_epoch,
     )
 

@@ -112,6 +112,11 @@ class ReplicaManager:
         )
         self._shrinking = tasks.spawn(self._shrink_isrs(), name=f"ISR check of broker {self.node_id}")
 
+    async def keep_isr(self) -> None:
+        """Proposes no ISR any more: all brokers are about to stop, and who is gone first is not late."""
+        await tasks.cancel(self._shrinking)
+        await self._alter_partition.stop()
+
     async def shutdown(self) -> None:
         """Follows and leads nothing any more and answers what waits; logs stay open for the log manager to close."""
         self.log_manager.on_offline = None

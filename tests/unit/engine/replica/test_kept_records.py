@@ -44,6 +44,11 @@ def test_the_epoch_of_an_unclean_election_stays_known_over_further_changes_and_s
     before = PartitionRegistration(replicas=(1, 2), isr=(1,), leader=-1, leader_epoch=6, partition_epoch=1)
     unclean = merge_partition(before, m.PartitionChangeRecord(leader=2, isr=[2], leader_recovery_state=RECOVERING))
     assert unclean.unclean_leader_epoch == 7
+    # The same once more, while the state is still that of the first time.
+    away = merge_partition(unclean, m.PartitionChangeRecord(leader=-1))
+    again = merge_partition(away, m.PartitionChangeRecord(leader=1, isr=[1]))
+    assert (away.unclean_leader_epoch, again.unclean_leader_epoch) == (7, 9)
+    assert merge_partition(away, m.PartitionChangeRecord(leader=2)).unclean_leader_epoch == 7
     recovered = merge_partition(unclean, m.PartitionChangeRecord(isr=[2, 1], leader_recovery_state=0))
     clean = merge_partition(recovered, m.PartitionChangeRecord(leader=1))
     assert (clean.leader_epoch, clean.unclean_leader_epoch) == (8, 7)
@@ -109,10 +114,13 @@ def test_followers_of_a_leader_that_lost_records_keep_theirs_and_say_so(tmp_path
 
 def elected(image: MetadataImage, *, unclean: bool) -> Outcome[None]:
     """Broker 1 leads in a new epoch."""
-    record = m.PartitionChangeRecord(partition_id=0, topic_id=image.topic_ids["orders"], leader=1)
-    if unclean:
-        record.isr, record.leader_recovery_state = [1], RECOVERING
-    return Outcome((record,), None)
+    topic_id = image.topic_ids["orders"]
+    if not unclean:
+        return Outcome((m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1),), None)
+    left = m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1, isr=[2])
+    led = m.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1, isr=[1])
+    led.leader_recovery_state = RECOVERING
+    return Outcome((left, led), None)
 
 
 def test_an_unclean_election_lets_followers_go_on_also_those_that_were_away(tmp_path: Path) -> None:
@@ -145,6 +153,6 @@ def test_a_snapshot_has_the_epoch_of_an_unclean_election(tmp_path: Path) -> None
             nodes.apply(lambda image: elected(image, unclean=True))
             [record] = [one for one in image_records(nodes.play.image) if isinstance(one, m.PartitionRecord)]
             again, _ = codec.decode(m.PartitionRecord, 2, bytearray(codec.encode(record, 2)))
-            assert new_partition(again).unclean_leader_epoch == 1
+            assert new_partition(again).unclean_leader_epoch == 2
 
     play(run)
