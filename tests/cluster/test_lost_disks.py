@@ -114,7 +114,8 @@ def assert_refused(nodes: BrokerProcesses, disks: Disks, node: int) -> None:
     for refused in (node, disks.other(node)):
         nodes.spawn(refused)
         assert nodes.ended(refused) != 0
-        assert f"node.id={disks.other(node) if refused == node else node}" in nodes.log(refused).splitlines()[-1]
+        owner = disks.other(node) if refused == node else node
+        assert f"belongs to node {owner}, not {refused}" in nodes.log(refused).splitlines()[-1]
 
 
 def start(nodes: BrokerProcesses, order: Sequence[int], chance: random.Random) -> None:
