@@ -26,6 +26,8 @@ NODES: Final = (1, 2, 3)
 WAIT_S: Final = 120.0
 ROUNDS: Final = effort(2, 50)
 LOAD_S: Final = 1.5
+# A copy of the disks is some rounds old when it is put back.
+COPY_EACH_ROUNDS: Final = 4
 SETTINGS: Final = {
     "broker.heartbeat.interval.ms": "300",
     "broker.session.timeout.ms": "3000",
@@ -152,12 +154,12 @@ def test_one_lost_disk_loses_no_acknowledged_record(
             time.sleep(LOAD_S)
             end(nodes, one)
             load.end()
+            if number % COPY_EACH_ROUNDS == 0 and one.loss is not Loss.RESTORED:
+                disks.copy()
             disks.lose(one.node, one.loss, chance)
             if one.loss is Loss.SWAPPED:
                 assert_refused(nodes, disks, one.node)
                 disks.lose(one.node, Loss.SWAPPED, chance)
-            if number % 5 == 0:
-                disks.copy()
             print(f"round {number}: {one}", flush=True)
             start(nodes, one.start, chance)
             wait_until(f"round {number} ({one}): all are in sync", lambda: all_in_sync(nodes, topics), WAIT_S)
