@@ -17,6 +17,7 @@ from backend.cli.login import login
 from backend.cli.pipeline import pipeline_app
 from backend.cli.quorum import quorum_app
 from backend.cli.remote import remote_app
+from backend.cli.set_aside import set_aside
 from backend.cli.snapshots import snapshot_app
 from backend.cli.toggle import toggle
 from backend.cli.tokens import token_app
@@ -39,6 +40,7 @@ for command in (look.status, look.partitions, look.describe, look.segments, look
 app.command(rich_help_panel="Ask the API")(look.config)
 app.command(rich_help_panel="Ask the API")(alerts.readers)
 app.command()(alerts.rules)
+app.command("set-aside")(set_aside)
 app.add_typer(plan.app, name="plan", rich_help_panel="Change the cluster")
 for change in (
     carry_out.apply,

@@ -40,7 +40,7 @@ def describe(
     from backend.protocol.errors import KafkaError
 
     try:
-        found = asyncio.run(_fetched(bootstrap_server or _local(data)))
+        found = asyncio.run(_fetched(bootstrap_server or brokers_of(data)))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
@@ -76,7 +76,7 @@ async def _fetched(bootstrap: str) -> Quorum | None:
         await gateway.close()
 
 
-def _local(data: Path) -> str:
+def brokers_of(data: Path) -> str:
     """The brokers of the cluster in a data folder."""
     from backend.data_folder import DataFolder, DataFolderError
     from backend.settings import LOOPBACK

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from backend.cli.set_aside import set_aside
 from backend.engine.apis import metadata
 from backend.engine.replica.partition import Partition
 from backend.protocol.errors import KafkaError
@@ -225,6 +226,35 @@ def test_a_replica_of_a_topic_that_nobody_knows_is_kept(cluster: EngineCluster) 
     cluster.stop_broker(2)
     cluster.start_broker(2)
     assert kept(cluster, 2) == found
+
+
+def test_what_is_kept_is_listed_and_goes_when_an_operator_says_so(
+    cluster: EngineCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    produce(cluster, 20)
+    in_sync_everywhere(cluster)
+    cluster.stop_broker(2)
+    for partition in (0, 1):
+        folder(cluster, 2, partition).rename(folder(cluster, 2, partition).with_name(f"gone-{partition}"))
+    cluster.start_broker(2)
+    in_sync_everywhere(cluster)
+    folders = kept(cluster, 2)
+    assert [path.name.partition(".")[0] for path in folders] == ["gone-0", "gone-1"]
+
+    set_aside(bootstrap_server=cluster.bootstrap, json_=True)
+    listed = json.loads(capsys.readouterr().out)
+    assert [(one["broker_id"], one["name"]) for one in listed] == [(2, path.name) for path in folders]
+    assert all(one["size_bytes"] > 0 and "metadata has no replica" in one["reason"] for one in listed)
+
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    names = [folders[0].name, "../orders-0", "orders-1"]
+    entry = ConfigEntry("ebbline.remove.set.aside", ",".join(names), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.BROKER, "2", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    cluster.wait_until("the folder is gone", lambda: kept(cluster, 2) == folders[1:])
+    assert folder(cluster, 2, 1).exists()
+    set_aside(bootstrap_server=cluster.bootstrap)
+    assert folders[1].name in capsys.readouterr().out.replace("\n", "")
 
 
 def test_a_damaged_index_costs_its_own_partition_a_moment(

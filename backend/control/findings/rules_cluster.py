@@ -91,6 +91,32 @@ def disks(sight: Sight) -> Iterable[Candidate]:
                 yield from _full(sight, broker, directory)
 
 
+def set_aside(sight: Sight) -> Iterable[Candidate]:
+    """Replica folders that a broker keeps although nobody uses them: they may be the only copy, and take room."""
+    for broker in sight.brokers:
+        kept = [
+            (directory.get("path"), one)
+            for directory in broker.log_dirs or []
+            for one in directory.get("set_aside") or []
+        ]
+        if not kept:
+            continue
+        total_bytes = sum(one["size_bytes"] for _, one in kept)
+        oldest = min((one for _, one in kept), key=lambda one: int(one["since_ms"]))
+        age_ms = max(0, sight.at_ms - int(oldest["since_ms"]))
+        yield Candidate(
+            slug="set-aside",
+            object=f"broker {broker.broker_id}",
+            severity=NOTICE,
+            sentence=f"{count(len(kept), 'replica folder')} set aside on broker {broker.broker_id}",
+            why=f"{in_bytes(total_bytes)}, for {in_time(age_ms)}; the oldest is {oldest['name']}: {oldest['reason']}.",
+            action=f"See that nothing in them is missed (ebbline set-aside); then remove them by a plan that sets"
+            f" ebbline.remove.set.aside of broker {broker.broker_id} to their names.",
+            facts={"folders": [{"path": path, **one} for path, one in kept], "size_bytes": total_bytes},
+            broker_id=broker.broker_id,
+        )
+
+
 def _full(sight: Sight, broker: BrokerRow, directory: Mapping[str, Any]) -> Iterable[Candidate]:
     total, usable = directory.get("total_bytes"), directory.get("usable_bytes")
     if not total or usable is None:

@@ -14,6 +14,16 @@ from backend.tiering.ids import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """A replica's folder that a broker keeps although nobody uses it; since when and why. Told by our engine only."""
+
+    name: str
+    size_bytes: int
+    since_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogDir:
     """One log directory; the sizes of its volume are None where the broker does not say."""
 
@@ -21,6 +31,7 @@ class LogDir:
     total_bytes: int | None
     usable_bytes: int | None
     error: ErrorCode
+    set_aside: tuple[SetAside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,7 @@ async def describe_log_dirs(
                 result.total_bytes if result.total_bytes >= 0 else None,
                 result.usable_bytes if result.usable_bytes >= 0 else None,
                 error_code(result.error_code),
+                tuple(SetAside(one.name, one.size_bytes, one.since_ms, one.reason) for one in result.set_aside),
             )
         )
         for topic in result.topics:

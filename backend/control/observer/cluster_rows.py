@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from backend.control.gateway.configs import CLUSTER_DEFAULT
 from backend.control.observer.facts import BrokerFacts, ClusterFacts
 from backend.control.observer.recorder import Settings
 from backend.control.observer.settings_sample import SettingsSample, by_resource
 from backend.store.writes_observer import Resource
+
+# Set-aside folders of a directory that are stored with each look at a broker: some 200 bytes each.
+SET_ASIDE_STORED_MAX: Final = 20
 
 Row = dict[str, Any]
 
@@ -67,6 +70,7 @@ def _log_dirs(broker: BrokerFacts) -> list[Row] | None:
             "total_bytes": directory.total_bytes,
             "usable_bytes": directory.usable_bytes,
             "error": directory.error.name if directory.error else None,
+            "set_aside": [asdict(one) for one in directory.set_aside[:SET_ASIDE_STORED_MAX]],
         }
         for directory in broker.log_dirs
     ]

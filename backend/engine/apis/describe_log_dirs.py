@@ -29,7 +29,8 @@ def describe_log_dirs(
 ) -> m.DescribeLogDirsResponse:
     """Local bytes only: what lies in the remote tier does not count. No topics given means all.
 
-    Partitions that are offline are listed, too; a directory that failed answers KAFKA_STORAGE_ERROR.
+    Partitions that are offline are listed, too; a directory that failed answers KAFKA_STORAGE_ERROR. Who asks for all
+    is told, in a tagged field of our own, of the folders that are kept although nobody uses them (`log.set_aside`).
     """
     wanted = None
     if request.topics is not None:
@@ -63,7 +64,13 @@ def _result(services: Services, log_dir: LogDir, wanted: set[tuple[str, int]] | 
         if wanted is None or (partition.topic, partition.partition) in wanted:
             topics.setdefault(partition.topic, _Result.Topics(name=partition.topic)).partitions.append(row)
     return _Result(
-        log_dir=log_dir.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes
+        log_dir=log_dir.path,
+        topics=list(topics.values()),
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+        set_aside=[_Result.SetAside(**one._asdict()) for one in manager.set_aside_in(log_dir)]
+        if wanted is None
+        else [],
     )
 
 

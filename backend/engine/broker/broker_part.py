@@ -85,6 +85,7 @@ class BrokerPart:
         self._registered: tasks.Future[int] = tasks.future()
         self._first_image: tasks.Future[None] = tasks.future()
         self._services: Services | None = None
+        self._removed_set_aside: set[str] = set()
 
     @property
     def lifecycle(self) -> BrokerLifecycle:
@@ -295,6 +296,7 @@ class BrokerPart:
                 await self._remote.apply_settings()
             self._reload_stores(old, new)
             self._apply_connection_limits(old, new)
+            await self._remove_set_aside(services, replicas)
             return
         await tasks.shield(self._registered)
         own = new.broker(self._config.id)
@@ -321,11 +323,19 @@ class BrokerPart:
             transactions.start()
             transactions.on_metadata(new)
             services.config = replicas.config
+            await self._remove_set_aside(services, replicas)
         except Exception as error:
             # Without its logs the broker must not serve: the start ends with this.
             self._first_image.set_exception(error)
             raise
         self._first_image.set_result(None)
+
+    async def _remove_set_aside(self, services: Services, replicas: ReplicaManager) -> None:
+        """Set-aside folders that an operator has named go, each once: names are not used again."""
+        wanted = [name for name in replicas.config.ebbline_remove_set_aside if name not in self._removed_set_aside]
+        if wanted:
+            self._removed_set_aside.update(wanted)
+            await services.log_manager.remove_set_aside(wanted)
 
     def _on_applied(self, old: MetadataImage, new: MetadataImage) -> None:
         """Who leaves, and the remote tier of a deleted topic, wait until every broker has applied it."""

@@ -270,6 +270,11 @@ class BrokerConfig:
     ebbline_delete_vanished_topics: bool = _bool(
         False, doc="delete remote data of topics that this cluster does not know and nobody marked as deleted"
     )
+    ebbline_remove_set_aside: tuple[str, ...] = _list(
+        (),
+        dynamic=Scope.PER_BROKER,
+        doc="names of set-aside replica folders (...-stray) that the broker removes for good",
+    )
     ebbline_events_topic_replication_factor: int = _short(3, least=1, doc="replicas of __ebbline_events")
     # Groups and producers
     group_initial_rebalance_delay_ms: int = _int(3000)

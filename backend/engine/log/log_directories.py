@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from backend.engine.log.errors import LogDirError, LogDirUnusable
 from backend.engine.log.log_dirs import LogDir
+from backend.engine.log.set_aside import SetAside, remove_set_aside, set_aside_in
 from backend.engine.ports import Ports
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -75,6 +77,28 @@ class LogDirectories:
         """
         epochs = {log_dir.previous_broker_epoch for log_dir in self._dirs}
         return epochs.pop() if len(epochs) == 1 and not self.left_out else -1
+
+    def set_aside_in(self, log_dir: LogDir) -> list[SetAside]:
+        """Replicas that a directory keeps although nobody uses them; nothing for one that cannot be read."""
+        try:
+            return set_aside_in(self._ports.disk, log_dir.path)
+        except OSError:
+            return []
+
+    async def remove_set_aside(self, names: Sequence[str]) -> None:
+        """Removes the set-aside replicas of these names for good, as an operator has asked for."""
+        disk = self._ports.disk
+        for log_dir in self.usable_dirs:
+            for name in names:
+                try:
+                    gone = await self._ports.workers.run(partial(remove_set_aside, disk, log_dir.path, name))
+                except OSError as error:
+                    _log.error("The set-aside %s/%s cannot be removed: %s", log_dir.path, name, error)
+                else:
+                    if gone:
+                        _log.info(
+                            "The set-aside %s/%s is removed, as ebbline.remove.set.aside says", log_dir.path, name
+                        )
 
     def dir_at(self, path: str) -> LogDir:
         """The directory of a path. Raises LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when it has failed."""

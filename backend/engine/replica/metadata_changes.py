@@ -71,8 +71,7 @@ def is_ours(image: MetadataImage, tip: TopicIdPartition, node_id: int) -> bool:
 
     A log whose topic id is lost counts as that of the topic that has its name now.
     """
-    if tip.topic_id == ZERO_UUID:
-        registration = image.partition(tip.topic, tip.partition)
-    else:
-        registration = image.partition_by_id(tip.topic_id, tip.partition)
+    if tip.topic_id not in (ZERO_UUID, image.topic_ids.get(tip.topic)):
+        return False
+    registration = image.partition(tip.topic, tip.partition)
     return registration is not None and node_id in registration.replicas

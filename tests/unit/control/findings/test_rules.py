@@ -52,6 +52,13 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "disk-offline": [
         ({"brokers": [broker(1, log_dirs=[disk(error="KAFKA_STORAGE_ERROR")])]}, {"brokers": [broker(1)]})
     ],
+    "set-aside": [
+        (
+            {"brokers": [broker(1, log_dirs=[{**disk(), "set_aside": [
+                {"name": "t-0.00-stray", "size_bytes": 5, "since_ms": 7, "reason": "nobody knows it"}]}])]},
+            {"brokers": [broker(1, log_dirs=[{**disk(), "set_aside": []}])]},
+        ),
+    ],
     "disk-runway": [
         ({"brokers": [broker(1, log_dirs=[disk(0.86)])]}, {"brokers": [broker(1, log_dirs=[disk(0.84)])]}),
         ({"disk_rates": {(1, "/data"): 100.0}}, {"disk_rates": {(1, "/data"): 10.0}}),

@@ -37,6 +37,7 @@ NOT_LISTED_BY_KAFKA = {
     "ebbline.quorum.start.wait.ms",
     "ebbline.delete.vanished.topics",
     "ebbline.events.topic.replication.factor",
+    "ebbline.remove.set.aside",
     "ebbline.metrics.listener",
     "follower.fetch.tiered.compat",
     "remote.log.index.file.cache.ttl.ms",
