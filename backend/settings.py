@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -198,6 +199,26 @@ def check_public_url(url: str) -> str:
     if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
         raise ValueError("without TLS only this machine may be named: give an address that begins with https://")
     return url.rstrip("/")
+
+
+# What else of ours may stand in an environment: handed over by the supervisor, read by single commands, or by tests.
+_OTHER_VARIABLES: Final = frozenset(
+    {"CLUSTER_ID", "CLUSTER_KIND", "BOOTSTRAP_SERVERS", "API_HOST", "API_URL", "API_TOKEN_FILE", "TOKEN_FILE"}
+)
+_NAMED_ELSEWHERE: Final = ("PIPELINE_", "TEST_")
+_ALIKE: Final = 0.8
+
+
+def misspelt(names: Iterable[str]) -> list[str]:
+    """A sentence for each EBBLINE_* that is nearly a setting: it is not read, and its owner thinks that it is."""
+    known = _OTHER_VARIABLES | {name.upper() for name in Settings.model_fields}
+    ours = {name.removeprefix("EBBLINE_") for name in names if name.startswith("EBBLINE_")}
+    found = []
+    for name in sorted(ours - known):
+        alike = difflib.get_close_matches(name, known, 1, _ALIKE)
+        if alike and not name.startswith(_NAMED_ELSEWHERE):
+            found.append(f"EBBLINE_{name} is no setting and is not read. Is it EBBLINE_{alike[0]}?")
+    return found
 
 
 # Longer numbers may be secrets, too.

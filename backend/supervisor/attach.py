@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
 
 from backend.control.gateway.client import Gateway, parse_bootstrap, sentence
@@ -15,6 +16,9 @@ from backend.settings import Settings
 from backend.supervisor.preflight import PreflightError
 
 TIMEOUT_S: Final = 20.0
+# It stands in files, in the children's environment and in messages. Kafka makes 22 characters of base64, but keeps what
+# older clusters have.
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9._=+/-]{1,100}")
 
 
 def attached_cluster_id(settings: Settings) -> str:
@@ -38,6 +42,6 @@ async def _ask(gateway: Gateway) -> str:
             view = await fetch_cluster(gateway)
     finally:
         await gateway.close()
-    if not view.cluster_id:
-        raise SecurityError("It tells no cluster id, as Apache Kafka does.")
+    if not view.cluster_id or not _CLUSTER_ID.fullmatch(view.cluster_id):
+        raise SecurityError("It tells no cluster id as Apache Kafka has one.")
     return view.cluster_id

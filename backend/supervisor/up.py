@@ -35,7 +35,7 @@ from backend.data_folder import (
 from backend.lost_identity import way_out
 from backend.private_files import close_to_others
 from backend.redact import printable
-from backend.settings import LOOPBACK, Settings
+from backend.settings import LOOPBACK, Settings, misspelt
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
 from backend.supervisor.health import any_broker_answers, http_answers, http_serves
 from backend.supervisor.preflight import (
@@ -463,6 +463,8 @@ def run(settings: Settings, warm: WarmBackend | None = None) -> int:
     except Refused as error:
         sys.stderr.write(f"ebbline: {printable(str(error))}\n")
         return EXIT_REFUSED
+    for line in misspelt(os.environ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if (line := close_to_others(folder.root)) is not None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     try:

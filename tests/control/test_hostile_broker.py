@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -13,7 +15,10 @@ from backend.control.gateway.errors import GatewayError, NotAuthenticated
 from backend.control.gateway.security import Security
 from backend.engine.common.log_context import PrintableFormatter
 from backend.protocol import messages as m
-from tests.control.test_gateway import Peer, answer, broker, request_of, serving
+from backend.settings import Settings
+from backend.supervisor.attach import attached_cluster_id
+from backend.supervisor.preflight import PreflightError
+from tests.control.test_gateway import METADATA, Peer, answer, broker, request_of, serving
 from tests.control.test_oauth import on_a_loop
 
 SHAKE, AUTHENTICATE = (17, 1, 1), (36, 0, 2)
@@ -54,6 +59,23 @@ async def test_what_it_says_while_we_sign_in_is_one_line(peer: Peer) -> None:
     said = str(refusal.value)
     assert said.isprintable(), said
     assert "pencil" not in said
+
+
+@pytest.mark.parametrize("cluster_id", ["", "\0", TITLE, "x" * 101, "a b", "é"])
+@on_a_loop
+async def test_a_cluster_id_that_is_none_is_not_taken(cluster_id: str, tmp_path: Path) -> None:
+    async def then(reader: Any, writer: Any) -> None:
+        header, _ = await request_of(reader)
+        node = m.MetadataResponse.Brokers(node_id=1, host="127.0.0.1", port=1)
+        writer.write(answer(header, m.MetadataResponse(cluster_id=cluster_id, controller_id=1, brokers=[node])))
+        await reader.read()
+
+    async with serving(broker(METADATA, then=then)) as address:
+        settings = Settings(data_dir=tmp_path, attach=f"{address.host}:{address.port}")
+        with pytest.raises(PreflightError) as refusal:
+            await asyncio.to_thread(attached_cluster_id, settings)
+    assert "cluster id" in str(refusal.value)
+    assert str(refusal.value).isprintable()
 
 
 def test_no_error_and_no_log_line_carries_control_characters() -> None:

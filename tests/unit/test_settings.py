@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.settings import Settings, check_public_url
+from backend.settings import Settings, check_public_url, misspelt
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,20 @@ def test_a_public_address_is_one_that_a_browser_can_keep_a_session_with(url: str
 def test_what_is_no_such_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError):
         check_public_url(url)
+
+
+def test_a_variable_that_is_nearly_a_setting_is_told_and_no_other() -> None:
+    read = [f"EBBLINE_{name.upper()}" for name in Settings.model_fields]
+    others = [
+        "EBBLINE_TEST_TIERING",
+        "EBBLINE_PIPELINE_TASKS",
+        "EBBLINE_TOKEN_FILE",
+        "EBBLINE_TEAM",
+        "HOME",
+        "EBBLINE_",
+    ]
+    assert misspelt([*read, *others]) == []
+    assert misspelt(["EBBLINE_WEBHOK_URL", "EBBLINE_BROKER"]) == [
+        "EBBLINE_BROKER is no setting and is not read. Is it EBBLINE_BROKERS?",
+        "EBBLINE_WEBHOK_URL is no setting and is not read. Is it EBBLINE_WEBHOOK_URL?",
+    ]
