@@ -24,10 +24,12 @@ HEALTH: Final = "/_stcore/health"
 # What the login page itself shows: the product's own fonts and pictures.
 PICTURES: Final = "/app/static/"
 PAGES: Final = frozenset({"/", *(f"/{name}" for name in links.NAMES)})
-# No page may put the dashboard into a frame of its own, and an address with a search goes to no other site.
+# No page may put the dashboard into a frame of its own, or keep a hold of a window that it opened; and an address with
+# a search goes to no other site.
 HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
 }
 FRAMES: Final = "frame-ancestors 'none'"

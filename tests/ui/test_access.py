@@ -288,6 +288,24 @@ def test_a_page_of_another_site_neither_frames_it_nor_speaks_to_it_but_its_links
 
 
 @OF_BROWSER
+def test_a_page_that_opens_the_dashboard_has_no_hold_of_it(served: Served, rebound: Browser) -> None:
+    page = served.page(rebound)
+    with site("<button onclick='window.opened = window.open(location.hash.slice(1))'>open</button>") as port:
+        for name in (EVIL, "127.0.0.1"):
+            page.goto(f"http://{name}:{port}/#{served.address}/lab")
+            with page.expect_popup() as popup:
+                page.get_by_role("button", name="open").click()
+            browser.wait_until_drawn(popup.value)
+            assert page.evaluate("() => window.opened.closed"), "the opener could send it messages"
+            popup.value.close()
+    page.context.close()
+
+
+def test_no_other_site_s_page_may_steer_it_by_messages(signed_in: httpx.Client) -> None:
+    assert signed_in.get("/_stcore/host-config").json()["allowedOrigins"] == []
+
+
+@OF_BROWSER
 def test_a_person_signs_in_on_the_page_and_is_where_they_wanted_to_be(served: Served, rebound: Browser) -> None:
     page = browser.new_page(rebound)
     page.goto(f"{served.address}/partition?tp=orders-7")
