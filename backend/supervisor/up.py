@@ -463,9 +463,8 @@ def run(settings: Settings, warm: WarmBackend | None = None) -> int:
     except Refused as error:
         sys.stderr.write(f"ebbline: {printable(str(error))}\n")
         return EXIT_REFUSED
-    for line in misspelt(os.environ):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    if (line := close_to_others(folder.root)) is not None:
+    closed = close_to_others(folder.root)
+    for line in (*misspelt(os.environ), *([] if closed is None else [closed])):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     try:
         return Supervisor(settings, folder, identity, console, warm).run()
