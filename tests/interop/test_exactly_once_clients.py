@@ -29,6 +29,8 @@ from tests.interop.java_tools import libraries
 PARTITIONS: Final = 8
 CLIENTS: Final = 8
 RECORDS: Final = effort(3_000, 100_000)
+# A transaction's.
+BATCH: Final = effort(20, 100)
 ROUNDS: Final = effort(1, 5)
 WAIT_S: Final = 120.0
 # All of a round's records: 100,000 take one to three minutes on two cores.
@@ -122,7 +124,7 @@ def play_round(nodes: BrokerProcesses, program: list[str], name: str) -> Counter
     source, target = f"{name}-source", f"{name}-target"
     create(nodes, source, target)
     expected = feed(nodes, source)
-    words = [*program, nodes.bootstrap, source, target, f"{name}-group", str(CLIENTS)]
+    words = [*program, nodes.bootstrap, source, target, f"{name}-group", str(CLIENTS), str(BATCH)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             wait_committed(nodes, process, target)

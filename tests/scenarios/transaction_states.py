@@ -21,7 +21,7 @@ from tests.scenarios.transaction_producers import (
 )
 
 # Of transactions that time out, and how many are left to do so together.
-SHORT_TIMEOUT_MS: Final = 1_500
+SHORT_TIMEOUT_MS: Final = 3_000
 TIMED_OUT: Final = 16
 
 Reach = Callable[[Broker, Protocol, bool], Subject]

@@ -25,7 +25,6 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /** As librdkafka.py, with the clients of Apache Kafka. */
 public final class JavaClients implements Runnable {
-    private static final int BATCH = 20;
     private static final int ABORTED = 5;
     private static final int EMPTY = 3;
     private static final int REJOINED = 9;
@@ -35,6 +34,7 @@ public final class JavaClients implements Runnable {
     private final String source;
     private final String target;
     private final String group;
+    private final String batch;
     private final Map<String, Integer> did = new TreeMap<>();
     private final KafkaProducer<String, String> producer;
     private KafkaConsumer<String, String> consumer;
@@ -45,6 +45,7 @@ public final class JavaClients implements Runnable {
         source = words[1];
         target = words[2];
         group = words[3];
+        batch = words[5];
         turn = number;
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
@@ -64,7 +65,7 @@ public final class JavaClients implements Runnable {
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         settings.put("isolation.level", "read_committed");
-        settings.put("max.poll.records", String.valueOf(BATCH));
+        settings.put("max.poll.records", batch);
         settings.put("heartbeat.interval.ms", "300");
         consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
         consumer.subscribe(List.of(source), new ConsumerRebalanceListener() {
@@ -157,7 +158,7 @@ public final class JavaClients implements Runnable {
         }
     }
 
-    /** Arguments: BOOTSTRAP SOURCE TARGET GROUP CLIENTS. */
+    /** Arguments: BOOTSTRAP SOURCE TARGET GROUP CLIENTS BATCH. */
     public static void main(String[] words) throws Exception {
         List<JavaClients> clients = new ArrayList<>();
         List<Thread> threads = new ArrayList<>();

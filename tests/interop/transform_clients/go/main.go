@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +17,6 @@ import (
 )
 
 const (
-	batch    = 20
 	aborted  = 5
 	empty    = 3
 	rejoined = 9
@@ -49,7 +49,7 @@ func session(words []string, number int, total *counts) (*kgo.GroupTransactSessi
 	)
 }
 
-func work(ctx context.Context, words []string, number int, total *counts) error {
+func work(ctx context.Context, words []string, number, batch int, total *counts) error {
 	sess, err := session(words, number, total)
 	if err != nil {
 		return err
@@ -109,11 +109,12 @@ func work(ctx context.Context, words []string, number int, total *counts) error 
 	}
 }
 
-// Arguments: BOOTSTRAP SOURCE TARGET GROUP CLIENTS.
+// Arguments: BOOTSTRAP SOURCE TARGET GROUP CLIENTS BATCH.
 func main() {
 	words := os.Args[1:]
 	clients, err := strconv.Atoi(words[4])
-	if err != nil {
+	batch, wrong := strconv.Atoi(words[5])
+	if err = errors.Join(err, wrong); err != nil {
 		fmt.Println("fatal:", err)
 		os.Exit(1)
 	}
@@ -124,7 +125,7 @@ func main() {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			if err := work(ctx, words, number, total); err != nil {
+			if err := work(ctx, words, number, batch, total); err != nil {
 				fmt.Println("fatal:", err)
 				os.Exit(1)
 			}
