@@ -8,17 +8,28 @@ confirmation of transactional batches by their coordinator (`produce_verificatio
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 from backend.engine.apis import produce_verification
 from backend.engine.apis.context import Api, Deferred, NoAnswer, RequestContext
 from backend.engine.apis.current_leader import leader_hint
 from backend.engine.apis.produce_repeats import without_repeats
+from backend.engine.apis.produce_rows import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    INLINE_BYTES_MAX,
+    Spending,
+    Work,
+    append_within,
+    carry_out,
+    may_be_large,
+)
 from backend.engine.apis.services import Services
 from backend.engine.log.errors import InvalidBatch, RecordsRejected
 from backend.engine.log.topics import INTERNAL_TOPICS
 from backend.engine.log.unified_log import AppendInfo
+from backend.engine.log.validation import ValidatedBatch
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
@@ -38,9 +49,6 @@ LEADER_HINT_SINCE: Final = 10
 # Versions that may carry zstd (KIP-110).
 ZSTD_SINCE: Final = 7
 ZSTD: Final = 4
-# Byte 22 of a batch is the low byte of its attributes; its last three bits name the codec.
-_ATTRIBUTES_AT: Final = 22
-_CODEC_MASK: Final = 7
 _TRANSACTIONAL_MASK: Final = 0x10
 # Kafka's admin client may write to internal topics (AdminUtils.ADMIN_CLIENT_ID).
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -70,15 +78,18 @@ def produce(
 ) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | tasks.Task[m.ProduceResponse | None] | None:
     """Appends everything, then answers at once or when it is acknowledged; None for acks=0."""
     request.topic_data = without_repeats(request.topic_data)
+    turns = services.produce_turns
     if request.transactional_id is None:
         if _has_transactional_records(request):
             return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif services.replica_manager.config.transaction_partition_verification_enable:
         by_id = context.api_version >= TOPIC_IDS_SINCE
-        turns = services.produce_turns
         if turns.busy(context.connection_id) or produce_verification.first_batches(services, request, by_id=by_id):
             return turns.take(context.connection_id, lambda: _confirm_and_append(services, context, request))
-    return _append_all(services, context, request, {})
+    appending = _Appending(services, context, request, {})
+    if turns.busy(context.connection_id) or not appending.go_on():
+        return turns.take(context.connection_id, appending.finish)
+    return appending.answer()
 
 
 async def _confirm_and_append(
@@ -88,40 +99,118 @@ async def _confirm_and_append(
     # Looked for anew: the requests before this one may have begun the transaction meanwhile.
     first = produce_verification.first_batches(services, request, by_id=version >= TOPIC_IDS_SINCE)
     refused = await produce_verification.confirm(services, request.transactional_id or "", version, first)
-    return _append_all(services, context, request, refused)
+    return await _Appending(services, context, request, refused).finish()
 
 
-def _append_all(
-    services: Services, context: RequestContext, request: m.ProduceRequest, unconfirmed: produce_verification.Refused
-) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
-    version = context.api_version
-    rows: list[_Row] = []
-    required: Required = []
-    response = m.ProduceResponse()
-    refused = False
-    for topic in request.topic_data:
-        name = topic.name if version < TOPIC_IDS_SINCE else _topic_name(services, topic.topic_id)
-        answers = m.ProduceResponse.Responses(topic_id=topic.topic_id, name=topic.name)
-        response.responses.append(answers)
-        for part in topic.partition_data:
-            row = _append(services, context, request.acks, name, part, len(rows), required, unconfirmed)
-            refused = refused or row.error_code != 0
-            answers.partition_responses.append(row)
-            rows.append(row)
-    total = services.metrics.all_topics
-    total.totalproducerequests += 1
-    if refused:
-        total.failedproducerequests += 1
-        if version >= LEADER_HINT_SINCE:
-            _hint_leaders(services, context, response)
-    if request.acks == 0:
-        if refused:
-            # The client reads no answers; a closed connection is the only thing it can notice.
-            raise NoAnswer("records sent with acks=0 were refused")
-        return None
-    if not required:
-        return response
-    return _acknowledged(services, request, response, rows, required)
+class _Appending:
+    """One request's batches on their way into the logs, in order."""
+
+    def __init__(
+        self,
+        services: Services,
+        context: RequestContext,
+        request: m.ProduceRequest,
+        unconfirmed: produce_verification.Refused,
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._request = request
+        self._unconfirmed = unconfirmed
+        self._response = m.ProduceResponse()
+        self._rows: list[_Row] = []
+        self._required: Required = []
+        self._refused = False
+        self._running: Generator[Work, ValidatedBatch | None, None] | None = None
+        self._work: Work = None
+
+    def go_on(self) -> bool:
+        """Appends on the loop; whether that was all. If not, `finish` goes on."""
+        self._running = self._append_all()
+        try:
+            self._work = next(self._running)
+        except StopIteration:
+            return True
+        return False
+
+    async def finish(self) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
+        """Appends what is left, and answers."""
+        running = self._running
+        if running is None:
+            if self.go_on():
+                return self.answer()
+            running = self._running
+            assert running is not None
+        while True:
+            try:
+                try:
+                    done = await carry_out(self._services, self._work)
+                except KafkaError as error:
+                    self._work = running.throw(error)
+                else:
+                    self._work = running.send(done)
+            except StopIteration:
+                return self.answer()
+
+    def _append_all(self) -> Generator[Work, ValidatedBatch | None, None]:
+        services, version = self._services, self._context.api_version
+        rows = self._rows
+        spending = Spending(services.ports.clock.monotonic_ms)
+        for topic in self._request.topic_data:
+            name = topic.name if version < TOPIC_IDS_SINCE else _topic_name(services, topic.topic_id)
+            answers = m.ProduceResponse.Responses(topic_id=topic.topic_id, name=topic.name)
+            self._response.responses.append(answers)
+            for part in topic.partition_data:
+                row = yield from self._append(name, part, spending)
+                self._refused = self._refused or row.error_code != 0
+                answers.partition_responses.append(row)
+                rows.append(row)
+                if spending.turn_is_over():
+                    yield None
+
+    def _append(
+        self, topic: str | None, part: m.ProduceRequest.TopicData.PartitionData, spending: Spending
+    ) -> Generator[Work, ValidatedBatch | None, _Row]:
+        services, context, acks = self._services, self._context, self._request.acks
+        try:
+            partition = _partition(services, context, acks, topic, part.index)
+            records = _records(part, context.api_version)
+            if self._unconfirmed and (reason := self._unconfirmed.get(partition.topic_partition)) is not None:
+                raise reason
+        except KafkaError as error:
+            return _not_appended(services, context, topic, part.index, part.records, error)
+        try:
+            info = yield from append_within(services, spending, partition, records, acks)
+        except KafkaError as error:
+            row = _not_appended(services, context, topic, part.index, part.records, error)
+            row.log_start_offset = _start_told(partition, error)
+            return row
+        if acks == ALL:
+            self._required.append((len(self._rows), partition, info.last_offset + 1))
+        _count(services.metrics, partition.topic_id_partition.topic, info)
+        return _Row(
+            index=part.index,
+            base_offset=info.first_offset,
+            log_append_time_ms=info.log_append_time_ms,
+            log_start_offset=info.log_start_offset,
+        )
+
+    def answer(self) -> m.ProduceResponse | tasks.Future[m.ProduceResponse] | None:
+        """Once all is appended: at once, when it is acknowledged, or None for acks=0."""
+        services, request, response = self._services, self._request, self._response
+        total = services.metrics.all_topics
+        total.totalproducerequests += 1
+        if self._refused:
+            total.failedproducerequests += 1
+            if self._context.api_version >= LEADER_HINT_SINCE:
+                _hint_leaders(services, self._context, response)
+        if request.acks == 0:
+            if self._refused:
+                # The client reads no answers; a closed connection is the only thing it can notice.
+                raise NoAnswer("records sent with acks=0 were refused")
+            return None
+        if not self._required:
+            return response
+        return _acknowledged(services, request, response, self._rows, self._required)
 
 
 def _has_transactional_records(request: m.ProduceRequest) -> bool:
@@ -131,8 +220,8 @@ def _has_transactional_records(request: m.ProduceRequest) -> bool:
             records = part.records
             if (
                 isinstance(records, (bytes, bytearray, memoryview))
-                and len(records) > _ATTRIBUTES_AT
-                and records[_ATTRIBUTES_AT] & _TRANSACTIONAL_MASK
+                and len(records) > ATTRIBUTES_AT
+                and records[ATTRIBUTES_AT] & _TRANSACTIONAL_MASK
             ):
                 return True
     return False
@@ -178,40 +267,6 @@ def _topic_name(services: Services, topic_id: bytes) -> str | None:
     return None if topic is None else topic.name
 
 
-def _append(
-    services: Services,
-    context: RequestContext,
-    acks: int,
-    topic: str | None,
-    part: m.ProduceRequest.TopicData.PartitionData,
-    at: int,
-    required: Required,
-    unconfirmed: produce_verification.Refused,
-) -> _Row:
-    try:
-        partition = _partition(services, context, acks, topic, part.index)
-        records = _records(part, context.api_version)
-        if unconfirmed and (reason := unconfirmed.get(partition.topic_partition)) is not None:
-            raise reason
-    except KafkaError as error:
-        return _not_appended(services, context, topic, part.index, part.records, error)
-    try:
-        info = partition.append(records, acks=acks)
-    except KafkaError as error:
-        row = _not_appended(services, context, topic, part.index, part.records, error)
-        row.log_start_offset = _start_told(partition, error)
-        return row
-    if acks == ALL:
-        required.append((at, partition, info.last_offset + 1))
-    _count(services.metrics, partition.topic_id_partition.topic, info)
-    return _Row(
-        index=part.index,
-        base_offset=info.first_offset,
-        log_append_time_ms=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
-    )
-
-
 def _not_appended(
     services: Services, context: RequestContext, topic: str | None, index: int, records: object, error: KafkaError
 ) -> _Row:
@@ -241,7 +296,7 @@ def _records(part: m.ProduceRequest.TopicData.PartitionData, version: int) -> me
     if not isinstance(records, (bytes, bytearray, memoryview)):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"there are no records for partition {part.index}")
     view = memoryview(records)
-    if version < ZSTD_SINCE and len(view) > _ATTRIBUTES_AT and view[_ATTRIBUTES_AT] & _CODEC_MASK == ZSTD:
+    if version < ZSTD_SINCE and len(view) > ATTRIBUTES_AT and view[ATTRIBUTES_AT] & CODEC_MASK == ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce version {version} must not carry zstd; use version 7 or later",
@@ -319,8 +374,10 @@ def produce_plain(
     if not isinstance(partition, Partition):
         return None
     try:
-        info = partition.append(request.records, acks=request.acks)
+        info = partition.append(request.records, acks=request.acks, decompressed_bytes_max=INLINE_BYTES_MAX)
     except KafkaError as error:
+        if may_be_large(error, request.records):
+            return None
         answer = _refused_alone(services, context(_header(request)), name, partition, request, error)
         return frames.encode_response(answer, request.version, request.correlation_id)
     services.metrics.all_topics.totalproducerequests += 1

@@ -148,7 +148,7 @@ def _ended_meanwhile(batch: FirstBatch, verification: Verification) -> KafkaErro
 
 
 class ProduceTurns:
-    """Transactional requests of a connection that wait for a confirmation, and those that came behind them."""
+    """Requests of a connection that wait for a confirmation or a worker, and those that came behind them."""
 
     def __init__(self) -> None:
         self._last: dict[int, tasks.Future[None]] = {}
@@ -163,7 +163,7 @@ class ProduceTurns:
         """Appends when all earlier ones of the connection have; the answer comes once that is acknowledged."""
         previous, turn = self._last.get(connection_id), tasks.future()
         self._last[connection_id] = turn
-        return tasks.start(self._in_turn(connection_id, previous, turn, append), name="a transaction's first records")
+        return tasks.start(self._in_turn(connection_id, previous, turn, append), name="records that wait")
 
     async def _in_turn(
         self,

@@ -11,7 +11,7 @@ from backend.engine.apis.quotas import ClientQuotas
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
-from backend.engine.ports import Ports
+from backend.engine.ports import Ports, tasks
 
 if TYPE_CHECKING:
     from backend.engine.apis.table import ApiTable
@@ -57,3 +57,5 @@ class Services:
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     client_quotas: ClientQuotas = field(default_factory=ClientQuotas)
     produce_turns: ProduceTurns = field(default_factory=ProduceTurns)
+    # Held while a worker validates a batch that holds much.
+    large_batches: tasks.Lock = field(default_factory=tasks.Lock)

@@ -25,6 +25,7 @@ from backend.engine.log.txn_index import AbortedTxn, search_aborted
 from backend.engine.log.validation import ValidatedBatch, validate_produced
 from backend.protocol.batch import BatchHeader, patch_offset_and_epoch
 from backend.protocol.chunks import Chunk
+from backend.protocol.compression import DECOMPRESSED_BYTES_MAX
 from backend.protocol.errors import ErrorCode, KafkaError
 
 Origin = Literal["client", "coordinator", "raft"]
@@ -44,6 +45,7 @@ class AppendInfo(NamedTuple):
     log_start_offset: int
     size_bytes: int = 0
     duplicate: bool = False  # an idempotent batch that is in the log already; offsets are those of then
+    decompressed_bytes: int = 0  # what its validation took
 
 
 class UnifiedLog(LogStorage):
@@ -55,7 +57,13 @@ class UnifiedLog(LogStorage):
     # --- append
 
     def append_as_leader(
-        self, records: memoryview, leader_epoch: int, *, now_ms: int, origin: Origin = "client"
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        *,
+        now_ms: int,
+        origin: Origin = "client",
+        decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     ) -> AppendInfo:
         """Gives the records their offsets and writes them.
 
@@ -65,7 +73,13 @@ class UnifiedLog(LogStorage):
         self.check_online()
         if origin != "client":
             return self._append_own(records, leader_epoch, now_ms)
-        batch = validate_produced(records, self._local.config, self.topic_partition, now_ms=now_ms)
+        batch = validate_produced(
+            records,
+            self._local.config,
+            self.topic_partition,
+            now_ms=now_ms,
+            decompressed_bytes_max=decompressed_bytes_max,
+        )
         return self.append_validated(batch, leader_epoch, now_ms=now_ms)
 
     def append_validated(self, batch: ValidatedBatch, leader_epoch: int, *, now_ms: int) -> AppendInfo:
@@ -74,7 +88,7 @@ class UnifiedLog(LogStorage):
         """
         self.check_online()
         config = self._local.config
-        records, header, _ = batch
+        records, header, decompressed_bytes = batch
         if header.producer_id >= 0:
             duplicate = self._duplicate(header)
             if duplicate is not None:
@@ -92,7 +106,14 @@ class UnifiedLog(LogStorage):
         self.producer_state.map_end_offset = last_offset + 1
         append_time = now_ms if config.is_log_append_time else -1
         return AppendInfo(
-            offset, last_offset, header.max_timestamp, append_time, self._log_start_offset, header.size_bytes
+            offset,
+            last_offset,
+            header.max_timestamp,
+            append_time,
+            self._log_start_offset,
+            header.size_bytes,
+            False,
+            decompressed_bytes,
         )
 
     def _duplicate(self, header: BatchHeader) -> AppendInfo | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from backend.engine.controller.image import NO_LEADER, PartitionRegistration
 from backend.engine.log.errors import DamagedIndex, OffsetOutOfRange
 from backend.engine.log.unified_log import AppendInfo, Origin, UnifiedLog
+from backend.engine.log.validation import ValidatedBatch
 from backend.engine.replica import partition_state
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation
 from backend.engine.replica.fetch_state import EpochEnd
@@ -26,6 +27,7 @@ from backend.engine.replica.purgatory import (
     knows_less,
     settle_produces,
 )
+from backend.protocol.compression import DECOMPRESSED_BYTES_MAX
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 
@@ -165,8 +167,36 @@ class Partition:
 
     # Produce
 
-    def append(self, records: memoryview, *, acks: int, origin: Origin = "client") -> AppendInfo:
+    def append(
+        self,
+        records: memoryview,
+        *,
+        acks: int,
+        origin: Origin = "client",
+        decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    ) -> AppendInfo:
         """Appends as leader. Raises KafkaError: 6, 19 (acks=-1, ISR too small), 56, or what the records deserve."""
+        self._check_takes(acks)
+        info = self.log.append_as_leader(
+            records,
+            self.leader_epoch,
+            now_ms=self._host.clock.time_ms(),
+            origin=origin,
+            decompressed_bytes_max=decompressed_bytes_max,
+        )
+        self._increment_high_watermark()
+        self._changed()
+        return info
+
+    def append_validated(self, batch: ValidatedBatch, *, acks: int) -> AppendInfo:
+        """The same of a client's batch that was validated by the log's settings meanwhile."""
+        self._check_takes(acks)
+        info = self.log.append_validated(batch, self.leader_epoch, now_ms=self._host.clock.time_ms())
+        self._increment_high_watermark()
+        self._changed()
+        return info
+
+    def _check_takes(self, acks: int) -> None:
         self.check_leader()
         if acks == -1 and len(self.isr.committed) < self.min_isr:
             raise KafkaError(
@@ -174,10 +204,6 @@ class Partition:
                 f"The size of the current ISR : {len(self.isr.committed)} is insufficient to satisfy the min.isr"
                 f" requirement of {self.min_isr} for partition {self}",
             )
-        info = self.log.append_as_leader(records, self.leader_epoch, now_ms=self._host.clock.time_ms(), origin=origin)
-        self._increment_high_watermark()
-        self._changed()
-        return info
 
     def acknowledged(self, required_offset: int) -> ErrorCode | None:
         """State of an acks=all append that ends before the offset: None while it must wait, else its error code."""
