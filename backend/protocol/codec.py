@@ -57,19 +57,30 @@ def encode(message: Message, version: int) -> bytes:
     return first if len(chunks) == 1 and isinstance(first, bytes) else b"".join(map(bytes, chunks))
 
 
-def decode(cls: type[M], version: int, buffer: bytes | bytearray | memoryview, offset: int = 0) -> tuple[M, int]:
+def decode(
+    cls: type[M],
+    version: int,
+    buffer: bytes | bytearray | memoryview,
+    offset: int = 0,
+    elements_max: int | None = None,
+) -> tuple[M, int]:
     """The message that starts at `offset`, and where it ends; raises DecodeError for anything else.
 
+    With more than `elements_max` elements, where that is said, it is TooManyElements, soon.
     A memoryview must be one of single bytes. Records are slices of the given buffer, so it must not be reused.
     """
     decoder = cls.DECODERS.get(version) or _decoder(cls, version)
     if buffer.__class__ is not bytes and not cls.HAS_RECORDS:
         buffer = bytes(buffer)
     try:
-        found: tuple[M, int] = decoder(buffer, offset, len(buffer))
+        found: tuple[M, int]
+        if elements_max is None:
+            found = decoder(buffer, offset, len(buffer))
+        else:
+            found = decoder(buffer, offset, len(buffer), elements_max)
         return found
     except DecodeError as error:
-        raise DecodeError(f"{cls.NAME} v{version} of {len(buffer) - offset} bytes: {error}") from None
+        raise error.__class__(f"{cls.NAME} v{version} of {len(buffer) - offset} bytes: {error}") from None
     except (StructError, IndexError) as error:
         raise DecodeError(f"{cls.NAME} v{version} is cut off after {len(buffer) - offset} bytes") from error
     except UnicodeDecodeError as error:

@@ -237,5 +237,9 @@ class DecodeError(ValueError):
     """Bytes from outside that are not what they should be; the message says what was expected and where."""
 
 
+class TooManyElements(DecodeError):
+    """A message has more elements than were to be read of it."""
+
+
 class EncodeError(ValueError):
     """A message that its schema cannot express in the version asked for: a mistake of the caller."""

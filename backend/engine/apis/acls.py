@@ -9,6 +9,7 @@ from typing import Final
 
 from backend.engine.apis.context import BOTH, Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 
@@ -23,20 +24,28 @@ def describe_acls(
     return m.DescribeAclsResponse(error_code=CODE, error_message="No Authorizer is configured on the broker")
 
 
-def create_acls(services: Services, context: RequestContext, request: m.CreateAclsRequest) -> m.CreateAclsResponse:
+def create_acls(
+    services: Services, context: RequestContext, request: m.CreateAclsRequest
+) -> Steps[m.CreateAclsResponse]:
     """One error for each binding."""
     result = m.CreateAclsResponse.Results
-    return m.CreateAclsResponse(
-        results=[result(error_code=CODE, error_message=NO_AUTHORIZER) for _ in request.creations]
-    )
+    response = m.CreateAclsResponse()
+    for _ in request.creations:
+        response.results.append(result(error_code=CODE, error_message=NO_AUTHORIZER))
+        yield
+    return response
 
 
-def delete_acls(services: Services, context: RequestContext, request: m.DeleteAclsRequest) -> m.DeleteAclsResponse:
+def delete_acls(
+    services: Services, context: RequestContext, request: m.DeleteAclsRequest
+) -> Steps[m.DeleteAclsResponse]:
     """One error for each filter."""
     result = m.DeleteAclsResponse.FilterResults
-    return m.DeleteAclsResponse(
-        filter_results=[result(error_code=CODE, error_message=NO_AUTHORIZER) for _ in request.filters]
-    )
+    response = m.DeleteAclsResponse()
+    for _ in request.filters:
+        response.filter_results.append(result(error_code=CODE, error_message=NO_AUTHORIZER))
+        yield
+    return response
 
 
 APIS: Final = (Api(29, 1, 3, describe_acls, BOTH), Api(30, 1, 3, create_acls, BOTH), Api(31, 1, 3, delete_acls, BOTH))

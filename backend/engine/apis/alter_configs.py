@@ -164,14 +164,16 @@ async def incremental_on_controller(
 ) -> m.IncrementalAlterConfigsResponse:
     """See `controller.commands.configs`."""
     command = partial(incremental_alter_configs, request=request, config=services.config)
-    return await carried_out(services, "alter configs", command)
+    return await carried_out(services, "alter configs", command, by_worker=True)
 
 
 async def whole_on_controller(
     services: Services, context: RequestContext, request: m.AlterConfigsRequest
 ) -> m.AlterConfigsResponse:
     """See `controller.commands.configs`."""
-    return await carried_out(services, "alter configs", partial(alter_configs, request=request, config=services.config))
+    return await carried_out(
+        services, "alter configs", partial(alter_configs, request=request, config=services.config), by_worker=True
+    )
 
 
 def _all_refused(

@@ -6,6 +6,7 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Steps, in_parts
 from backend.protocol import messages as m
 from backend.protocol.errors import NONE, ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
@@ -14,28 +15,32 @@ API_KEY: Final = 34
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 2
 
+# Partitions that are noted before others may have a turn.
+INDEXES_PER_STEP: Final = 5_000
+
 _Results = m.AlterReplicaLogDirsResponse.Results
 
 
 def alter_replica_log_dirs(
     services: Services, context: RequestContext, request: m.AlterReplicaLogDirsRequest
-) -> m.AlterReplicaLogDirsResponse:
+) -> Steps[m.AlterReplicaLogDirsResponse]:
     """Answers when the moves have begun; DescribeLogDirs shows how far they are.
 
     For a replica that is not here (yet) REPLICA_NOT_AVAILABLE, and the directory is remembered for its creation. What
     is asked for twice goes where it was asked for last, and is answered once, as in Kafka.
     """
-    wanted = {
-        TopicPartition(topic.name, index): one.path
-        for one in request.dirs
-        for topic in one.topics
-        for index in topic.partitions
-    }
+    wanted: dict[TopicPartition, str] = {}
+    for one in request.dirs:
+        for topic in one.topics:
+            for some in in_parts(topic.partitions, INDEXES_PER_STEP):
+                wanted.update((TopicPartition(topic.name, index), one.path) for index in some)
+                yield
     results: dict[str, _Results] = {}
     for partition, path in wanted.items():
         rows = results.setdefault(partition.topic, _Results(topic_name=partition.topic)).partitions
         error = _move(services, partition, path)
         rows.append(_Results.Partitions(partition_index=partition.partition, error_code=error))
+        yield
     return m.AlterReplicaLogDirsResponse(results=list(results.values()))
 
 

@@ -19,7 +19,7 @@ async def on_controller(
 ) -> m.AssignReplicasToDirsResponse:
     """See `controller.commands.directories`."""
     command = partial(assign_replicas_to_dirs, request=request, config=services.config)
-    return await carried_out(services, "assign replicas to directories", command)
+    return await carried_out(services, "assign replicas to directories", command, by_worker=True)
 
 
 APIS: Final = (Api(API_KEY, 0, 0, on_controller, CONTROLLER),)

@@ -34,7 +34,9 @@ async def register_controller_node(
     services: Services, context: RequestContext, request: m.ControllerRegistrationRequest
 ) -> m.ControllerRegistrationResponse:
     """See `controller.commands.cluster`."""
-    return await carried_out(services, "register controller", partial(register_controller, request=request))
+    return await carried_out(
+        services, "register controller", partial(register_controller, request=request), by_worker=True
+    )
 
 
 async def unregister_on_broker(

@@ -126,7 +126,9 @@ async def alter_on_controller(
     services: Services, context: RequestContext, request: m.AlterClientQuotasRequest
 ) -> m.AlterClientQuotasResponse:
     """See `controller.commands.client_quotas`."""
-    return await carried_out(services, "alter client quotas", partial(alter_client_quotas, request=request))
+    return await carried_out(
+        services, "alter client quotas", partial(alter_client_quotas, request=request), by_worker=True
+    )
 
 
 def alter_on_error(

@@ -13,6 +13,7 @@ from backend.engine.apis import authorized_operations
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.groups_admin import GROUP_OPERATIONS
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Steps
 from backend.engine.coordinator.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -134,11 +135,12 @@ def _event(services: Services, context: RequestContext, request: m.ConsumerGroup
 
 def consumer_group_describe(
     services: Services, context: RequestContext, request: m.ConsumerGroupDescribeRequest
-) -> m.ConsumerGroupDescribeResponse:
+) -> Steps[m.ConsumerGroupDescribeResponse]:
     """States, members and assignments of consumer groups; an entry for every group asked about."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else authorized_operations.NOT_ASKED
     response = m.ConsumerGroupDescribeResponse()
-    for group_id in request.group_ids:
+    for group_id in dict.fromkeys(request.group_ids):
+        yield
         try:
             _refuse_unless_served(services)
             described = _describe(services, group_id, context.api_version)

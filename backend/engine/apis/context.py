@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from backend.engine.common.turns import Steps
 from backend.engine.ports import tasks
 from backend.protocol.chunks import Chunk
 from backend.protocol.frames import RequestHeader
@@ -48,8 +49,9 @@ class NoAnswer(Exception):
 
 
 # Returns the response, None for "answer nothing" (acks=0), or an awaitable of either. A handler that can answer at once
-# should be a plain function: it is answered without a task. A future is awaited without a task too.
-Handler = Callable[["Services", RequestContext, Any], Message | Awaitable[Message | None] | None]
+# should be a plain function: it is answered without a task. A future is awaited without a task too. One that does
+# something for each of many elements is a generator, which yields after each (`common.turns`).
+Handler = Callable[["Services", RequestContext, Any], Message | Awaitable[Message | None] | Steps[Any] | None]
 
 
 class Deferred(NamedTuple):

@@ -56,7 +56,7 @@ async def on_controller(
 ) -> m.CreatePartitionsResponse:
     """See `controller.commands.create_partitions`."""
     command = partial(create_partitions, request=request, choose=services.ports.random.randrange)
-    return await carried_out(services, "create partitions", command)
+    return await carried_out(services, "create partitions", command, by_worker=True)
 
 
 def on_error(

@@ -56,7 +56,7 @@ async def on_controller(
         new_topic_id=services.ports.random.uuid,
         choose=services.ports.random.randrange,
     )
-    return await carried_out(services, "create topics", command)
+    return await carried_out(services, "create topics", command, by_worker=True)
 
 
 def on_error(request: m.CreateTopicsRequest, version: int, code: int, message: str | None) -> m.CreateTopicsResponse:

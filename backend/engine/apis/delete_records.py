@@ -7,6 +7,7 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Steps
 from backend.engine.log.topics import INTERNAL_TOPICS
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition
@@ -23,19 +24,27 @@ _Answers = m.DeleteRecordsResponse.Topics
 
 def delete_records(
     services: Services, context: RequestContext, request: m.DeleteRecordsRequest
-) -> tasks.Future[m.DeleteRecordsResponse]:
-    """Low watermarks once they have reached what was asked for; REQUEST_TIMED_OUT for those that have not in time."""
+) -> Steps[tasks.Future[m.DeleteRecordsResponse]]:
+    """Low watermarks once they have reached what was asked for; REQUEST_TIMED_OUT for those that have not in time.
+
+    What is named more than once is answered once, for the offset that was named last, as in Kafka.
+    """
     rows: list[_Answers.Partitions] = []
     required: list[tuple[int, Partition, int]] = []
     response = m.DeleteRecordsResponse()
+    wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        answers = _Answers(name=topic.name)
+        wanted.setdefault(topic.name, {}).update((part.partition_index, part.offset) for part in topic.partitions)
+        yield
+    for name, offsets in wanted.items():
+        answers = _Answers(name=name)
         response.topics.append(answers)
-        for part in topic.partitions:
-            row = _Answers.Partitions(partition_index=part.partition_index, low_watermark=UNKNOWN_WATERMARK)
+        for index, offset in offsets.items():
+            yield
+            row = _Answers.Partitions(partition_index=index, low_watermark=UNKNOWN_WATERMARK)
             try:
-                partition = _partition(services, topic.name, part.partition_index)
-                required.append((len(rows), partition, partition.delete_records_before(part.offset)))
+                partition = _partition(services, name, index)
+                required.append((len(rows), partition, partition.delete_records_before(offset)))
             except KafkaError as error:
                 row.error_code = error.code
             answers.partitions.append(row)

@@ -62,7 +62,7 @@ async def on_controller(
 ) -> m.DeleteTopicsResponse:
     """See `controller.commands.topics`."""
     command = partial(delete_topics, request=request, config=services.config, version=context.api_version)
-    return await carried_out(services, "delete topics", command)
+    return await carried_out(services, "delete topics", command, by_worker=True)
 
 
 def on_error(request: m.DeleteTopicsRequest, version: int, code: int, message: str | None) -> m.DeleteTopicsResponse:

@@ -8,6 +8,7 @@ from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import forward
 from backend.engine.apis.services import Services
 from backend.engine.common.topic_names import CLUSTER_METADATA
+from backend.engine.common.turns import Steps
 from backend.engine.controller.driver import Controller
 from backend.engine.raft.node import RaftNode
 from backend.protocol import messages as m
@@ -28,7 +29,7 @@ async def on_broker(
 
 def on_controller(
     services: Services, context: RequestContext, request: m.DescribeQuorumRequest
-) -> m.DescribeQuorumResponse:
+) -> Steps[m.DescribeQuorumResponse]:
     """`__cluster_metadata-0`; any other partition is unknown."""
     controller = services.controller
     if controller is None:
@@ -38,6 +39,7 @@ def on_controller(
         topic = _Topic(topic_name=asked.topic_name)
         response.topics.append(topic)
         for partition in asked.partitions:
+            yield
             if asked.topic_name == CLUSTER_METADATA and partition.partition_index == 0:
                 topic.partitions.append(_describe(controller, services.ports.clock.time_ms()))
             else:

@@ -9,6 +9,7 @@ from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.metadata import has_listener, offline_replicas
 from backend.engine.apis.services import Services
 from backend.engine.common.topic_names import is_internal, name_problem
+from backend.engine.common.turns import Steps
 from backend.engine.controller.image import MetadataImage, PartitionRegistration
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -20,7 +21,7 @@ _Topic = m.DescribeTopicPartitionsResponse.Topics
 
 def describe_topic_partitions(
     services: Services, context: RequestContext, request: m.DescribeTopicPartitionsRequest
-) -> m.DescribeTopicPartitionsResponse:
+) -> Steps[m.DescribeTopicPartitionsResponse]:
     """Topics by name from the cursor on, with at most as many partitions as the client and the broker allow."""
     image = services.metadata.image
     room = min(request.response_partition_limit, services.config.max_request_partition_size_limit)
@@ -37,6 +38,7 @@ def describe_topic_partitions(
     for name in names:
         if name < first_topic:
             continue
+        yield
         if room == 0:
             response.next_cursor = _cursor(name, 0)
             break

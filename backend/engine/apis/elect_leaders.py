@@ -34,7 +34,7 @@ async def on_controller(
         image = controller.image
         known = await ends.ask(image, logs_of_live_replicas(image, asked_leaderless(image, request)))
     command = partial(elect_leaders, request=request, config=services.config, log_ends=known)
-    return await carried_out(services, "elect leaders", command)
+    return await carried_out(services, "elect leaders", command, by_worker=True)
 
 
 def on_error(request: m.ElectLeadersRequest, version: int, code: int, message: str) -> m.ElectLeadersResponse:

@@ -15,6 +15,7 @@ from typing import Final
 from backend.engine.apis.auto_topic_creation import create_in_background
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Steps
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
 from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
 from backend.protocol import messages as m
@@ -52,10 +53,13 @@ _TOPICS: Final = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTION
 
 def find_coordinator(
     services: Services, context: RequestContext, request: m.FindCoordinatorRequest
-) -> m.FindCoordinatorResponse:
+) -> Steps[m.FindCoordinatorResponse]:
     """The coordinator of each key, with its address on the listener that was asked."""
     keys = request.coordinator_keys if context.api_version >= FIRST_BATCHED else [request.key]
-    found = [_find(services, context, key, request.key_type) for key in keys]
+    found = []
+    for key in keys:
+        found.append(_find(services, context, key, request.key_type))
+        yield
     if context.api_version >= FIRST_BATCHED:
         return m.FindCoordinatorResponse(coordinators=found)
     one = found[0]

@@ -50,12 +50,14 @@ async def forward(services: Services, context: RequestContext, request: Message,
         await tasks.sleep_ms(RETRY_PAUSE_MS)
 
 
-async def carried_out(services: Services, name: str, command: Callable[[MetadataImage], Outcome[R]]) -> R:
-    """A command's response on the node that has the controller."""
+async def carried_out(
+    services: Services, name: str, command: Callable[[MetadataImage], Outcome[R]], *, by_worker: bool = False
+) -> R:
+    """A command's response on the node that has the controller; see `Controller.submit`."""
     controller = services.controller
     if controller is None:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {services.node_id} has no controller role")
-    return await controller.submit(name, command)
+    return await controller.submit(name, command, by_worker=by_worker)
 
 
 def image_of(services: Services, context: RequestContext) -> MetadataImage:

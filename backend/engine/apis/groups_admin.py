@@ -11,6 +11,7 @@ from typing import Final
 from backend.engine.apis import authorized_operations
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Steps
 from backend.engine.coordinator.consumer_group import ConsumerGroup
 from backend.engine.coordinator.group import Group, GroupState
 from backend.protocol import messages as m
@@ -30,13 +31,16 @@ _Deleted = m.OffsetDeleteResponse.Topics
 
 def describe_groups(
     services: Services, context: RequestContext, request: m.DescribeGroupsRequest
-) -> m.DescribeGroupsResponse:
-    """States and members of groups."""
+) -> Steps[m.DescribeGroupsResponse]:
+    """States and members of groups, each once."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else authorized_operations.NOT_ASKED
-    found = [_describe(services, context, group_id) for group_id in request.groups]
-    for one in found:
+    response = m.DescribeGroupsResponse()
+    for group_id in dict.fromkeys(request.groups):
+        one = _describe(services, context, group_id)
         one.authorized_operations = operations if one.error_code == ErrorCode.NONE else authorized_operations.NOT_ASKED
-    return m.DescribeGroupsResponse(groups=found)
+        response.groups.append(one)
+        yield
+    return response
 
 
 def _describe(services: Services, context: RequestContext, group_id: str) -> _Described:
@@ -108,7 +112,9 @@ async def delete_groups(
 ) -> m.DeleteGroupsResponse:
     """Removes groups without members, and their offsets."""
     response = m.DeleteGroupsResponse()
-    for group_id in request.groups_names:
+    pace = services.turns.pace()
+    for group_id in dict.fromkeys(request.groups_names):
+        await pace.step()
         try:
             error = await services.group_coordinator.delete_group(group_id)
         except KafkaError as refused:
@@ -122,33 +128,27 @@ async def offset_delete(
 ) -> m.OffsetDeleteResponse:
     """Removes offsets of topics that the group's members do not subscribe to (KIP-496)."""
     image = services.metadata.image
-    wanted = [
-        TopicPartition(topic.name, one.partition_index)
-        for topic in request.topics
-        for one in topic.partitions
-        if image.partition(topic.name, one.partition_index) is not None
-    ]
+    pace = services.turns.pace()
+    wanted: dict[TopicPartition, None] = {}
+    for topic in request.topics:
+        for one in topic.partitions:
+            if image.partition(topic.name, one.partition_index) is not None:
+                wanted[TopicPartition(topic.name, one.partition_index)] = None
+            await pace.step()
     try:
-        codes = await services.group_coordinator.offsets.delete(request.group_id, wanted)
+        codes = await services.group_coordinator.offsets.delete(request.group_id, list(wanted))
     except KafkaError as refused:
         return m.OffsetDeleteResponse(error_code=refused.code)
-    return m.OffsetDeleteResponse(
-        topics=[
-            _Deleted(
-                name=topic.name,
-                partitions=[
-                    _Deleted.Partitions(
-                        partition_index=one.partition_index,
-                        error_code=codes.get(
-                            TopicPartition(topic.name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
-                    )
-                    for one in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = m.OffsetDeleteResponse()
+    for topic in request.topics:
+        answer = _Deleted(name=topic.name)
+        response.topics.append(answer)
+        for one in topic.partitions:
+            key = TopicPartition(topic.name, one.partition_index)
+            code = codes.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            answer.partitions.append(_Deleted.Partitions(partition_index=one.partition_index, error_code=code))
+            await pace.step()
+    return response
 
 
 APIS: Final = (

@@ -13,6 +13,7 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Steps
 from backend.engine.ports import tasks
 from backend.engine.replica import offset_lookup
 from backend.engine.replica.offset_lookup import FoundOffset, Query
@@ -35,7 +36,7 @@ _Search = tuple[_Row, Partition, Query]
 
 def list_offsets(
     services: Services, context: RequestContext, request: m.ListOffsetsRequest
-) -> m.ListOffsetsResponse | tasks.Future[m.ListOffsetsResponse]:
+) -> Steps[m.ListOffsetsResponse | tasks.Future[m.ListOffsetsResponse]]:
     """Answers at once unless a partition has to be searched in the remote tier."""
     if not 0 <= request.isolation_level <= ISOLATION_LEVEL_MAX:
         raise KafkaError(
@@ -50,7 +51,9 @@ def list_offsets(
         asked_of = {part.partition_index: part for part in topic.partitions}
         # Rarely anything is asked for twice, so it is only then looked for.
         twice = _named_twice(topic.partitions) if len(asked_of) < len(topic.partitions) else frozenset()
+        yield
         for index, part in asked_of.items():
+            yield
             row = _Row(partition_index=index)
             answers.partitions.append(row)
             if index in twice:

@@ -14,6 +14,7 @@ from backend.engine.apis.auto_topic_creation import create_in_background
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.common.topic_names import is_internal, name_problem
+from backend.engine.common.turns import Steps
 from backend.engine.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -28,7 +29,7 @@ _Topic = m.MetadataResponse.Topics
 _Partition = _Topic.Partitions
 
 
-def metadata(services: Services, context: RequestContext, request: m.MetadataRequest) -> m.MetadataResponse:
+def metadata(services: Services, context: RequestContext, request: m.MetadataRequest) -> Steps[m.MetadataResponse]:
     """What a client needs to find brokers and leaders."""
     version = context.api_version
     image = services.metadata.image
@@ -55,21 +56,24 @@ def metadata(services: Services, context: RequestContext, request: m.MetadataReq
     wants_all = request.topics is None or (version == 0 and not request.topics)
     if wants_all:
         topics: Iterable[TopicImage] = sorted(image.topics.values(), key=lambda topic: topic.name)
-        response.topics = [describe_topic(image, topic, context.listener_name, version) for topic in topics]
+        for topic in topics:
+            response.topics.append(describe_topic(image, topic, context.listener_name, version))
+            yield
     else:
-        response.topics = _asked_topics(services, context, request, image)
-    for topic in response.topics:
-        topic.topic_authorized_operations = operations
+        response.topics = yield from _asked_topics(services, context, request, image)
+    for told in response.topics:
+        told.topic_authorized_operations = operations
     return response
 
 
 def _asked_topics(
     services: Services, context: RequestContext, request: m.MetadataRequest, image: MetadataImage
-) -> list[_Topic]:
+) -> Steps[list[_Topic]]:
     answers: list[_Topic] = []
     missing: list[str] = []
     asked = dict.fromkeys((bytes(topic.topic_id), topic.name) for topic in request.topics or ())
     for topic_id, name in asked:
+        yield
         if topic_id != ZERO_UUID or name is None:
             answers.append(_by_id(image, topic_id, context))
             continue

@@ -31,6 +31,7 @@ async def offset_commit(
 ) -> m.OffsetCommitResponse:
     """One code for each partition."""
     response = m.OffsetCommitResponse()
+    pace = services.turns.pace()
     offsets: dict[TopicPartition, CommittedOffset] = {}
     rows: list[tuple[TopicPartition, _Topic.Partitions]] = []
     now_ms = services.ports.clock.time_ms()
@@ -39,7 +40,9 @@ async def offset_commit(
         answer = _Topic(topic_id=bytes(asked.topic_id), name=asked.name)
         response.topics.append(answer)
         topic, error = _topic(services, context, asked)
+        await pace.step()
         for one in asked.partitions:
+            await pace.step()
             row = _Topic.Partitions(partition_index=one.partition_index, error_code=error)
             answer.partitions.append(row)
             if topic is None:

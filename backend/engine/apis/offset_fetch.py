@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Steps
 from backend.engine.coordinator.group_records import CommittedOffset
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -31,15 +32,26 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 Row = TypeVar("Row", _Topic.Partitions, _Group.Topics.Partitions)
 
 
-def offset_fetch(services: Services, context: RequestContext, request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
+def offset_fetch(
+    services: Services, context: RequestContext, request: m.OffsetFetchRequest
+) -> Steps[m.OffsetFetchResponse]:
     """Offsets of one group or of many."""
-    if context.api_version >= FIRST_BATCHED:
-        stable = request.require_stable
-        return m.OffsetFetchResponse(groups=[_group(services, context, group, stable) for group in request.groups])
-    return _single(services, context, request)
+    if context.api_version < FIRST_BATCHED:
+        return (yield from _single(services, context, request))
+    response = m.OffsetFetchResponse()
+    everything: set[str] = set()
+    for group in request.groups:
+        yield
+        if group.topics is None:
+            # All offsets of a group are told once, however often they are asked for.
+            if group.group_id in everything:
+                continue
+            everything.add(group.group_id)
+        response.groups.append((yield from _group(services, context, group, request.require_stable)))
+    return response
 
 
-def _single(services: Services, context: RequestContext, request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
+def _single(services: Services, context: RequestContext, request: m.OffsetFetchRequest) -> Steps[m.OffsetFetchResponse]:
     unstable: Collection[TopicPartition] = ()
     try:
         offsets, error = services.group_coordinator.offsets.of(request.group_id), ErrorCode.NONE
@@ -51,19 +63,18 @@ def _single(services: Services, context: RequestContext, request: m.OffsetFetchR
             return m.OffsetFetchResponse(error_code=error)
     asked = [(topic.name, topic.partition_indexes) for topic in request.topics or ()]
     ids = services.metadata.image.topic_ids
-    topics = [
-        _Topic(
-            name=name,
-            partitions=[
+    response = m.OffsetFetchResponse()
+    for name, each in _all(offsets) if request.topics is None else asked:
+        answer = _Topic(name=name)
+        response.topics.append(answer)
+        for at in each:
+            yield
+            answer.partitions.append(
                 _unstable(_Topic.Partitions, at)
                 if TopicPartition(name, at) in unstable
                 else _row(_Topic.Partitions, _found(offsets, name, at, ids), at, error)
-                for at in each
-            ],
-        )
-        for name, each in (_all(offsets) if request.topics is None else asked)
-    ]
-    return m.OffsetFetchResponse(topics=topics)
+            )
+    return response
 
 
 def _all(offsets: Offsets) -> list[tuple[str, list[int]]]:
@@ -98,7 +109,9 @@ def _unstable(kind: type[Row], index: int) -> Row:
     return _row(kind, None, index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-def _group(services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups, stable: bool) -> _Group:
+def _group(
+    services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups, stable: bool
+) -> Steps[_Group]:
     unstable: Collection[TopicPartition] = ()
     try:
         offsets = services.group_coordinator.offsets.of(asked.group_id, asked.member_id, asked.member_epoch)
@@ -110,12 +123,14 @@ def _group(services: Services, context: RequestContext, asked: m.OffsetFetchRequ
     answer = _Group(group_id=asked.group_id)
     for topic_id, name, indexes in _wanted(services, asked, offsets, by_id):
         error = ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
-        rows = [
-            _unstable(_Group.Topics.Partitions, at)
-            if TopicPartition(name or "", at) in unstable
-            else _row(_Group.Topics.Partitions, _found(offsets, name or "", at, image.topic_ids), at, error)
-            for at in indexes
-        ]
+        rows = []
+        for at in indexes:
+            yield
+            rows.append(
+                _unstable(_Group.Topics.Partitions, at)
+                if TopicPartition(name or "", at) in unstable
+                else _row(_Group.Topics.Partitions, _found(offsets, name or "", at, image.topic_ids), at, error)
+            )
         shown = "" if by_id or name is None else name
         answer.topics.append(_Group.Topics(topic_id=topic_id, name=shown, partitions=rows))
     return answer

@@ -6,6 +6,7 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 
@@ -18,14 +19,16 @@ _Answers = m.OffsetForLeaderEpochResponse.Topics
 
 def offset_for_leader_epoch(
     services: Services, context: RequestContext, request: m.OffsetForLeaderEpochRequest
-) -> m.OffsetForLeaderEpochResponse:
+) -> Steps[m.OffsetForLeaderEpochResponse]:
     """The leader answers from its epoch cache, which covers what is only remote too; undefined is -1 and -1."""
-    return m.OffsetForLeaderEpochResponse(
-        topics=[
-            _Answers(topic=topic.topic, partitions=[_answer(services, topic.topic, part) for part in topic.partitions])
-            for topic in request.topics
-        ]
-    )
+    response = m.OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        answers = _Answers(topic=topic.topic)
+        response.topics.append(answers)
+        for part in topic.partitions:
+            answers.partitions.append(_answer(services, topic.topic, part))
+            yield
+    return response
 
 
 def _answer(

@@ -32,7 +32,7 @@ async def alter_on_controller(
 ) -> m.AlterPartitionReassignmentsResponse:
     """See `controller.commands.reassignment`."""
     command = partial(alter_partition_reassignments, request=request, config=services.config)
-    return await carried_out(services, "alter partition reassignments", command)
+    return await carried_out(services, "alter partition reassignments", command, by_worker=True)
 
 
 async def list_on_broker(
@@ -50,7 +50,7 @@ async def list_on_controller(
     def command(image: MetadataImage) -> Outcome[m.ListPartitionReassignmentsResponse]:
         return Outcome((), list_partition_reassignments(image, request))
 
-    return await carried_out(services, "list partition reassignments", command)
+    return await carried_out(services, "list partition reassignments", command, by_worker=True)
 
 
 APIS: Final = (

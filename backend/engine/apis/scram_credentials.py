@@ -13,6 +13,7 @@ from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, caught_up, forward, image_of
 from backend.engine.apis.services import Services
 from backend.engine.common.scram import MECHANISM_TYPES
+from backend.engine.common.turns import Steps
 from backend.engine.controller.commands.scram import alter_user_scram_credentials
 from backend.engine.controller.image import MetadataImage
 from backend.protocol import messages as m
@@ -24,13 +25,15 @@ ALTER_KEY: Final = 51
 
 def describe(
     services: Services, context: RequestContext, request: m.DescribeUserScramCredentialsRequest
-) -> m.DescribeUserScramCredentialsResponse:
+) -> Steps[m.DescribeUserScramCredentialsResponse]:
     """Mechanisms and iterations of the users asked for, or of all."""
     image = image_of(services, context)
     asked = Counter(one.name for one in request.users or ()) or Counter({user for _, user in image.scram})
-    return m.DescribeUserScramCredentialsResponse(
-        results=[_described(image, user, times) for user, times in asked.items()]
-    )
+    response = m.DescribeUserScramCredentialsResponse()
+    for user, times in asked.items():
+        response.results.append(_described(image, user, times))
+        yield
+    return response
 
 
 def _described(image: MetadataImage, user: str, times: int) -> m.DescribeUserScramCredentialsResponse.Results:
@@ -86,7 +89,7 @@ async def alter_on_controller(
 ) -> m.AlterUserScramCredentialsResponse:
     """See `controller.commands.scram`."""
     command = partial(alter_user_scram_credentials, request=request)
-    return await carried_out(services, "alter SCRAM credentials", command)
+    return await carried_out(services, "alter SCRAM credentials", command, by_worker=True)
 
 
 def alter_on_error(

@@ -10,6 +10,7 @@ from backend.engine.apis.produce_verification import ProduceTurns
 from backend.engine.apis.quotas import ClientQuotas
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
+from backend.engine.common.turns import Turns
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import Ports, tasks
 
@@ -57,5 +58,9 @@ class Services:
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     client_quotas: ClientQuotas = field(default_factory=ClientQuotas)
     produce_turns: ProduceTurns = field(default_factory=ProduceTurns)
+    turns: Turns = field(init=False)
     # Held while a worker validates a batch that holds much.
     large_batches: tasks.Lock = field(default_factory=tasks.Lock)
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(self.ports.clock.monotonic_ms)

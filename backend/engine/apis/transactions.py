@@ -13,6 +13,7 @@ from backend.engine.apis.auto_topic_creation import create_in_background
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.forwarding import caught_up
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import in_parts
 from backend.engine.controller.image import TopicImage
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
 from backend.engine.coordinator.transaction_state import Producer
@@ -35,6 +36,10 @@ FIRST_BUMPING_END: Final = 5
 OLD_VERSION: Final = 0
 BUMPING_VERSION: Final = 2
 
+# Transactions that are looked at together, and partitions of one before others may have a turn.
+TRANSACTIONS_AT_A_TIME: Final = 100
+INDEXES_PER_STEP: Final = 2_000
+
 _Asked = m.AddPartitionsToTxnRequest.Transactions
 _Answer = m.AddPartitionsToTxnResponse.ResultsByTransaction
 _OldAnswer = m.AddPartitionsToTxnResponse.ResultsByTopicV3AndBelow
@@ -46,7 +51,11 @@ async def add_partitions_to_txn(
 ) -> m.AddPartitionsToTxnResponse:
     """One code for each partition."""
     if context.api_version >= FIRST_BATCHED:
-        answers = await tasks.gather(_add_or_verify(services, one) for one in request.transactions)
+        answers: list[_Answer] = []
+        pace = services.turns.pace()
+        for some in in_parts(request.transactions, TRANSACTIONS_AT_A_TIME):
+            answers += await tasks.gather(_add_or_verify(services, one) for one in some)
+            await pace.step()
         return m.AddPartitionsToTxnResponse(results_by_transaction=answers)
     asked = [TopicPartition(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
     producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
@@ -70,28 +79,31 @@ async def add_partitions_to_txn(
 
 
 async def _add_or_verify(services: Services, asked: _Asked) -> _Answer:
-    partitions = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
+    pace = services.turns.pace()
+    partitions: list[TopicPartition] = []
+    for topic in asked.topics:
+        for some in in_parts(topic.partitions, INDEXES_PER_STEP):
+            partitions += [TopicPartition(topic.name, index) for index in some]
+            await pace.step()
+    partitions = list(dict.fromkeys(partitions))
     producer = Producer(asked.producer_id, asked.producer_epoch)
     codes = _unknown(services, partitions)
     if not codes and asked.verify_only:
         codes = _verify(services, asked.transactional_id, producer, partitions)
     elif not codes:
         codes = await _add(services, asked.transactional_id, producer, partitions, BUMPING_VERSION, FIRST_BATCHED)
-    return _Answer(
-        transactional_id=asked.transactional_id,
-        topic_results=[
-            _Answer.TopicResults(
-                name=topic.name,
-                results_by_partition=[
-                    _Answer.TopicResults.ResultsByPartition(
-                        partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for topic in asked.topics
-        ],
-    )
+    answer = _Answer(transactional_id=asked.transactional_id)
+    row = _Answer.TopicResults.ResultsByPartition
+    for topic in asked.topics:
+        told = _Answer.TopicResults(name=topic.name)
+        answer.topic_results.append(told)
+        for some in in_parts(topic.partitions, INDEXES_PER_STEP):
+            told.results_by_partition += [
+                row(partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)])
+                for index in some
+            ]
+            await pace.step()
+    return answer
 
 
 def _unknown(services: Services, partitions: list[TopicPartition]) -> Codes:

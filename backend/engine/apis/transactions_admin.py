@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Steps
 from backend.engine.coordinator.regex_syntax import LEGAL, RegexError
 from backend.engine.coordinator.topic_regex import TopicRegex
 from backend.engine.coordinator.transaction import Transaction, TransactionState
@@ -35,11 +36,13 @@ _Active = _Producers.Partitions.ActiveProducers
 
 def describe_transactions(
     services: Services, context: RequestContext, request: m.DescribeTransactionsRequest
-) -> m.DescribeTransactionsResponse:
-    """States of transactional ids coordinated here."""
-    return m.DescribeTransactionsResponse(
-        transaction_states=[_describe(services, name) for name in request.transactional_ids]
-    )
+) -> Steps[m.DescribeTransactionsResponse]:
+    """States of transactional ids coordinated here, each once."""
+    response = m.DescribeTransactionsResponse()
+    for name in dict.fromkeys(request.transactional_ids):
+        response.transaction_states.append(_describe(services, name))
+        yield
+    return response
 
 
 def _describe(services: Services, transactional_id: str) -> _Described:
@@ -72,7 +75,15 @@ async def list_transactions(
     except KafkaError as refused:
         return m.ListTransactionsResponse(error_code=refused.code)
     now_ms = services.ports.clock.time_ms()
-    wanted = [one for one in everything if _is_wanted(one, request, now_ms)]
+    filters = _Filters(
+        frozenset(request.producer_id_filters), frozenset(request.state_filters), request.duration_filter, now_ms
+    )
+    pace = services.turns.pace()
+    wanted = []
+    for one in everything:
+        if filters.pass_(one):
+            wanted.append(one)
+        await pace.step()
     if request.transactional_id_pattern:
         try:
             wanted = await _named(wanted, request.transactional_id_pattern)
@@ -100,27 +111,38 @@ async def _named(transactions: list[Transaction], pattern: str) -> list[Transact
     return found
 
 
-def _is_wanted(transaction: Transaction, request: m.ListTransactionsRequest, now_ms: int) -> bool:
-    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
-        return False
-    if request.state_filters and transaction.state.text not in request.state_filters:
-        return False
-    return request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter
+class _Filters(NamedTuple):
+    """What a transaction must be to be listed; an empty filter is none."""
+
+    producer_ids: frozenset[int]
+    states: frozenset[str]
+    duration_ms: int
+    now_ms: int
+
+    def pass_(self, transaction: Transaction) -> bool:
+        if self.producer_ids and transaction.producer_id not in self.producer_ids:
+            return False
+        if self.states and transaction.state.text not in self.states:
+            return False
+        return self.duration_ms < 0 or self.now_ms - transaction.started_ms > self.duration_ms
 
 
 def describe_producers(
     services: Services, context: RequestContext, request: m.DescribeProducersRequest
-) -> m.DescribeProducersResponse:
-    """What partitions led here remember of their producers."""
-    return m.DescribeProducersResponse(
-        topics=[
-            _Producers(
-                name=topic.name,
-                partitions=[_producers(services, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+) -> Steps[m.DescribeProducersResponse]:
+    """What partitions led here remember of their producers, each once."""
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        yield
+    response = m.DescribeProducersResponse()
+    for name, indexes in asked.items():
+        answer = _Producers(name=name)
+        response.topics.append(answer)
+        for index in indexes:
+            answer.partitions.append(_producers(services, name, index))
+            yield
+    return response
 
 
 def _producers(services: Services, topic: str, index: int) -> _Producers.Partitions:

@@ -30,6 +30,7 @@ async def txn_offset_commit(
 ) -> m.TxnOffsetCommitResponse:
     """One code for each partition."""
     response = m.TxnOffsetCommitResponse()
+    pace = services.turns.pace()
     offsets: dict[TopicPartition, CommittedOffset] = {}
     rows: list[tuple[TopicPartition, _Topic.Partitions]] = []
     now_ms = services.ports.clock.time_ms()
@@ -37,7 +38,9 @@ async def txn_offset_commit(
         answer = _Topic(name=asked.name)
         response.topics.append(answer)
         topic = services.metadata.image.topic(asked.name)
+        await pace.step()
         for one in asked.partitions:
+            await pace.step()
             row = _Topic.Partitions(partition_index=one.partition_index)
             answer.partitions.append(row)
             if topic is None or one.partition_index not in topic.partitions:

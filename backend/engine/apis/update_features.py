@@ -26,7 +26,7 @@ async def on_controller(
 ) -> m.UpdateFeaturesResponse:
     """See `controller.commands.features`."""
     command = partial(update_features, request=request, config=services.config, version=context.api_version)
-    return await carried_out(services, "update features", command)
+    return await carried_out(services, "update features", command, by_worker=True)
 
 
 APIS: Final = (Api(API_KEY, 0, 2, on_broker, BROKER), Api(API_KEY, 0, 2, on_controller, CONTROLLER))

@@ -10,6 +10,7 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import in_parts
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC
 from backend.engine.coordinator.transaction import EPOCH_BUMPED_SINCE
 from backend.engine.coordinator.transaction_state import Producer
@@ -23,6 +24,8 @@ API_KEY: Final = 27
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 2
 NOBODY: Final = -1
+# Markers of one transaction that wait for the in-sync replicas together: more than a transaction has partitions.
+MARKERS_AT_A_TIME: Final = 500
 
 _Asked = m.WriteTxnMarkersRequest.Markers
 _Answer = m.WriteTxnMarkersResponse.Markers
@@ -33,17 +36,24 @@ async def write_txn_markers(
     services: Services, context: RequestContext, request: m.WriteTxnMarkersRequest
 ) -> m.WriteTxnMarkersResponse:
     """Answers once the in-sync replicas have the markers: one code for each partition that a producer wrote to."""
-    asked = [
-        (marker, TopicPartition(topic.name, index))
-        for marker in request.markers
-        for topic in marker.topics
-        for index in dict.fromkeys(topic.partition_indexes)
-    ]
-    codes = await tasks.gather([_write(services, marker, partition) for marker, partition in asked])
-    told: dict[int, dict[str, dict[int, int]]] = {marker.producer_id: {} for marker in request.markers}
-    for (marker, partition), code in zip(asked, codes, strict=True):
-        told[marker.producer_id].setdefault(partition.topic, {})[partition.partition] = code
-    return m.WriteTxnMarkersResponse(markers=[_answer(producer_id, topics) for producer_id, topics in told.items()])
+    pace = services.turns.pace()
+    told: dict[int, dict[str, dict[int, int]]] = {}
+    for marker in request.markers:
+        of_producer = told.setdefault(marker.producer_id, {})
+        asked: dict[TopicPartition, None] = {}
+        for topic in marker.topics:
+            asked.update(dict.fromkeys(TopicPartition(topic.name, index) for index in topic.partition_indexes))
+            await pace.step()
+        for some in in_parts(asked, MARKERS_AT_A_TIME):
+            codes = await tasks.gather([_write(services, marker, partition) for partition in some])
+            for partition, code in zip(some, codes, strict=True):
+                of_producer.setdefault(partition.topic, {})[partition.partition] = code
+            await pace.step()
+    markers = []
+    for producer_id, topics in told.items():
+        markers.append(_answer(producer_id, topics))
+        await pace.step()
+    return m.WriteTxnMarkersResponse(markers=markers)
 
 
 def _answer(producer_id: int, topics: dict[str, dict[int, int]]) -> _Answer:

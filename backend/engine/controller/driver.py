@@ -48,6 +48,7 @@ _log = logging.getLogger(__name__)
 class _Waiting:
     name: str
     command: Command[Any]
+    by_worker: bool
     answer: tasks.Future[Any]
 
 
@@ -145,8 +146,11 @@ class Controller:
         self._running.clear()
         self._refuse_all("The controller is shutting down")
 
-    async def submit(self, name: str, command: Command[R]) -> R:
-        """The command's response once its records are committed; KafkaError when the whole command is refused."""
+    async def submit(self, name: str, command: Command[R], *, by_worker: bool = False) -> R:
+        """The command's response once its records are committed; KafkaError when the whole command is refused.
+
+        `by_worker`: what a client asks for may take long to work out, so a worker does; the next command waits for it.
+        """
         if self._failure is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller has failed: {self._failure}")
         if self._stopped:
@@ -157,7 +161,7 @@ class Controller:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"The controller has {QUEUED_COMMANDS_MAX} requests waiting; try again"
             )
-        waiting = _Waiting(name, command, tasks.future())
+        waiting = _Waiting(name, command, by_worker, tasks.future())
         self._queue.append(waiting)
         self._wake.set()
         response: R = await waiting.answer
@@ -309,7 +313,7 @@ class Controller:
                     # Whoever asked has gone away; nothing was promised.
                     continue
                 taken.append(waiting)
-                answers.append(self._carry_out(waiting, epoch))
+                answers.append(await self._carry_out(waiting, epoch))
             if self._newest is not self.image:
                 await self.raft.committed(self._newest.offset, epoch)
                 self._committed.image = self._newest
@@ -336,14 +340,12 @@ class Controller:
         for waiting, (response, refusal) in zip(taken, answers, strict=True):
             _answer(waiting, response, refusal)
 
-    def _carry_out(self, waiting: _Waiting, epoch: int) -> tuple[Any, BaseException | None]:
+    async def _carry_out(self, waiting: _Waiting, epoch: int) -> tuple[Any, BaseException | None]:
+        work = partial(_worked_out, waiting.command, self._newest, self.log.end_offset, epoch)
         try:
-            outcome = waiting.command(self._newest)
-            if not outcome.records:
+            outcome, image, last_offset = await self._ports.workers.run(work) if waiting.by_worker else work()
+            if image is None:
                 return outcome.response, None
-            # Before anything is written: records that do not fit the image would poison the log for good.
-            last_offset = self.log.end_offset + len(outcome.records) - 1
-            image = apply_records(self._newest, outcome.records, last_offset, epoch)
         except KafkaError as refusal:
             return None, refusal
         except Exception as bug:
@@ -373,6 +375,18 @@ def _may_leave_nobody(record: object) -> bool:
     if not isinstance(record, m.PartitionChangeRecord):
         return False
     return record.leader == NO_LEADER or record.eligible_leader_replicas == [] or bool(record.last_known_elr)
+
+
+def _worked_out(
+    command: Command[R], newest: MetadataImage, end_offset: int, epoch: int
+) -> tuple[Outcome[R], MetadataImage | None, int]:
+    """What a command gives, and the image with its records and their last offset; no image when there are none."""
+    outcome = command(newest)
+    last_offset = end_offset + len(outcome.records) - 1
+    if not outcome.records:
+        return outcome, None, last_offset
+    # Before anything is written: records that do not fit the image would poison the log for good.
+    return outcome, apply_records(newest, outcome.records, last_offset, epoch), last_offset
 
 
 def _answer(waiting: _Waiting, response: Any, refusal: BaseException | None) -> None:

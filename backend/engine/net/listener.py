@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from backend.engine.apis.context import ListenerKind
 from backend.engine.apis.forwarding import image_of_kind
@@ -31,7 +31,6 @@ from backend.engine.net.server_connection import ServerConnection
 from backend.engine.ports import Ports, tasks
 from backend.engine.ports.network import Connection, FrameHandler, Server, Transport
 from backend.engine.ports.tls import ServerTls, TlsSettingsError
-from backend.protocol.messages import Message
 
 # Beside max.connections, and what the port leaves of the process's descriptors: an idle connection takes about 4 KB, so
 # this many take 80 MB.
@@ -77,7 +76,7 @@ class Listener:
         # Accepted, not read yet.
         self._waiting: dict[int, tuple[ServerConnection, Connection]] = {}
         self._slots = slots or ConnectionSlots()
-        self._handlers: set[tasks.Task[Message | None]] = set()
+        self._handlers: set[tasks.Task[Any]] = set()
         self._next_id = 0
         self._idle_timer: tasks.TimerHandle | None = None
         sasl = has_sasl(address.security_protocol)

@@ -17,12 +17,20 @@ from backend.protocol.messages import Message
 # Only requests with records have a reason to reach socket.request.max.bytes. Decoding another one of this size can
 # take ten times as much for lists of numbers; other elements have a limit of their own (the decoder's).
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
+# Elements that are read on the loop, some 3 us each; a request with more is decoded by a worker, and has cost as much
+# when that is noticed. What has more takes two bytes for each at least.
+INLINE_ELEMENTS_MAX: Final = 5_000
+INLINE_BYTES_MAX: Final = 2 * INLINE_ELEMENTS_MAX
+# What a neighbour hands over has been decoded: from this size on it may have as many.
+LARGE_HANDED_BYTES: Final = 64 * 1024
 
 
 class Request:
     """One request on its way."""
 
-    __slots__ = ("answer", "answered", "api", "frame", "frame_bytes", "header", "message", "spent_ms", "started_ms")
+    __slots__ = (
+        "answer", "answered", "api", "frame", "frame_bytes", "header", "is_large", "message", "spent_ms", "started_ms",
+    )  # fmt: skip
 
     def __init__(self, api: Api, header: RequestHeader, message: Message, frame_bytes: int, started_ms: float) -> None:
         self.api = api
@@ -33,13 +41,23 @@ class Request:
         # Time on the loop's thread until the handler returned; counted only while there are quotas.
         self.spent_ms = 0.0
         self.answered = False
+        # With so many elements that a worker encodes the answer.
+        self.is_large = False
         self.answer: Message | None = None
         # That of the answer, where it was made without a message (`Api.plain`).
         self.frame: Sequence[Chunk] | None = None
 
 
-def decode(apis: Mapping[int, Api], listener_kind: ListenerKind, frame: bytearray, now_ms: float) -> Request:
-    """The request of a frame. DecodeError when there is none that this kind of listener serves."""
+def decode(
+    apis: Mapping[int, Api],
+    listener_kind: ListenerKind,
+    frame: bytearray,
+    now_ms: float,
+    elements_max: int | None = None,
+) -> Request:
+    """The request of a frame. DecodeError when there is none that this kind of listener serves, TooManyElements when
+    it has more of them than are said.
+    """
     header, position = frames.decode_request_header(frame)
     api = _served(apis, listener_kind, header)
     if not api.min_version <= header.api_version <= api.max_version:
@@ -53,7 +71,7 @@ def decode(apis: Mapping[int, Api], listener_kind: ListenerKind, frame: bytearra
     cls = frames.request_class(header.api_key)
     if len(frame) > REQUEST_BYTES_MAX and not cls.HAS_RECORDS:
         raise DecodeError(f"{cls.__name__} of {len(frame)} bytes is larger than {REQUEST_BYTES_MAX}")
-    message, _ = codec.decode(cls, header.api_version, frame, position)
+    message, _ = codec.decode(cls, header.api_version, frame, position, elements_max)
     return Request(api, header, message, len(frame), now_ms)
 
 
@@ -63,7 +81,9 @@ def handed(apis: Mapping[int, Api], listener_kind: ListenerKind, given: HandedRe
     api = _served(apis, listener_kind, header)
     if not api.min_version <= header.api_version <= api.max_version:
         raise _not_served(api, header)
-    return Request(api, header, given.message, given.size_bytes, now_ms)
+    request = Request(api, header, given.message, given.size_bytes, now_ms)
+    request.is_large = given.size_bytes > LARGE_HANDED_BYTES and not given.message.HAS_RECORDS
+    return request
 
 
 def _served(apis: Mapping[int, Api], listener_kind: ListenerKind, header: RequestHeader) -> Api:

@@ -13,17 +13,28 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import GeneratorType
 from typing import Any, Final
 
 from backend.engine.apis.context import ANONYMOUS, Deferred, ListenerKind, NoAnswer, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import Unfinished
 from backend.engine.net.authentication import (
     HANDSHAKE_KEY,
     LOGIN_MS_MAX,
     Authentication,
     AuthenticationFailed,
 )
-from backend.engine.net.request import Request, api_name, decode, error_answer, handed, illegal_state
+from backend.engine.net.request import (
+    INLINE_BYTES_MAX,
+    INLINE_ELEMENTS_MAX,
+    Request,
+    api_name,
+    decode,
+    error_answer,
+    handed,
+    illegal_state,
+)
 from backend.engine.net.throttle import charge
 from backend.engine.ports import tasks
 from backend.engine.ports.file_range import FileUnreadable
@@ -32,7 +43,7 @@ from backend.engine.ports.network import Connection, FrameTooLarge, Handed, NoRo
 from backend.engine.ports.tls_connection import TlsFailed
 from backend.protocol import frames, messages
 from backend.protocol.chunks import Chunk
-from backend.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
+from backend.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError, TooManyElements
 from backend.protocol.frames import RequestHeader
 from backend.protocol.handed import HandedAnswer, HandedRequest
 from backend.protocol.messages import Message
@@ -55,7 +66,7 @@ class ServerConnection:
         listener_name: str,
         listener_kind: ListenerKind,
         on_gone: Callable[[int], None],
-        handlers: set[tasks.Task[Message | None]],
+        handlers: set[tasks.Task[Any]],
         authentication: Authentication | None = None,
     ) -> None:
         """`handlers` holds the tasks that work on requests; they may outlive the connection, as in Kafka."""
@@ -74,6 +85,8 @@ class ServerConnection:
         self._running_bytes = 0
         self._handlers = handlers
         self._reading_paused = False
+        # While a worker decodes a frame nothing behind it is read.
+        self._decoding = False
         # Runs while a client that is over its quota is not read from.
         self._muted: tasks.TimerHandle | None = None
         self._last_active_ms = self._clock.monotonic_ms()
@@ -101,10 +114,35 @@ class ServerConnection:
                     return
             if self._serves_plainly(frame, now_ms):
                 return
-            request = decode(self._apis, self._listener_kind, frame, now_ms)
+            elements_max = None if len(frame) < INLINE_BYTES_MAX else INLINE_ELEMENTS_MAX
+            request = decode(self._apis, self._listener_kind, frame, now_ms, elements_max)
+        except TooManyElements:
+            self._decode_elsewhere(frame, now_ms)
+            return
         except DecodeError as error:
             self._refuse_frame(str(error))
             return
+        self._waiting.append(request)
+        self._start_waiting()
+
+    def _decode_elsewhere(self, frame: bytearray, now_ms: float) -> None:
+        self._decoding = True
+        self._pause_or_resume()
+        work = partial(decode, self._apis, self._listener_kind, frame, now_ms)
+        self._services.ports.workers.run(work).add_done_callback(self._decoded)
+
+    def _decoded(self, outcome: tasks.Future[Request]) -> None:
+        self._decoding = False
+        if self._connection.closed:
+            # Its error, if it is one, has nobody to be told to.
+            outcome.exception()
+            return
+        try:
+            request = outcome.result()
+        except DecodeError as error:
+            self._refuse_frame(str(error))
+            return
+        request.is_large = True
         self._waiting.append(request)
         self._start_waiting()
 
@@ -172,7 +210,8 @@ class ServerConnection:
 
     def idle_since_before(self, limit_ms: float) -> bool:
         """Whether nothing has come since then and nothing is being worked on."""
-        return self._last_active_ms < limit_ms and not (self._running or self._waiting or self._muted)
+        busy = self._running or self._waiting or self._muted or self._decoding
+        return self._last_active_ms < limit_ms and not busy
 
     @property
     def last_active_ms(self) -> float:
@@ -297,7 +336,10 @@ class ServerConnection:
                 break
             self._waiting.popleft()
             self._start(request)
-        paused = bool(self._waiting) or self._muted is not None
+        self._pause_or_resume()
+
+    def _pause_or_resume(self) -> None:
+        paused = bool(self._waiting) or self._muted is not None or self._decoding
         if paused != self._reading_paused and not self._connection.closed:
             self._reading_paused = paused
             if self._reading_paused:
@@ -327,6 +369,8 @@ class ServerConnection:
                 self._answered(request, answer)
                 return
             outcome: Any = request.api.handler(self._services, context, request.message)
+            if outcome.__class__ is GeneratorType:
+                outcome = self._services.turns.begin(outcome)
             if limited:
                 request.spent_ms = self._clock.monotonic_ms() - began_ms
         except AuthenticationFailed as failed:
@@ -335,6 +379,8 @@ class ServerConnection:
         except Exception as error:
             self._failed(request, error)
             return
+        if isinstance(outcome, Unfinished):
+            outcome = self._finished(request, outcome)
         if outcome is None or isinstance(outcome, Message):
             self._answered(request, outcome)
             return
@@ -342,13 +388,22 @@ class ServerConnection:
             outcome.tell(partial(self._settled_promptly, request))
             return
         if isinstance(outcome, tasks.Future):
-            waiting: tasks.Future[Message | None] = outcome
+            waiting: tasks.Future[Any] = outcome
         else:
             handler = tasks.start(outcome, name=f"{type(request.message).__name__} from {self._connection.peer}")
             self._handlers.add(handler)
             handler.add_done_callback(self._handlers.discard)
             waiting = handler
         waiting.add_done_callback(partial(self._settled, request))
+
+    async def _finished(self, request: Request, unfinished: Unfinished[Any]) -> Message | None:
+        """The answer to what took more than its first turn."""
+        answer: Any = await self._services.turns.finish(unfinished)
+        if isinstance(answer, tasks.Future):
+            answer = await answer
+        request.is_large = True
+        told: Message | None = answer
+        return told
 
     def _settled_promptly(self, request: Request, outcome: tasks.Future[Message | Sequence[Chunk] | None]) -> None:
         """As `_settled`, in the middle of other work, such as a change of role: no handler may begin there."""
@@ -387,6 +442,12 @@ class ServerConnection:
     # Answers
 
     def _answered(self, request: Request, answer: Message | Sequence[Chunk] | None) -> None:
+        if request.is_large and isinstance(answer, Message):
+            request.is_large = False
+            # A quota is charged by the answer, and told in it.
+            if not self._services.metadata.image.client_quotas:
+                self._encode_elsewhere(request, answer)
+                return
         if answer is None or isinstance(answer, Message):
             request.answer = answer
         else:
@@ -394,6 +455,12 @@ class ServerConnection:
         request.answered = True
         if self._running and self._running[0].answered:
             self._send_answered()
+
+    def _encode_elsewhere(self, request: Request, answer: Message) -> None:
+        """What is answered with about as many elements as were asked for is encoded by a worker."""
+        header = request.header
+        work = partial(frames.encode_response, answer, header.api_version, header.correlation_id)
+        self._services.ports.workers.run(work).add_done_callback(partial(self._settled, request))
 
     def _send_answered(self) -> None:
         while self._running and self._running[0].answered:

@@ -1,7 +1,7 @@
 """Generates the decoder of a message version.
 
-The generated function is `f(buf, pos, end)` and returns the message and where it ends. Runs of fixed-width fields and
-the length that follows them become one `unpack_from`. Records are slices of a memoryview of the buffer. Nothing is
+The generated function is `f(buf, pos, end, left)` and returns the message and where it ends. Runs of fixed-width fields
+and the length that follows them become one `unpack_from`. Records are slices of a memoryview of the buffer. Nothing is
 allocated for a length before the bytes that must follow it are known to be there. As two bytes can be a struct of an
 array, which takes a hundred in memory, a message also has a limit of elements.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, cast
 
 from backend.protocol.codegen.encoder import SHORT_ARRAY
 from backend.protocol.codegen.source import FIXED, Source, smallest_bytes
-from backend.protocol.errors import DecodeError
+from backend.protocol.errors import DecodeError, TooManyElements
 from backend.protocol.messages.base import Message, Struct
 from backend.protocol.messages.schema import FRESH, Field, Schema
 from backend.protocol.varint import decode_uvarint, decode_uvarint_rest
@@ -24,6 +24,9 @@ from backend.protocol.varint import decode_uvarint, decode_uvarint_rest
 # asked may tell of a million partitions.
 REQUEST_ELEMENTS_MAX: Final = 100_000
 ELEMENTS_MAX: Final = 1_000_000
+# Numbers of a long array that count as one element: each takes 40 bytes in memory, and what is asked of each takes as
+# long as of an element's quarter. A request has 400,000 at most, an answer for each of which is some 60 MB.
+NUMBERS_PER_ELEMENT: Final = 4
 
 
 def _short(name: str, needed: int, left: int) -> NoReturn:
@@ -35,7 +38,7 @@ def _no_length(name: str, length: int) -> NoReturn:
 
 
 def _too_many(elements_max: int) -> NoReturn:
-    raise DecodeError(f"more than {elements_max} elements, which no such message needs")
+    raise TooManyElements(f"more than {elements_max} elements, which no such message needs")
 
 
 def _long_array(code: str, size: int, buf: Any, pos: int, end: int, count: int) -> tuple[list[Any], int]:
@@ -254,7 +257,11 @@ class _Decoder:
             line(f"if {size} <= {limit}:")
             line(f"    {target} = list({self.source.constant('short', unpacks)}[{count}](buf, pos))")
             line(f"    pos += ({count}) * {width}")
-            line(f"else: {target}, pos = {long}(buf, pos, end, {count})")
+            line("else:")
+            self.source.depth += 1
+            self.spend(f"{size} // {NUMBERS_PER_ELEMENT}")
+            line(f"{target}, pos = {long}(buf, pos, end, {count})")
+            self.source.depth -= 1
         self.source.depth -= 1
         self.absent(size, target, title, nullable, self.flexible)
 
@@ -303,14 +310,17 @@ class _Decoder:
         self.source.depth -= 2
 
 
-def make_decoder(cls: type[Message], schema: Schema, version: int) -> Callable[[Any, int, int], tuple[Any, int]]:
-    """The function that reads a message of `cls` in one version; may raise IndexError, struct.error, DecodeError."""
+def make_decoder(cls: type[Message], schema: Schema, version: int) -> Callable[..., tuple[Any, int]]:
+    """The function that reads a message of `cls` in one version; may raise IndexError, struct.error, DecodeError.
+
+    Its fourth argument is how many elements it reads at most.
+    """
     decoder = _Decoder(schema, version, cls.HAS_RECORDS)
     if cls.HAS_RECORDS:
         decoder.source.line("view = buf if buf.__class__ is memoryview else memoryview(buf)")
-    decoder.source.line(f"left = {decoder.elements_max}")
     decoder.struct(cls, schema.fields, "o", schema.name)
     decoder.sync()
     decoder.source.line("return o, pos")
-    function = decoder.source.compile("buf, pos, end", f"decode {schema.name} v{version}", _GLOBALS)
-    return cast(Callable[[Any, int, int], tuple[Any, int]], function)
+    signature = f"buf, pos, end, left={decoder.elements_max}"
+    function = decoder.source.compile(signature, f"decode {schema.name} v{version}", _GLOBALS)
+    return cast(Callable[..., tuple[Any, int]], function)

@@ -37,4 +37,4 @@ class Message(Struct):
     HAS_RECORDS: ClassVar[bool]  # whether a field passes record batches through as they are
     # Functions of each version, filled by the codec when a version is first used.
     ENCODERS: ClassVar[dict[int, Callable[[Any, list[Any], list[Any]], None]]]
-    DECODERS: ClassVar[dict[int, Callable[[Any, int, int], tuple[Any, int]]]]
+    DECODERS: ClassVar[dict[int, Callable[..., tuple[Any, int]]]]

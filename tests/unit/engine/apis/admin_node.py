@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from types import GeneratorType
 from typing import Any, cast
 
 from backend.engine.apis.context import RequestContext
@@ -81,6 +82,8 @@ class AdminNode:
         )
         try:
             outcome = api.handler(self.services, context, request)
+            if isinstance(outcome, GeneratorType):
+                outcome = await self.services.turns.do(outcome)
             return outcome if isinstance(outcome, Message) else await cast(Awaitable[Message], outcome)
         except KafkaError as error:
             return error_answer(api, request, version, error.code, error.message)
