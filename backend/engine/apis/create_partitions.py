@@ -25,9 +25,10 @@ async def on_broker(
     image = services.metadata.image
     counts_wanted = ((topic.name, _new_partitions(image, topic)) for topic in request.topics)
     admission = admit(services, context, counts_wanted, strict_since=STRICT_SINCE)
-    refused = on_error(request, context.api_version, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED).results
+    refused: list[m.CreatePartitionsResponse.Results] = []
     response = m.CreatePartitionsResponse()
     if admission.refused:
+        refused = on_error(request, context.api_version, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED).results
         request.topics = [topic for topic in request.topics if topic.name not in admission.refused]
     if request.topics or not admission.refused:
         response = await forward(services, context, request, m.CreatePartitionsResponse)

@@ -24,9 +24,10 @@ async def on_broker(
     """The controller's answer, once this broker knows the new topics too."""
     counts = ((topic.name, _partitions(topic, services.config)) for topic in request.topics)
     admission = admit(services, context, counts, strict_since=STRICT_SINCE)
-    refused = on_error(request, context.api_version, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED).topics
+    refused: list[m.CreateTopicsResponse.Topics] = []
     response = m.CreateTopicsResponse()
     if admission.refused:
+        refused = on_error(request, context.api_version, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED).topics
         request.topics = [topic for topic in request.topics if topic.name not in admission.refused]
     if request.topics or not admission.refused:
         response = await forward(services, context, request, m.CreateTopicsResponse)

@@ -6,6 +6,7 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
+from backend.engine.common.turns import in_parts
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 
@@ -13,6 +14,9 @@ API_KEY: Final = 13
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 5
 FIRST_BATCHED: Final = 3
+
+# More than any group's members that are removed at once; each part is one change of the group.
+MEMBERS_AT_A_TIME: Final = 2_000
 
 _Member = m.LeaveGroupResponse.Members
 
@@ -27,8 +31,12 @@ async def leave_group(
         if batched
         else [(request.member_id, None)]
     )
+    errors: list[int] = []
+    pace = services.turns.pace()
     try:
-        errors = await services.group_coordinator.leave(request.group_id, leaving)
+        for some in in_parts(leaving, MEMBERS_AT_A_TIME):
+            errors += await services.group_coordinator.leave(request.group_id, some)
+            await pace.step()
     except KafkaError as error:
         return m.LeaveGroupResponse(error_code=error.code)
     if not batched:

@@ -1,0 +1,94 @@
+"""Requests with many elements: decoded, answered and encoded without holding others up, and in their order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from backend.engine.apis.context import Api
+from backend.engine.common.turns import Steps
+from backend.engine.net.request import INLINE_ELEMENTS_MAX
+from backend.protocol import messages as m
+from tests.unit.engine.net.node import node
+
+MANY = 3 * INLINE_ELEMENTS_MAX
+
+
+def run(play: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(play, 60))
+
+
+def described(_services: Any, _context: Any, request: m.DescribeGroupsRequest) -> Steps[m.DescribeGroupsResponse]:
+    response = m.DescribeGroupsResponse()
+    for name in request.groups:
+        response.groups.append(m.DescribeGroupsResponse.Groups(group_id=name))
+        yield
+    return response
+
+
+def asked(count: int, name: str = "g") -> m.DescribeGroupsRequest:
+    return m.DescribeGroupsRequest(groups=[f"{name}{index}" for index in range(count)])
+
+
+def test_a_large_request_is_answered_whole_and_in_its_turn() -> None:
+    async def play() -> None:
+        async with node(Api(15, 0, 5, described)) as served:
+            client = await served.client()
+            for correlation_id, count in enumerate((3, MANY, 2, MANY, 1)):
+                client.send(asked(count, f"{correlation_id}-"), 5, correlation_id)
+            for correlation_id, count in enumerate((3, MANY, 2, MANY, 1)):
+                told, answer = await client.answer(m.DescribeGroupsResponse, 5)
+                assert told == correlation_id
+                assert [one.group_id for one in answer.groups] == asked(count, f"{correlation_id}-").groups
+
+    run(play())
+
+
+def test_a_large_request_that_is_malformed_closes_its_connection() -> None:
+    async def play() -> None:
+        async with node(Api(15, 0, 5, described)) as served:
+            client = await served.client()
+            whole = m.DescribeGroupsRequest(groups=["g"] * 120_000)
+            client.send(whole, 5, 1)
+            assert await client.is_closed()
+            assert served.services.metrics.malformed_frames == 1
+
+    run(play())
+
+
+def test_a_client_that_leaves_while_its_request_is_decoded_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def play() -> None:
+        async with node(Api(15, 0, 5, described)) as served:
+            for count in (MANY, 120_000):
+                client = await served.client()
+                client.send(m.DescribeGroupsRequest(groups=["g"] * count), 5, 1)
+                await client.writer.drain()
+                client.writer.close()
+            other = await served.client()
+            other.send(asked(1), 5, 7)
+            assert (await other.answer(m.DescribeGroupsResponse, 5))[0] == 7
+
+    run(play())
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize("after", [1, MANY])
+def test_what_fails_in_a_later_turn_is_answered_as_any_failure(after: int) -> None:
+    def fails(_services: Any, _context: Any, request: m.DescribeGroupsRequest) -> Steps[m.DescribeGroupsResponse]:
+        for number, _ in enumerate(request.groups):
+            if number == after - 1:
+                raise ValueError("a mistake")
+            yield
+        return m.DescribeGroupsResponse()
+
+    async def play() -> None:
+        async with node(Api(15, 0, 5, fails)) as served:
+            client = await served.client()
+            client.send(asked(after), 5, 1)
+            assert await client.is_closed()
+            assert served.services.metrics.request("DescribeGroups").errors == 1
+
+    run(play())
