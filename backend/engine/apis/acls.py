@@ -9,7 +9,7 @@ from typing import Final
 
 from backend.engine.apis.context import BOTH, Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.common.turns import Steps
+from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 

@@ -13,7 +13,6 @@ from backend.engine.apis import authorized_operations
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.groups_admin import GROUP_OPERATIONS
 from backend.engine.apis.services import Services
-from backend.engine.common.turns import Steps
 from backend.engine.coordinator.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -24,6 +23,7 @@ from backend.engine.coordinator.consumer_group import (
 from backend.engine.coordinator.consumer_group_records import by_topic
 from backend.engine.coordinator.consumer_group_state import ConsumerHeartbeat
 from backend.engine.coordinator.topics_view import Partition, TopicsView
+from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import uuid_text

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from backend.engine.common.turns import Steps
 from backend.engine.ports import tasks
+from backend.engine.ports.turns import Steps
 from backend.protocol.chunks import Chunk
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
@@ -50,7 +50,7 @@ class NoAnswer(Exception):
 
 # Returns the response, None for "answer nothing" (acks=0), or an awaitable of either. A handler that can answer at once
 # should be a plain function: it is answered without a task. A future is awaited without a task too. One that does
-# something for each of many elements is a generator, which yields after each (`common.turns`).
+# something for each of many elements is a generator, which yields after each (`ports.turns`).
 Handler = Callable[["Services", RequestContext, Any], Message | Awaitable[Message | None] | Steps[Any] | None]
 
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.common.turns import Steps
 from backend.engine.log.topics import INTERNAL_TOPICS
 from backend.engine.ports import tasks
+from backend.engine.ports.turns import Steps
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

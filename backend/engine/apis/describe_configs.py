@@ -14,7 +14,6 @@ from backend.engine.apis.context import BOTH, Api, RequestContext
 from backend.engine.apis.forwarding import image_of
 from backend.engine.apis.services import Services
 from backend.engine.common.topic_names import check_topic_name
-from backend.engine.common.turns import Steps
 from backend.engine.config import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
@@ -38,6 +37,7 @@ from backend.engine.controller.image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
+from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

@@ -8,8 +8,8 @@ from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import forward
 from backend.engine.apis.services import Services
 from backend.engine.common.topic_names import CLUSTER_METADATA
-from backend.engine.common.turns import Steps
 from backend.engine.controller.driver import Controller
+from backend.engine.ports.turns import Steps
 from backend.engine.raft.node import RaftNode
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

@@ -11,9 +11,9 @@ from typing import Final
 from backend.engine.apis import authorized_operations
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.common.turns import Steps
 from backend.engine.coordinator.consumer_group import ConsumerGroup
 from backend.engine.coordinator.group import Group, GroupState
+from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition

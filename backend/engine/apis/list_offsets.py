@@ -13,8 +13,8 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.common.turns import Steps
 from backend.engine.ports import tasks
+from backend.engine.ports.turns import Steps
 from backend.engine.replica import offset_lookup
 from backend.engine.replica.offset_lookup import FoundOffset, Query
 from backend.engine.replica.partition import Partition

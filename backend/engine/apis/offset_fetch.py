@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.common.turns import Steps
 from backend.engine.coordinator.group_records import CommittedOffset
+from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import ZERO_UUID, TopicPartition

@@ -13,9 +13,9 @@ from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, caught_up, forward, image_of
 from backend.engine.apis.services import Services
 from backend.engine.common.scram import MECHANISM_TYPES
-from backend.engine.common.turns import Steps
 from backend.engine.controller.commands.scram import alter_user_scram_credentials
 from backend.engine.controller.image import MetadataImage
+from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 

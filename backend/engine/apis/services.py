@@ -10,9 +10,9 @@ from backend.engine.apis.produce_verification import ProduceTurns
 from backend.engine.apis.quotas import ClientQuotas
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
-from backend.engine.common.turns import Turns
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import Ports, tasks
+from backend.engine.ports.turns import Turns
 
 if TYPE_CHECKING:
     from backend.engine.apis.table import ApiTable

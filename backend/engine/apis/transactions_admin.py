@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.common.turns import Steps
 from backend.engine.coordinator.regex_syntax import LEGAL, RegexError
 from backend.engine.coordinator.topic_regex import TopicRegex
 from backend.engine.coordinator.transaction import Transaction, TransactionState
 from backend.engine.coordinator.transaction_verifier import by_topic
 from backend.engine.log.producer_entry import ProducerEntry
 from backend.engine.ports import tasks
+from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

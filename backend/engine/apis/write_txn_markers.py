@@ -10,11 +10,11 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.common.turns import in_parts
 from backend.engine.coordinator.group_records import OFFSETS_TOPIC
 from backend.engine.coordinator.transaction import EPOCH_BUMPED_SINCE
 from backend.engine.coordinator.transaction_state import Producer
 from backend.engine.ports import tasks
+from backend.engine.ports.turns import in_parts
 from backend.protocol import messages as m
 from backend.protocol.control_records import end_txn_marker
 from backend.protocol.errors import NONE, ErrorCode, KafkaError

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from backend.engine.apis.context import ANONYMOUS, Deferred, ListenerKind, NoAnswer, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.common.turns import Unfinished
 from backend.engine.net.authentication import (
     HANDSHAKE_KEY,
     LOGIN_MS_MAX,
@@ -41,6 +40,7 @@ from backend.engine.ports.file_range import FileUnreadable
 from backend.engine.ports.neighbour_network import NeighbourConnection
 from backend.engine.ports.network import Connection, FrameTooLarge, Handed, NoRoom
 from backend.engine.ports.tls_connection import TlsFailed
+from backend.engine.ports.turns import Unfinished
 from backend.protocol import frames, messages
 from backend.protocol.chunks import Chunk
 from backend.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError, TooManyElements

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from backend.engine.apis.context import Api
-from backend.engine.common.turns import Steps
 from backend.engine.net.request import INLINE_ELEMENTS_MAX
+from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from tests.unit.engine.net.node import node
 

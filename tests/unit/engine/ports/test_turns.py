@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from backend.engine.common.turns import BUSY_TURN_MS, TURN_MS, Steps, Turns, Unfinished, in_parts
+from backend.engine.ports.turns import BUSY_TURN_MS, TURN_MS, Steps, Turns, Unfinished, in_parts
 
 T = TypeVar("T")
 
