@@ -20,7 +20,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
-from sqlalchemy import Connection, inspect, select, text
+from sqlalchemy import Connection, Engine, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from backend.store import event_months, sqlite, tables
@@ -33,9 +33,9 @@ from backend.store.engine import (
     parse_url,
     sqlite_file_of,
     store_error,
-    writing,
 )
 from backend.store.limits import MIGRATION
+from backend.store.requirements import lack
 
 VERSION_TABLE: Final = "ebbline_schema"
 # Any number that other programs on the same PostgreSQL server are unlikely to lock.
@@ -106,7 +106,7 @@ def upgrade(url: str, revision: str = "head") -> str:
     with _errors(url):
         engine = create_engine(url, MIGRATION, name="migration")
         try:
-            with writing(engine) as connection:
+            with _migrating(engine) as connection:
                 if connection.dialect.name == "postgresql":
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
                 _refuse_newer(_revision(connection, url), url)  # another process may have been faster
@@ -225,17 +225,24 @@ def downgrade(url: str, revision: str) -> None:
     with _errors(url):
         engine = create_engine(url, MIGRATION, name="migration")
         try:
-            with writing(engine) as connection:
+            with _migrating(engine) as connection:
                 command.downgrade(_config(connection), revision)
         finally:
             engine.dispose()
 
 
 def require_usable(url: str) -> None:
-    """Raises MigrationError for a database of another product or of a newer release, StoreError for one that does not
-    answer. Changes nothing: a database that `upgrade` can bring to this program's schema is usable.
+    """Raises MigrationError for a database of another product, of a newer release, or that lacks what is needed
+    (`backend.store.requirements`), StoreError for one that does not answer. Changes nothing: a database that `upgrade`
+    can bring to this program's schema is usable.
     """
     _refuse_newer(current(url), url)
+    if is_sqlite(parse_url(url)):
+        return
+    with _errors(url), looking_engine(url).connect() as connection:
+        found = lack(connection)
+    if found is not None:
+        raise MigrationError(f"The database {describe(url)} cannot be used: {found}.")
 
 
 def require_current(url: str) -> None:
@@ -281,6 +288,24 @@ def _is_new_file(url: str) -> bool:
         return False
     create_engine(url).dispose()  # raises when the folder is missing
     return not file.exists() or file.stat().st_size == 0
+
+
+@contextmanager
+def _migrating(engine: Engine) -> Iterator[Connection]:
+    """A transaction in which tables may be made anew.
+
+    SQLite changes a table by copying it and dropping the former, which rows that refer to it would forbid; so they are
+    looked at when all is done. The setting cannot be changed within a transaction.
+    """
+    with engine.connect().execution_options(ebbline_writes=True) as connection:
+        sqlite_only = connection.dialect.name == "sqlite"
+        if sqlite_only:
+            driver: Any = connection.connection.driver_connection
+            driver.execute("PRAGMA foreign_keys=OFF")
+        with connection.begin():
+            yield connection
+            if sqlite_only and (left := connection.exec_driver_sql("PRAGMA foreign_key_check").first()) is not None:
+                raise MigrationError(f"Rows of table {left[0]} would refer to rows that are gone: nothing was changed.")
 
 
 @contextmanager

@@ -104,8 +104,14 @@ def stopped(server: Server, site: ControlSite) -> Callable[[], None]:
 
 def locked(server: Server, site: ControlSite) -> Callable[[], None]:
     connection = psycopg.connect(site.database_url)
-    connection.execute("LOCK TABLE segment, segment_event, partition_current, cluster_sample, cluster, process_status")
-    return connection.close
+    tables = "segment, segment_event, partition_current, cluster_sample, cluster, process_status"
+    while True:
+        try:
+            connection.execute(f"LOCK TABLE {tables}".encode())
+        except psycopg.errors.DeadlockDetected:  # who held one wanted another
+            connection.rollback()
+        else:
+            return connection.close
 
 
 def frozen(server: Server, site: ControlSite) -> Callable[[], None]:

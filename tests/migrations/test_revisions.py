@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Engine, inspect, select, text
 
-from backend.store import migrate
+from backend.store import migrate, tables
 from backend.store.engine import create_engine, reading, writing
 from backend.store.event_months import is_part
 from backend.store.queries.time_travel import remote_at
@@ -45,6 +45,30 @@ def test_each_revision_comes_back_the_same_after_it_was_undone(empty_database: s
         migrate.upgrade(empty_database, step.revision)
         assert catalogue(engine) == made
         engine.dispose()
+
+
+def test_every_revision_is_undone_and_done_again_with_a_plan_that_reverts_another(empty_database: str) -> None:
+    migrate.upgrade(empty_database)
+    engine = create_engine(empty_database)
+    with writing(engine) as connection:
+        for reverts_id in (None, 1):
+            row = {"cluster_id": "c", "kind": "k", "state": "verified", "author": "a", "role": "operator", "inputs": {}}
+            row |= {"created_ms": 1, "updated_ms": 1, "reverts_id": reverts_id}
+            connection.execute(tables.operation.insert().values(**row))
+        about = {"cluster_id": "c", "at_ms": 1, "actor": "a", "role": "operator", "action": "x", "object": "o"}
+        connection.execute(tables.audit.insert().values(**about, operation_id=1, result="verified"))
+    engine.dispose()
+    for step in reversed(migrate.steps_after("0001")):
+        lower = f"{int(step.revision) - 1:04}"
+        migrate.downgrade(empty_database, lower)
+        assert migrate.current(empty_database) == lower
+    migrate.upgrade(empty_database)
+    with reading(engine) as connection:
+        assert connection.scalar(select(tables.audit.c.operation_id)) == 1
+        assert list(connection.scalars(select(tables.operation.c.reverts_id).order_by(tables.operation.c.id))) == [
+            None,
+            1,
+        ]
 
 
 def test_rows_of_the_pipeline_come_through_the_order_in_which_they_come(empty_database: str) -> None:
@@ -85,9 +109,9 @@ def test_the_key_of_events_changes_on_postgresql_alone_and_every_row_stays(empty
     with reading(engine) as connection:
         rows = connection.execute(every).all()
     assert len(rows) > 500
-    for revision, tables in (("0009", before), ("0010", after)):
+    for revision, wanted in (("0009", before), ("0010", after)):
         (migrate.downgrade if revision == "0009" else migrate.upgrade)(empty_database, revision)
-        assert catalogue(engine) == tables
+        assert catalogue(engine) == wanted
         assert all(key == key_of(engine, "segment_event") for key in keys_of_parts(engine))
         with reading(engine) as connection:
             assert connection.execute(every).all() == rows
