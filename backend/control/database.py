@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine
 from backend.store.engine import DatabaseAway as DatabaseAway
 from backend.store.engine import create_engine, reading, sqlite_file, store_error, writing
 from backend.store.limits import SERVING
+from backend.store.restoring import Restored
 from backend.store.sqlite import file_identity
 from backend.store.trouble import Trouble
 
@@ -39,12 +40,17 @@ class Database:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="control-db")
         self._observer_thread = ThreadPoolExecutor(1, thread_name_prefix="observer-db")
         self._closed = closed
+        self.lost: str | None = None
+        """Why the file that was admitted is not used any more; None: it is, or none was."""
+        self.suspect = False
+        """An answer said that the file is damaged."""
+        self.restored: list[Restored] = []
+        """How it was put back, in this process."""
         self.openings = 0
         """How often it was admitted: it may be another database each time."""
         self._identity = None if closed is not None or self.file is None else file_identity(self.file)
         self._failed: tuple[float, DatabaseAway] | None = None
         self._opened = asyncio.Event()
-        self._lost = asyncio.Event()
         if closed is None:
             self._opened.set()
 
@@ -56,24 +62,19 @@ class Database:
     def admit(self) -> None:
         """It has this program's schema: from now on it is used, as long as it is the same file."""
         self._identity = None if self.file is None else file_identity(self.file)
-        self._closed = self._failed = None
+        self._closed = self._failed = self.lost = None
+        self.suspect = False
         self.openings += 1
-        self._lost.clear()
         self._opened.set()
 
     def refuse(self, reason: str) -> None:
         """Nothing is asked of it until `admit`."""
         self._closed = reason
         self._opened.clear()
-        self._lost.set()
 
     async def opened(self) -> None:
         """Returns while it is open."""
         await self._opened.wait()
-
-    async def lost(self) -> None:
-        """Returns while it is closed."""
-        await self._lost.wait()
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """The result of `query`, which sees one consistent state. Raises DatabaseAway."""
@@ -111,8 +112,14 @@ class Database:
         if self._closed is None and self.file is not None and file_identity(self.file) != self._identity:
             gone = file_identity(self.file) is None
             how = "was moved or deleted" if gone else "was replaced by another file"
-            self.refuse(f"The database file {self.file} {how} while it was in use: nothing is written to it.")
+            self._lose(f"The database file {self.file} {how} while it was in use: nothing is written to it.")
+        elif self._closed is None and self.suspect:
+            self._lose(f"The database file {self.file} is damaged: nothing is written to it.")
         return self._closed
+
+    def _lose(self, reason: str) -> None:
+        self.lost = reason
+        self.refuse(reason)
 
     async def _run(self, threads: ThreadPoolExecutor, job: Callable[[], T]) -> T:
         if (closed := self.look()) is not None:
@@ -130,6 +137,8 @@ class Database:
                 raise
             if away.diagnosis is not None and away.diagnosis.trouble in (Trouble.AWAY, Trouble.CONNECTIONS):
                 self._failed = (time.monotonic() + RETRY_S, away)
+            if away.diagnosis is not None and away.diagnosis.trouble is Trouble.DAMAGED and self.file is not None:
+                self.suspect = True
             raise away from error
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ is touched. Every upgrade is one transaction.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from sqlalchemy import Connection, Engine, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from backend.store import event_months, sqlite, tables
+from backend.store.automatic_backups import back_up
 from backend.store.engine import (
     StoreError,
     create_engine,
@@ -37,6 +39,7 @@ from backend.store.engine import (
 from backend.store.limits import MIGRATION
 from backend.store.requirements import lack
 
+_log = logging.getLogger(__name__)
 VERSION_TABLE: Final = "ebbline_schema"
 # Any number that other programs on the same PostgreSQL server are unlikely to lock.
 ADVISORY_LOCK: Final = 0x6562626C  # "ebbl"
@@ -101,8 +104,15 @@ def upgrade(url: str, revision: str = "head") -> str:
     _refuse_newer(known, url)
     if known is not None and known == head():
         return known
-    if is_sqlite(parse_url(url)) and (file := sqlite_file_of(url)) is not None:
-        sqlite.create(file)
+    if (file := sqlite_file_of(url)) is not None:
+        if known is None:
+            sqlite.create(file)
+        else:
+            try:
+                back_up(file, f"before-{head()}", time.time_ns() // 1_000_000)
+            except StoreError as error:
+                # The migration is one transaction: it may fail and leaves the database as it is.
+                _log.warning("%s", error)
     with _errors(url):
         engine = create_engine(url, MIGRATION, name="migration")
         try:

@@ -161,13 +161,14 @@ def check_database(settings: Settings, *, first: bool) -> None:
     """Raises PreflightError unless the backend can bring the database to its schema. Changes and creates nothing.
 
     One that does not answer now refuses only the `first` start of a folder, where its URL may be wrong: brokers serve
-    without it, and the backend waits for it.
+    without it, and the backend waits for it, or restores it.
     """
     if settings.database_url is None and not settings.database_file.exists():
         return  # the backend makes it; and nobody waits half a second for the libraries below to be imported
     from backend.store import engine as store_engine
     from backend.store import migrate
-    from backend.store.trouble import PASSING
+    from backend.store.automatic_backups import backups
+    from backend.store.trouble import PASSING, Trouble
 
     url = settings.database
     try:
@@ -179,7 +180,10 @@ def check_database(settings: Settings, *, first: bool) -> None:
             )
         migrate.require_usable(url)
     except store_engine.DatabaseAway as error:
-        if first or error.diagnosis is None or error.diagnosis.trouble not in PASSING:
+        trouble = None if error.diagnosis is None else error.diagnosis.trouble
+        file = store_engine.sqlite_file_of(url)
+        restorable = trouble is Trouble.DAMAGED and file is not None and backups(file)
+        if first or not (restorable or trouble in PASSING):
             raise PreflightError(str(error)) from error
     except store_engine.StoreError as error:
         raise PreflightError(str(error)) from error

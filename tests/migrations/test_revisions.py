@@ -52,7 +52,14 @@ def test_every_revision_is_undone_and_done_again_with_a_plan_that_reverts_anothe
     engine = create_engine(empty_database)
     with writing(engine) as connection:
         for reverts_id in (None, 1):
-            row = {"cluster_id": "c", "kind": "k", "state": "verified", "author": "a", "role": "operator", "inputs": {}}
+            row: dict[str, Any] = {
+                "cluster_id": "c",
+                "kind": "k",
+                "state": "verified",
+                "author": "a",
+                "role": "operator",
+                "inputs": {},
+            }
             row |= {"created_ms": 1, "updated_ms": 1, "reverts_id": reverts_id}
             connection.execute(tables.operation.insert().values(**row))
         about = {"cluster_id": "c", "at_ms": 1, "actor": "a", "role": "operator", "action": "x", "object": "o"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from backend.control.findings import rules_cluster, rules_copy, rules_readers, rules_replica
+from backend.control.findings import rules_cluster, rules_copy, rules_database, rules_readers, rules_replica
 from backend.control.findings.sight import Candidate, Sight
 
 Rule = Callable[[Sight], Iterable[Candidate]]
@@ -18,6 +18,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rules_cluster.metadata_unsafe,
     rules_cluster.metadata_loading,
     rules_cluster.throttles_left,
+    rules_database.lost_databases,
     rules_copy.open_copies,
     rules_copy.failing_copies,
     rules_copy.slow_copies,
@@ -39,6 +40,7 @@ SLUGS: Final[Mapping[str, str]] = {
     "copy-failing": "Copies to the remote tier fail",
     "copy-hung": "A copy does not end",
     "copy-slow": "Copying falls behind",
+    "database-lost": "The product's own database was lost",
     "delete-lag": "Deletions from the remote tier do not end",
     "disk-offline": "A log directory is offline",
     "disk-runway": "A disk is nearly full",

@@ -11,6 +11,7 @@ from backend.store.queries.findings import CopyEvent
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
+from backend.store.restoring import Restored
 from backend.store.samples import PartitionSample, ReplicaSample
 
 CRITICAL: Final = "critical"
@@ -75,12 +76,12 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """`ledger_ms`: up to when the pipeline is known to have told everything; None: there is no pipeline.
-
-    `moved_ms`: when the log end of a follower was last seen to change, by (topic, partition, broker).
-    `kafka_rules`: the brokers keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an
-    hour by (broker, path); absent: not known yet. `finished` None: not read in this round, or too many.
-    `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does not tell.
+    """`ledger_ms`: up to when the pipeline is known to have told everything; None: there is no pipeline. `moved_ms`:
+    when the log end of a follower was last seen to change, by (topic, partition, broker). `kafka_rules`: the brokers
+    keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an hour by (broker, path);
+    absent: not known yet. `finished` None: not read in this round, or too many. `restored`: how this process put its
+    database back. `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does
+    not tell.
     """
 
     at_ms: int
@@ -100,6 +101,7 @@ class Sight:
     kafka_rules: bool = False
     group_offsets: Sequence[GroupOffset] = ()
     reader_queues: Mapping[int, float] = field(default_factory=dict)
+    restored: Sequence[Restored] = ()
 
     def topic(self, name: str) -> TopicRow | None:
         """A topic's settings; None when they are not known."""

@@ -17,11 +17,11 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.control.alerts.notices import Notice, notices, open_counts
+from backend.control.alerts.notices import Event, Notice, notices, open_counts
 from backend.control.database import Database, DatabaseAway
 from backend.control.findings.disk_rates import History, rates, remember
 from backend.control.findings.evaluate import Changes, evaluate
-from backend.control.findings.sight import Candidate, GroupOffset, Key, Sight, Throttle
+from backend.control.findings.sight import CRITICAL, Candidate, GroupOffset, Key, Sight, Throttle
 from backend.control.gateway.configs import ConfigEntry
 from backend.control.observer.rounds import FLAG, Round
 from backend.control.observer.settings_sample import SettingsSample
@@ -89,6 +89,7 @@ class FindingWatch:
         self._lineage_ms = 0
         self._finished: list[FinishedSegment] | None = None
         self._pruned_ms = 0
+        self._told_of = 0
         self.rounds = 0
         self.open_counts: Mapping[tuple[str, str], int] = {}
 
@@ -113,10 +114,21 @@ class FindingWatch:
                 await asyncio.sleep(min(PAUSE_S_MAX, took_s / SHARE_MAX - took_s))
             except DatabaseAway as error:
                 _log.debug("the findings of this round are not stored: %s", error)
+                self._tell_of_loss(seen.round.at_ms)
                 await asyncio.sleep(RETRY_S)
             except SQLAlchemyError as error:
                 _log.error("The findings of a round were refused by the database: %s", first_line(error))
                 await asyncio.sleep(RETRY_S)
+
+    def _tell_of_loss(self, at_ms: int) -> None:
+        """A database that was lost cannot store that it was: others are told, once for each opening."""
+        if self._database.lost is None or self._told_of == self._database.openings:
+            return
+        self._told_of = self._database.openings
+        sentence, action = self._database.lost, "Put the file back; else it is restored by itself."
+        self._tell(
+            [Notice(Event.OPENED, at_ms, "database-lost", "database", CRITICAL, sentence, action, {}, None, None, None)]
+        )
 
     def _judge(self, seen: Seen) -> list[Notice]:
         """On the database thread. Repeating it after a failure in the middle gives the same rows."""
@@ -203,6 +215,7 @@ class FindingWatch:
             disk_rates=rates(self._disks),
             group_offsets=seen.group_offsets,
             reader_queues=seen.reader_queues,
+            restored=tuple(self._database.restored),
             kafka_rules=self._attached or _kafka_overlap(seen.settings),
         )
 

@@ -193,6 +193,14 @@ class FolderObjectStore(ObstoreObjectStore):
             os.close(file)
 
 
+def _plain_endpoint(config: Mapping[str, str]) -> bool:
+    """Whether the S3 endpoint that is set is an http:// one."""
+    named = {name.lower().removeprefix("aws_"): value for name, value in config.items()}
+    in_environment = os.environ.get("AWS_ENDPOINT") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    endpoint = named.get("endpoint") or named.get("endpoint_url") or in_environment
+    return endpoint.lower().startswith("http://")
+
+
 def open_object_store(
     location: str, *, config: Mapping[str, str] | None = None, client: Mapping[str, str] | None = None
 ) -> ObjectStore:
@@ -208,8 +216,11 @@ def open_object_store(
     given: dict[str, Any] = {}
     if config:
         given["config"] = dict(config)
-    if client:
-        given["client_options"] = dict(client)
+    options = dict(client or {})
+    if _plain_endpoint(config or {}) and not {"allow_http", "AWS_ALLOW_HTTP"} & {*options, *os.environ}:
+        options["allow_http"] = "true"  # who names an http:// address has said so
+    if options:
+        given["client_options"] = options
     store = from_url(location, **given)
     if location.startswith(("file:", "memory:")):
         return ObstoreObjectStore(store)

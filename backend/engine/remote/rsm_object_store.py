@@ -34,6 +34,7 @@ from backend.engine.remote.rsm import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
+from backend.engine.remote.store_errors import reason_of
 from backend.protocol.remote_log_metadata import SegmentMetadata
 from backend.redact import redact, redact_url
 from backend.tiering.ids import TopicIdPartition, uuid_text
@@ -160,7 +161,8 @@ class ObjectStoreRemoteStorageManager:
             for suffix in SUFFIXES:
                 self._store.delete(object_key(metadata, suffix))
         except (OSError, BaseError) as error:
-            _log.warning(
+            # The line that says why the copy failed comes next; this is the same store, and the same reason.
+            _log.debug(
                 "What a failed copy left of segment %s of %s could not be removed; retention tries again: %s",
                 uuid_text(metadata.segment_id),
                 metadata.topic_id_partition,
@@ -238,8 +240,7 @@ def _subject(type: EventType, metadata: SegmentMetadata) -> str:
 
 def _reason(error: Exception) -> str:
     """What the storage's client says first; obstore's messages go on with a dump of its own state."""
-    lines = (line.strip() for line in str(error).splitlines())
-    return next((line for line in lines if line), type(error).__name__)
+    return reason_of(str(error)) or type(error).__name__
 
 
 def check_location(location: str) -> None:

@@ -70,7 +70,8 @@ def clusters(connection: Connection) -> list[ClusterRow]:
 
 def processes(connection: Connection, cluster_id: str, now_ms: int) -> dict[str, ProcessHealth]:
     """Every process that ever sent a heartbeat, by name."""
-    rows = connection.execute(select(t.process_status).where(t.process_status.c.cluster_id == cluster_id))
+    table = t.process_status
+    rows = connection.execute(select(table).where(table.c.cluster_id == cluster_id).order_by(table.c.process))
     found = {}
     for row in rows:
         values = {name: value for name, value in row._mapping.items() if name != "cluster_id"}
