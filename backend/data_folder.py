@@ -125,6 +125,24 @@ class DataFolder:
         except OSError as error:
             raise DataFolderError(f"The folder {self.root} cannot be written: {error.strerror or error}.") from error
 
+    def note_database(self, url: str | None) -> None:
+        """Which database `ebbline up` uses, without its password, for the commands beside it; None: the folder's own.
+
+        OSError when it cannot be written.
+        """
+        path = self.run / "database.url"
+        if url is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(url + "\n")
+
+    def noted_database(self) -> str | None:
+        """What `note_database` noted."""
+        try:
+            return (self.run / "database.url").read_text().strip() or None
+        except (OSError, UnicodeDecodeError):
+            return None
+
     def write_identity(self, identity: ClusterIdentity) -> None:
         """All or nothing."""
         temporary = self.identity_file.with_suffix(".tmp")
@@ -137,7 +155,17 @@ class DataFolder:
 
 # What a refused first start or a hand-written settings file may leave in a folder that is still new.
 KNOWN_NEW: Final = frozenset(
-    {"ebbline.toml", "run", "logs", "spark", "ebbline.db", "ebbline.db-wal", "ebbline.db-shm", "ebbline.db-turn"}
+    {
+        "ebbline.toml",
+        "run",
+        "logs",
+        "spark",
+        "ebbline.db",
+        "ebbline.db-wal",
+        "ebbline.db-shm",
+        "ebbline.db-turn",
+        "ebbline.db-backups",
+    }
 )
 
 

@@ -114,6 +114,7 @@ def up(
         from backend.supervisor.up import run
 
         settings = local_settings(
+            noted=False,
             data_dir=data,
             database_url=database_url,
             brokers=brokers,

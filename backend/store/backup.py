@@ -61,14 +61,17 @@ def _copy_sqlite(url: str, source: Path, target: Path) -> None:
 
 
 def _dump_postgresql(url: URL, target: Path) -> None:
+    from psycopg.conninfo import make_conninfo
+
     program = shutil.which("pg_dump")
     if program is None:
         raise StoreError("The program pg_dump is not on the PATH: install PostgreSQL's client tools, then try again.")
-    plain = url.set(drivername="postgresql", password=None)
+    _, options = url.get_dialect()().create_connect_args(url)
+    options.pop("password", None)
     # The password by environment: arguments are there for every user of the machine to see.
     environment = {**os.environ, **({"PGPASSWORD": str(url.password)} if url.password else {})}
     done = subprocess.run(
-        [program, "--format=custom", f"--file={target}", "--dbname", plain.render_as_string()],
+        [program, "--format=custom", f"--file={target}", "--dbname", make_conninfo(**options)],
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -77,4 +80,6 @@ def _dump_postgresql(url: URL, target: Path) -> None:
     )
     if done.returncode:
         cause = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
-        raise StoreError(f"pg_dump could not copy {describe(str(plain))}: {cause}. Check the server and the rights.")
+        raise StoreError(
+            f"pg_dump could not copy {describe(url.render_as_string())}: {cause}. Check the server and the rights."
+        )

@@ -8,6 +8,7 @@ writers take the lock at once (``BEGIN IMMEDIATE``) and wait for each other up t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,9 @@ BUSY_TIMEOUT_MS = 30_000  # at most; a program that serves people waits less
 POOL_SIZE, POOL_OVERFLOW = 5, 10
 
 
+_SERVERS: Final = re.compile(
+    r"(?P<before>postgres(?:ql)?(?:\+\w+)?://(?:[^/?#]*@)?)(?P<servers>[^/?#@,]+(?:,[^/?#@,]+)+)(?P<after>/.*)?"
+)
 _JSON: Final = json.JSONDecoder()
 
 
@@ -56,7 +60,7 @@ def store_error(url: str, error: Exception) -> StoreError | None:
 def parse_url(url: str) -> URL:
     """The URL with the driver this product ships. Raises StoreError for any other database."""
     try:
-        parsed = make_url(url)
+        parsed = _read_url(url)
     except (ArgumentError, ValueError):
         # Without its text: where that cannot be read, nobody knows which part is the password.
         raise StoreError("The database URL cannot be read: use sqlite:///FILE or postgresql://USER@HOST/DB.") from None
@@ -66,6 +70,23 @@ def parse_url(url: str) -> URL:
     if kind in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     raise StoreError(f"The database {kind!r} is not supported: use sqlite:///FILE or postgresql://...")
+
+
+def _read_url(url: str) -> URL:
+    """As SQLAlchemy's `make_url`, which knows no list of servers: ``postgresql://user@one:5432,two:5432/db``."""
+    if (found := _SERVERS.fullmatch(url)) is None:
+        return make_url(url)
+    hosts = tuple(server if ":" in server else f"{server}:5432" for server in found["servers"].split(","))
+    parsed = make_url(f"{found['before']}{found['after']}")
+    return parsed.set(query={**parsed.query, "host": hosts})
+
+
+def without_password(url: str) -> str:
+    """The URL with all but its passwords: PGPASSWORD or ~/.pgpass may have it. Raises StoreError."""
+    parsed = parse_url(url)
+    secrets = [name for name in parsed.query if "password" in name.lower()]
+    kept = parsed._replace(password=None).difference_update_query(secrets)  # `set` takes None for "as it is"
+    return kept.set(drivername=parsed.get_backend_name()).render_as_string(hide_password=False)
 
 
 def create_engine(url: str, limits: Limits = SERVING, *, name: str = "") -> Engine:
@@ -184,8 +205,12 @@ def writing(engine: Engine) -> Iterator[Connection]:
 def describe(url: str) -> str:
     """The URL for messages and logs: without the password."""
     try:
-        parsed = make_url(url)
+        parsed = _read_url(url)
     except (ArgumentError, ValueError):
         return "the database URL"
     # A password may stand in the query as well, and so may a key's.
-    return parsed.set(query={}).render_as_string(hide_password=True)
+    hosts = parsed.query.get("host", ())
+    shown = parsed.set(query={}).render_as_string(hide_password=True)
+    if isinstance(hosts, tuple) and hosts and not parsed.host:
+        return shown.replace("@/", f"@{','.join(hosts)}/", 1)
+    return shown

@@ -103,6 +103,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
             # Last of the checks: it may write a launcher script below the data folder.
             java.find_java(folder.root / "spark" / "java", os.environ)
         folder.lock()
+        folder.note_database(database_to_note(settings))
         if identity is None:
             identity = ClusterIdentity(
                 format=FORMAT_VERSION,
@@ -118,7 +119,18 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
         raise Refused(f"{error}: {way_out(folder.root)}") from error
     except (DataFolderError, PreflightError, java.NoUsableJava) as error:
         raise Refused(str(error)) from error
+    except OSError as error:
+        raise Refused(f"The folder {folder.root} cannot be written: {error.strerror or error}.") from error
     return folder, identity
+
+
+def database_to_note(settings: Settings) -> str | None:
+    """The database's URL without any password; None for the folder's own file."""
+    if settings.database_url is None:
+        return None
+    from backend.store.engine import without_password  # only here: it takes half a second to import
+
+    return without_password(settings.database_url)
 
 
 def _attached_cluster_id(settings: Settings) -> str:

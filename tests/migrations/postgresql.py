@@ -88,6 +88,9 @@ def new_database(server_url: str, name: str, *, template: str = "template1") -> 
 
 
 def _bin_dirs() -> Iterator[Path]:
+    if chosen := os.environ.get("EBBLINE_TEST_POSTGRESQL_BIN"):  # another version's
+        yield Path(chosen)
+        return
     found = shutil.which("initdb")
     if found:
         yield Path(found).resolve().parent

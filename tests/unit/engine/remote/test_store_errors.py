@@ -28,7 +28,8 @@ RETRIED = "in 2.6s, after 10 retries, max_retries: 10 "
             "the bucket or container does not exist (Server returned non-2xx status code: 404 Not Found)",
         ),
         (
-            f"Generic S3 error: Error performing PUT {URL} {RETRIED} - HTTP error: error sending request\nkind: Connect",
+            f"Generic S3 error: Error performing PUT {URL} {RETRIED} - HTTP error: error sending request\n"
+            "kind: Connect",
             "error sending request (no connection)",
         ),
     ],

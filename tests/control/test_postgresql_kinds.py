@@ -1,0 +1,177 @@
+"""PostgreSQL as people run it: a standby that takes over, a pooler between, TLS with the right and the wrong CA."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from backend.store import migrate
+from backend.store.engine import StoreError, create_engine
+from spark.sinks.ledger_sink import LedgerSink
+from tests.certificates import Authority
+from tests.control.site import ControlSite
+from tests.databases import new_postgresql
+from tests.migrations.postgresql import NoPostgreSQL, Server, running_server
+from tests.ports import free_ports
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    try:
+        with running_server() as started:
+            yield started
+    except NoPostgreSQL as reason:
+        pytest.skip(str(reason))
+
+
+@contextmanager
+def standby_of(primary: Server) -> Iterator[Server]:
+    program = primary.bin_dir / "pg_basebackup"
+    if not program.exists():
+        pytest.skip("this PostgreSQL has no pg_basebackup")
+    folder = primary.folder.with_name(f"{primary.folder.name}-standby")
+    folder.mkdir()
+    if primary.user:
+        shutil.chown(folder, primary.user)
+    made = [
+        str(program),
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(primary.port),
+        "-U",
+        "postgres",
+        "-R",
+        "-D",
+        str(folder / "data"),
+    ]
+    subprocess.run(made, user=primary.user, cwd="/", check=True, capture_output=True, timeout=120)
+    standby = replace(primary, folder=folder, port=free_ports(1)[0])
+    standby.start()
+    try:
+        yield standby
+    finally:
+        standby.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_standby_that_takes_over_under_load_is_found_and_goes_on(server: Server, tmp_path: Path) -> None:
+    url = new_postgresql(server)
+    with standby_of(server) as standby:
+        name = url.rsplit("/", 1)[1]
+        both = f"127.0.0.1:{server.port},127.0.0.1:{standby.port}"
+        two = f"postgresql://postgres@{both}/{name}?target_session_attrs=read-write"
+        with ControlSite(tmp_path, database_url=two) as site:
+            site.create_topic("orders", partitions=3)
+            site.produce("orders", 30)
+            site.wait_until("samples are stored", lambda: bool(site.partitions("orders")))
+            plan = site.plan({"enable": True})
+            site.wait_until("the standby has it", lambda: plans(standby, name) == 1)
+            server.stop()
+            try:
+                site.wait_until("/readyz says so", lambda: site.operator.get("/readyz").status_code == 503)
+                with psycopg.connect(standby.url, autocommit=True) as connection:
+                    connection.execute(b"SELECT pg_promote()")
+                site.wait_until("it is ready", lambda: site.operator.get("/readyz").status_code == 200, 60)
+                recorder = site.plane.observer.recorder
+                site.wait_until("nothing waits", lambda: site.cluster.ask(lambda: recorder.waiting_rounds) == 0, 60)
+                assert recorder.dropped_rounds == 0
+                assert site.get(f"/v1/plans/{plan['id']}")["plan"]["state"] == "checked"
+                assert site.plan({"enable": True})["id"] > plan["id"]
+            finally:
+                server.start()
+
+
+def plans(server: Server, name: str) -> int:
+    with psycopg.connect(server.url.rsplit("/", 1)[0] + "/" + name) as connection:
+        row = connection.execute("SELECT count(*) FROM operation").fetchone()
+        return 0 if row is None else int(row[0])
+
+
+@contextmanager
+def pgbouncer(server: Server, folder: Path) -> Iterator[int]:
+    program = shutil.which("pgbouncer", path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin")
+    if program is None:
+        pytest.skip("pgbouncer is not installed")
+    folder = server.folder / "pgbouncer"
+    folder.mkdir()
+    (port,) = free_ports(1)
+    (folder / "users").write_text('"postgres" ""\n')
+    lines = ["[databases]", f"* = host=127.0.0.1 port={server.port}", "[pgbouncer]", "listen_addr = 127.0.0.1"]
+    lines += [f"listen_port = {port}", "auth_type = any", f"auth_file = {folder / 'users'}", "unix_socket_dir ="]
+    lines += ["pool_mode = transaction", "default_pool_size = 3", f"logfile = {folder / 'log'}"]
+    text = "\n".join(lines).replace("* = host", "* = user=postgres host")
+    (folder / "ini").write_text(text + "\n")
+    for path in (folder, *folder.iterdir()):
+        if server.user:
+            shutil.chown(path, server.user)
+    process = subprocess.Popen([program, str(folder / "ini")], user=server.user, cwd="/", stderr=subprocess.DEVNULL)
+    try:
+        yield port
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_a_pooler_in_transaction_mode_does_no_harm(server: Server, tmp_path: Path) -> None:
+    direct = new_postgresql(server)
+    with pgbouncer(server, tmp_path) as port:
+        url = f"postgresql://postgres@127.0.0.1:{port}/{direct.rsplit('/', 1)[1]}"
+        with ControlSite(tmp_path, database_url=url) as site:
+            site.create_topic("orders", partitions=3)
+            for _ in range(30):  # more often than the driver would prepare a statement
+                site.get("/v1/cluster")
+            site.wait_until("samples are stored", lambda: bool(site.partitions("orders")))
+            assert site.execute(site.plan({"enable": True})["id"]).status_code in (200, 202)
+            recorder = site.plane.observer.recorder
+            site.wait_until(
+                "rounds are stored", lambda: site.cluster.ask(lambda: site.plane.observer.state.rounds) > 20
+            )
+            assert (recorder.away, recorder.dropped_rounds) == (None, 0)
+            stores_batches(url)
+
+
+def stores_batches(url: str) -> None:
+    import pyarrow as pa
+
+    from spark.decode import to_batch
+    from tests.spark.records import mixed
+    from tests.spark.replay import expected
+    from tests.spark.running import CLUSTER, content
+
+    engine, records = create_engine(url), mixed(2_000)
+    sink = LedgerSink(engine, cluster_id=CLUSTER, job="j", source_topic="t")
+    for number in range(8):
+        part = records[number * 250 : (number + 1) * 250]
+        sink.write(number, pa.Table.from_batches([to_batch(part)]))
+    assert content(engine) == expected(records)
+    sink.close()
+    engine.dispose()
+
+
+def test_tls_is_as_strict_as_the_url_says(server: Server, tmp_path: Path) -> None:
+    right, wrong = Authority(), Authority("another authority")
+    known, unknown = right.write(tmp_path / "right.pem"), wrong.write(tmp_path / "wrong.pem")
+    identity = right.identity("database", hosts=("localhost",))
+    for text, name in ((identity.certificate_pem, "server.crt"), (identity.key_pem, "server.key")):
+        file = server.folder / "data" / name
+        file.write_text(text)
+        file.chmod(0o600)
+        if server.user:
+            shutil.chown(file, server.user)
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(b"ALTER SYSTEM SET ssl = on")
+        connection.execute(b"SELECT pg_reload_conf()")
+    url = new_postgresql(server).replace("127.0.0.1", "localhost") + "?sslmode=verify-full&sslrootcert="
+    assert migrate.current(url + str(known)) == migrate.head()
+    with pytest.raises(StoreError, match="certificate verify failed"):
+        migrate.current(url + str(unknown))
+    with pytest.raises(StoreError, match="does not match host name"):
+        migrate.current((url + str(known)).replace("localhost", "127.0.0.1"))
