@@ -9,6 +9,7 @@ import pytest
 from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.sight import SEVERITIES, Candidate, GroupOffset, Throttle
+from backend.store.restoring import Restored
 from backend.tiering.segment_state import SegmentState
 from tests.unit.control.findings.sights import (
     MINUTE_MS,
@@ -78,6 +79,12 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (
             meta() | {"partitions": [partition(METADATA, tiered=False, isr=(1, 2))]},
             meta() | {"partitions": [partition(METADATA, tiered=False, isr=(1, 2, 3))]},
+        ),
+    ],
+    "database-lost": [
+        (
+            {"restored": [Restored(NOW_MS - 86_399_999, "It was put back", "plan 7")]},
+            {"restored": [Restored(NOW_MS - 86_400_000, "It was put back", "plan 7")]},
         ),
     ],
     "throttle-left": [
