@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from backend.cli.local import DatabaseOption, LocalDataOption, local_settings, refuse
+from backend.cli.local import DatabaseOption, LocalDataOption, refuse, settings_beside_up
 
 database_app = typer.Typer(help="The database: schema and backups.", no_args_is_help=True)
 ATTENTION = 1
@@ -19,7 +19,7 @@ def check(data: LocalDataOption = None, database_url: DatabaseOption = None) -> 
     from backend.store import migrate
     from backend.store.engine import StoreError, describe
 
-    url = local_settings(data_dir=data, database_url=database_url).database
+    url = settings_beside_up(data_dir=data, database_url=database_url).database
     try:
         report = migrate.check(url)
     except StoreError as error:
@@ -51,7 +51,7 @@ def upgrade(
     from backend.store import migrate
     from backend.store.engine import StoreError
 
-    url = local_settings(data_dir=data, database_url=database_url).database
+    url = settings_beside_up(data_dir=data, database_url=database_url).database
     try:
         before = migrate.current(url)
         target = migrate.last_pre(before) if pre else migrate.head()
@@ -74,7 +74,7 @@ def downgrade(
     from backend.store import migrate
     from backend.store.engine import StoreError, describe
 
-    url = local_settings(data_dir=data, database_url=database_url).database
+    url = settings_beside_up(data_dir=data, database_url=database_url).database
     try:
         known = migrate.current(url)
         undone = migrate.undone_by(known, revision)
@@ -101,7 +101,7 @@ def backup(
     from backend.store import backup as copies
     from backend.store.engine import StoreError
 
-    url = local_settings(data_dir=data, database_url=database_url).database
+    url = settings_beside_up(data_dir=data, database_url=database_url).database
     try:
         size = copies.backup(url, file)
     except StoreError as error:

@@ -18,22 +18,24 @@ DatabaseOption = Annotated[str | None, typer.Option("--database-url", help="sqli
 REFUSED = 2
 
 
-def local_settings(*, noted: bool = True, **given: Any) -> Settings:
-    """The settings with these options, None for one that was not given; one line and exit code 2 if unusable.
+def settings_beside_up(**given: Any) -> Settings:
+    """As `local_settings`, with the database that `ebbline up` noted in the folder unless another is named."""
+    found = local_settings(**given)
+    if found.database_url is None:
+        from backend.data_folder import DataFolder
 
-    Without a database's URL it is the one that `ebbline up` noted in the folder, unless not `noted`.
-    """
+        found.database_url = DataFolder(found.data_dir).noted_database()
+    return found
+
+
+def local_settings(**given: Any) -> Settings:
+    """The settings with these options, None for one that was not given; one line and exit code 2 if unusable."""
     from pydantic import ValidationError
 
     from backend.settings import Settings, describe_invalid
 
     try:
-        found = Settings(**{name: value for name, value in given.items() if value is not None})
-        if noted and found.database_url is None:
-            from backend.data_folder import DataFolder
-
-            found.database_url = DataFolder(found.data_dir).noted_database()
-        return found
+        return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         print(f"ebbline: {describe_invalid(error)}", file=sys.stderr)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

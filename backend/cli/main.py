@@ -114,7 +114,6 @@ def up(
         from backend.supervisor.up import run
 
         settings = local_settings(
-            noted=False,
             data_dir=data,
             database_url=database_url,
             brokers=brokers,

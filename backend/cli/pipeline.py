@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, local_settings, refuse
+from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
 from backend.cli.options import JsonOption
 from backend.cli.words import plain
 from backend.interpreter import GC_THRESHOLDS_OF_BATCHES, tuned
@@ -74,7 +74,7 @@ def status(data: LocalDataOption = None, database_url: DatabaseOption = None, js
     from backend.store.limits import PAGES
     from backend.store.queries.pipeline import pipeline_status
 
-    settings = local_settings(data_dir=data, database_url=database_url)
+    settings = settings_beside_up(data_dir=data, database_url=database_url)
     with _sentences("Stopped."):
         cluster_id = identity_of(settings).cluster_id
         migrate.require_current(settings.database)
@@ -134,7 +134,7 @@ def at(
     except ValueError:
         refuse(f"{moment!r} is not a time: write it as 2026-11-22T09:30, in UTC.")
     at_ms = int((then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp() * 1000)
-    settings = local_settings(data_dir=data, database_url=database_url)
+    settings = settings_beside_up(data_dir=data, database_url=database_url)
     with _sentences("Stopped."):
         cluster_id = identity_of(settings).cluster_id
         migrate.require_current(settings.database)
@@ -170,7 +170,7 @@ def rebuild(
     from spark.rebuild import forget_ledger
     from spark.rebuild import rebuild as build
 
-    settings = local_settings(data_dir=data, database_url=database_url)
+    settings = settings_beside_up(data_dir=data, database_url=database_url)
     with _sentences("Stopped; the ledger is as it was."), _long_work() as stop:
         if forget:
             cluster_id = identity_of(settings).cluster_id
@@ -191,7 +191,7 @@ def verify(
     from backend.data_folder import DataFolder
     from spark.verify import verify as compare
 
-    settings = local_settings(data_dir=data, database_url=database_url)
+    settings = settings_beside_up(data_dir=data, database_url=database_url)
     place = remote or settings.remote_location or str(DataFolder(settings.data_dir).remote)
     with _sentences("Stopped; nothing was changed."), _long_work() as stop:
         report = compare(_pipeline_settings(settings), None if place == "none" else place, stop, _say)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
-from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, local_settings, refuse
+from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
 from backend.cli.options import JsonOption, console, show_json
 from backend.cli.tables import table
 from backend.cli.words import moment, plural
@@ -37,7 +37,7 @@ def _on_database(
     from backend.store.limits import PAGES
     from backend.store.migrate import require_current
 
-    settings = local_settings(data_dir=data, database_url=database_url)
+    settings = settings_beside_up(data_dir=data, database_url=database_url)
     try:
         cluster_id = identity_of(settings).cluster_id
         require_current(settings.database)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.cli.local import local_settings
+from backend.cli.local import local_settings, settings_beside_up
 from backend.data_folder import DataFolder
 from backend.settings import Settings
 from backend.supervisor.up import database_to_note
@@ -22,13 +22,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
 def test_the_url_is_noted_without_a_password_and_found(folder: DataFolder) -> None:
     url = "postgresql://ebb:s3cret@h:5432/db?sslmode=require&sslpassword=s3cret"
     folder.note_database(database_to_note(Settings(data_dir=folder.root, database_url=url)))
-    found = local_settings(data_dir=folder.root).database
+    found = settings_beside_up(data_dir=folder.root).database
     assert found == "postgresql://ebb@h:5432/db?sslmode=require"
-    assert local_settings(data_dir=folder.root, database_url="sqlite:///x").database == "sqlite:///x"
-    assert local_settings(noted=False, data_dir=folder.root).database_url is None
+    assert settings_beside_up(data_dir=folder.root, database_url="sqlite:///x").database == "sqlite:///x"
+    assert local_settings(data_dir=folder.root).database_url is None
 
 
 def test_the_folders_own_file_is_found_again(folder: DataFolder) -> None:
     folder.note_database("postgresql://ebb@h/db")
     folder.note_database(database_to_note(Settings(data_dir=folder.root)))
-    assert local_settings(data_dir=folder.root).database == f"sqlite:///{folder.root}/ebbline.db"
+    assert settings_beside_up(data_dir=folder.root).database == f"sqlite:///{folder.root}/ebbline.db"

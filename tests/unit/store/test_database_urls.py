@@ -9,8 +9,7 @@ from backend.store.engine import describe, parse_url
 
 def options(url: str) -> dict[str, object]:
     parsed = parse_url(url)
-    found: dict[str, object] = parsed.get_dialect()().create_connect_args(parsed)[1]
-    return found
+    return dict(parsed.get_dialect()().create_connect_args(parsed)[1])
 
 
 def test_several_servers_are_tried_in_turn() -> None:
