@@ -22,6 +22,9 @@ def status(replica: Json, leader_id: int, now_ms: int) -> str | None:
     if replica["node_id"] == leader_id:
         return None
     fetched_ms = replica["last_fetch_ms"]
+    if not replica.get("counted", True):
+        # It is no part of a majority until it has caught up with what its disk has lost.
+        return "warning"
     if fetched_ms is None or now_ms - fetched_ms > SILENT_MS:
         return "critical" if replica["role"] == "voter" else "warning"
     return None
@@ -84,7 +87,7 @@ def table_html(quorum: Json) -> str:
         body.append(
             (
                 f"{one['node_id']}",
-                "leader" if leads else str(one["role"]),
+                "leader" if leads else f"{one['role']}{'' if one.get('counted', True) else ', catching up'}",
                 markup.Cell("" if leads else lag),
                 markup.Cell(html="" if leads else fetched, css=f"eb-{trouble}" if trouble else ""),
                 markup.Cell("" if leads else _ago(one["last_caught_up_ms"], seen_ms)),

@@ -55,14 +55,18 @@ def describe(
     rows = [
         (
             str(one.node_id),
-            "leader" if one.node_id == found.leader_id else one.role,
+            "leader" if one.node_id == found.leader_id else one.role if one.counted else f"{one.role}, catching up",
             str(one.log_end_offset) if one.log_end_offset >= 0 else "unknown",
             str(found.lag(one)) if one.log_end_offset >= 0 else "unknown",
             age(one.last_caught_up_ms, now_ms) if one.last_caught_up_ms >= 0 else "never",
+            one.directory_id or "unknown",
         )
         for one in found.replicas
     ]
-    console().print(table(("node", "role", "log end", "lag", "caught up"), rows, right=("log end", "lag")))
+    console().print(table(("node", "role", "log end", "lag", "caught up", "directory"), rows, right=("log end", "lag")))
+    for one in found.replicas:
+        if not one.counted:
+            print(f"Voter {one.node_id} has lost its copy and is not counted for a majority until it has caught up.")
 
 
 async def _fetched(bootstrap: str) -> Quorum | None:
@@ -105,6 +109,8 @@ def _document(found: Quorum) -> dict[str, Any]:
                 "lag": found.lag(one),
                 "last_fetch_ms": one.last_fetch_ms,
                 "last_caught_up_ms": one.last_caught_up_ms,
+                "directory_id": one.directory_id,
+                "counted": one.counted,
             }
             for one in found.replicas
         ],

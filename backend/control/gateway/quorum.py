@@ -7,17 +7,25 @@ from dataclasses import dataclass
 from backend.control.gateway.client import Gateway
 from backend.control.gateway.errors import UnsupportedByBroker
 from backend.protocol import messages as m
+from backend.tiering.ids import uuid_text
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A node that follows the metadata log; `role` is voter or observer. Times in ms since the epoch, -1: never."""
+    """A node that follows the metadata log; `role` is voter or observer. Times in ms since the epoch, -1: never.
+
+    `directory_id`: as Kafka's tools write it; None where the quorum knows its voters by their ids alone. A voter that
+    is not `counted` fetches from another directory than the quorum knows it by: its disk is new, and it has not caught
+    up.
+    """
 
     node_id: int
     role: str
     log_end_offset: int
     last_fetch_ms: int
     last_caught_up_ms: int
+    directory_id: str | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +61,32 @@ async def fetch_quorum(gateway: Gateway) -> Quorum | None:
 
 
 def _quorum(partition: m.DescribeQuorumResponse.Topics.Partitions) -> Quorum:
+    voters = {one.replica_id: one for one in partition.current_voters}
+    joining = {one.replica_id: one for one in partition.observers if one.replica_id in voters}
     replicas = [
-        QuorumReplica(one.replica_id, role, one.log_end_offset, one.last_fetch_timestamp, one.last_caught_up_timestamp)
-        for role, rows in (("voter", partition.current_voters), ("observer", partition.observers))
-        for one in rows
+        _replica(joining.get(voter, one), "voter", counted=voter not in joining) for voter, one in voters.items()
     ]
+    replicas += [_replica(one, "observer") for one in partition.observers if one.replica_id not in voters]
     return Quorum(partition.leader_id, partition.leader_epoch, partition.high_watermark, tuple(replicas))
+
+
+def _replica(
+    told: m.DescribeQuorumResponse.Topics.Partitions.CurrentVoters
+    | m.DescribeQuorumResponse.Topics.Partitions.Observers,
+    role: str,
+    *,
+    counted: bool = True,
+) -> QuorumReplica:
+    directory_id = bytes(told.replica_directory_id)
+    return QuorumReplica(
+        told.replica_id,
+        role,
+        told.log_end_offset,
+        told.last_fetch_timestamp,
+        told.last_caught_up_timestamp,
+        uuid_text(directory_id) if any(directory_id) else None,
+        counted,
+    )
 
 
 async def fetch_controller_id(gateway: Gateway) -> int | None:

@@ -284,6 +284,9 @@ class QuorumReplica(BaseModel):
     lag_records: int | None
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
+    directory_id: str | None = None
+    # False: a voter whose disk is new or older than it was, and that has not caught up: it neither votes nor counts.
+    counted: bool = True
 
 
 class QuorumSnapshot(BaseModel):

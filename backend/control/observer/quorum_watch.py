@@ -20,7 +20,7 @@ AGE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedagems"
 SIZE_GAUGE: Final = "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes"
 # A snapshot is written at most every few minutes.
 SNAPSHOT_LOOK_MS: Final = 15_000
-# Kafka's limits of a quorum are far below; observers are all other nodes. 120 bytes each: 60 kB in a heartbeat.
+# Kafka's limits of a quorum are far below; observers are all other nodes. 180 bytes each: 90 kB in a heartbeat.
 REPLICAS_MAX: Final = 500
 NOT_TOLD: Final = "The cluster does not tell (DescribeQuorum), or the quorum has no leader now."
 NOT_BY_PROTOCOL: Final = "Kafka tells this by JMX only (SnapshotEmitter), which is not asked on an attached cluster."
@@ -43,6 +43,8 @@ def quorum_facts(quorum: Quorum, now_ms: int) -> dict[str, Any]:
                 "lag_records": quorum.lag(one) if one.log_end_offset >= 0 else None,
                 "last_fetch_ms": one.last_fetch_ms if one.last_fetch_ms >= 0 else None,
                 "last_caught_up_ms": one.last_caught_up_ms if one.last_caught_up_ms >= 0 else None,
+                "directory_id": one.directory_id,
+                "counted": one.counted,
             }
             for one in quorum.replicas[:REPLICAS_MAX]
         ],

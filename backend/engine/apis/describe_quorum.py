@@ -11,6 +11,7 @@ from backend.engine.common.topic_names import CLUSTER_METADATA
 from backend.engine.controller.driver import Controller
 from backend.engine.ports.turns import Steps
 from backend.engine.raft.node import RaftNode
+from backend.engine.raft.quorum_state import NO_DIRECTORY
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -104,6 +105,7 @@ def _voter(raft: RaftNode, voter: int, now_ms: int) -> _Partition.CurrentVoters:
         end, fetched_ms, caught_up_ms = -1, -1, -1
     return _Partition.CurrentVoters(
         replica_id=voter,
+        replica_directory_id=raft.log.directories.get(voter, NO_DIRECTORY),
         log_end_offset=end,
         last_fetch_timestamp=fetched_ms,
         last_caught_up_timestamp=caught_up_ms,
