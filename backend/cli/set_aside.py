@@ -45,7 +45,7 @@ def set_aside(
         for broker, path, one in found
     ]
     console().print(table(("broker", "folder", "size", "age", "why"), rows, right=("size",)))
-    print("To remove: ebbline plan broker-config --broker N --set ebbline.remove.set.aside=NAME,…")
+    print("To remove: ebbline plan brokers --broker N ebbline.remove.set.aside=NAME,…")
 
 
 async def _found(bootstrap: str) -> list[tuple[int, str, SetAside]]:
