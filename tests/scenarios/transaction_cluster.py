@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
+from backend.engine.controller.commands.features import SAFE_DOWNGRADE
 from backend.engine.coordinator.group_records import coordinator_partition
 from backend.engine.coordinator.transaction import EPOCH_MAX, Transaction
 from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC, encode_transaction
@@ -176,6 +178,22 @@ class Cluster:
     def _has_group(self) -> bool:
         request = m.OffsetFetchRequest(groups=[m.OffsetFetchRequest.Groups(group_id=GROUP, topics=None)])
         return bool(self.ask(request, 9, m.OffsetFetchResponse).groups[0].error_code == ErrorCode.NONE)
+
+    def set_level(self, level: int) -> None:
+        """Lowers the cluster's transaction.version: what the coordinator does by itself depends on it."""
+        update = m.UpdateFeaturesRequest.FeatureUpdates(
+            feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=SAFE_DOWNGRADE
+        )
+        request = m.UpdateFeaturesRequest(feature_updates=[update], timeout_ms=30_000)
+        answer = self.ask(request, 1, m.UpdateFeaturesResponse)
+        assert answer.error_code == ErrorCode.NONE, answer
+        wait_until(f"{TRANSACTION_VERSION} is {level}", lambda: self._level() == level)
+
+    def _level(self) -> int:
+        found = self.ask(
+            m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3, m.ApiVersionsResponse
+        ).finalized_features
+        return next((row.max_version_level for row in found if row.name == TRANSACTION_VERSION), 0)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

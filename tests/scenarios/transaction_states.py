@@ -109,6 +109,13 @@ HELD_STATES: Final[dict[str, Reach]] = {
 }
 
 
+def by_itself(*, held: bool) -> dict[str, Reach]:
+    """What the coordinator does by itself, asked about on clusters of a lower transaction.version too."""
+    if held:
+        return {"PrepareAbort, fenced": _fenced(held=True), "PrepareAbort, timed out": _timed_out(held=True)}
+    return {"Ongoing": _open(), "CompleteAbort, fenced": _fenced(), "CompleteAbort, timed out": _timed_out()}
+
+
 class Storing(NamedTuple):
     """A change that broker 2 would have to replicate: how the state before is reached, and what is sent then."""
 

@@ -17,13 +17,21 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
-from backend.engine.coordinator.transaction import EPOCH_MAX
+from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
+from backend.engine.coordinator.transaction import EPOCH_MAX, LATEST_VERSION
 from backend.engine.coordinator.transaction_state import Producer
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.scenarios.transaction_cluster import TOPIC, Cluster
 from tests.scenarios.transaction_producers import NEW, NOBODY, OLD, Broker, Known, Protocol, Subject, end_request
-from tests.scenarios.transaction_states import HELD_STATES, STATES, STORING, Reach, Storing
+from tests.scenarios.transaction_states import (
+    HELD_STATES,
+    STATES,
+    STORING,
+    Reach,
+    Storing,
+    by_itself,
+)
 
 # An id that no producer has: this much above one's own.
 OTHER_ID: Final = 1 << 40
@@ -195,9 +203,15 @@ def play(port: int, pid: int, *, at_once: int = 1) -> list[str]:
             return [line for lines in pool.map(Table.lines, tables) for line in lines]
 
         def prepared(
-            make: Callable[[Broker, Kind, str, Any], Table], states: dict[str, Any], *, ahead: bool = False
+            make: Callable[[Broker, Kind, str, Any], Table],
+            states: dict[str, Any],
+            *,
+            ahead: bool = False,
+            level: int = LATEST_VERSION,
         ) -> list[Table]:
-            wanted = [(broker, kind, title, how) for kind in KINDS for title, how in states.items()]
+            of_level = "" if level == LATEST_VERSION else f", {TRANSACTION_VERSION} {level}"
+            kinds = [kind for kind in KINDS if level == LATEST_VERSION or kind[0] is OLD]
+            wanted = [(broker, kind, f"{title}{of_level}", how) for kind in kinds for title, how in states.items()]
             return list(pool.map(lambda one: make(*one), wanted)) if ahead else [make(*one) for one in wanted]
 
         storing = prepared(_of_storing, STORING, ahead=True)
@@ -205,6 +219,11 @@ def play(port: int, pid: int, *, at_once: int = 1) -> list[str]:
         with cluster.stopped():
             lines += asked(prepared(_of_state, HELD_STATES))
             lines += asked(storing)
+        # At level 0 no client sends what Apache Kafka could not store there (EndTxn 5).
+        cluster.set_level(1)
+        lines += asked(prepared(_of_state, by_itself(held=False), level=1))
+        with cluster.stopped():
+            lines += asked(prepared(_of_state, by_itself(held=True), level=1))
     return lines
 
 
