@@ -42,6 +42,7 @@ def pills_html(quorum: Json, now_ms: int) -> str:
         markup.pill(in_touch, "critical" if lost else "warning" if silent else "ok"),
         markup.pill(f"committed to {fmt.count(quorum['high_watermark'])}"),
     ]
+    pills += [_level_pill(name, one) for name, one in sorted((quorum.get("features") or {}).items())]
     snapshot = quorum.get("snapshot") or {}
     if snapshot.get("generated_ms") is None:
         pills.append(markup.pill("snapshot ?", title=str(snapshot.get("cause") or "Not looked at yet.")))
@@ -49,6 +50,14 @@ def pills_html(quorum: Json, now_ms: int) -> str:
         age = fmt.duration(max(0, now_ms - snapshot["generated_ms"]) / 1000)
         pills.append(markup.pill(f"snapshot {fmt.size(snapshot['bytes'])}, {age} old"))
     return f'<div class="eb-pills">{"".join(pills)}</div>'
+
+
+def _level_pill(name: str, feature: Json) -> str:
+    """A feature that could be at a higher level stands out."""
+    level, most = feature["level"], feature["max_level"]
+    if level >= most:
+        return markup.pill(f"{name} {level}")
+    return markup.pill(f"{name} {level} of {most}", "warning", title="Raise it with ebbline quorum upgrade.")
 
 
 def note(quorum: Json) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from backend.cli.tables import table
 from backend.cli.words import age
 
 if TYPE_CHECKING:
+    from backend.control.gateway.features import FeatureLevel
     from backend.control.gateway.quorum import Quorum
 
 quorum_app = typer.Typer(help="The quorum that keeps the cluster's metadata.", no_args_is_help=True)
@@ -32,7 +34,7 @@ def quorum() -> None:
 def describe(
     bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DEFAULT, json_: JsonOption = False
 ) -> None:
-    """Leader, epoch, voters and observers with their lag."""
+    """Leader, epoch, voters and observers with their lag, and the cluster's feature levels."""
     # The client is imported where it is used: every command of `ebbline` would wait for it.
     import asyncio
 
@@ -40,7 +42,7 @@ def describe(
     from backend.protocol.errors import KafkaError
 
     try:
-        found = asyncio.run(_fetched(bootstrap_server or brokers_of(data)))
+        found, features = asyncio.run(_fetched(bootstrap_server or brokers_of(data)))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
@@ -48,7 +50,7 @@ def describe(
     if found is None:
         fail("The quorum has no leader at the moment, or the cluster does not tell: try again.", Exit.ATTENTION)
     if json_:
-        show_json(_document(found))
+        show_json(_document(found, features))
         return
     now_ms = int(time.time() * 1000)
     print(f"Leader {found.leader_id} in epoch {found.leader_epoch}; committed up to offset {found.high_watermark}")
@@ -67,15 +69,50 @@ def describe(
     for one in found.replicas:
         if not one.counted:
             print(f"Voter {one.node_id} has lost its copy and is not counted for a majority until it has caught up.")
+    levels = [(name, str(one.level), str(one.max_level)) for name, one in features.items()]
+    console().print(table(("feature", "level", "highest"), levels, right=("level", "highest")))
 
 
-async def _fetched(bootstrap: str) -> Quorum | None:
+@quorum_app.command()
+def upgrade(bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DEFAULT) -> None:
+    """Switch eligible leader replicas on (KIP-966): one disk may be lost. Older programs refuse the folder then."""
+    import asyncio
+
+    from backend.control.gateway.errors import GatewayError
+    from backend.protocol.errors import KafkaError
+
+    try:
+        told = asyncio.run(_upgraded(bootstrap_server or brokers_of(data)))
+    except ValueError as error:
+        fail(str(error), Exit.USAGE)
+    except (GatewayError, KafkaError) as error:
+        fail(f"The level was not raised: {error}", Exit.AWAY)
+    print(told)
+
+
+async def _upgraded(bootstrap: str) -> str:
     from backend.control.gateway.client import Gateway, parse_bootstrap
+    from backend.control.gateway.features import ELIGIBLE_LEADER_REPLICAS, fetch_features, raise_feature
+
+    gateway = Gateway(parse_bootstrap(bootstrap))
+    try:
+        known = (await fetch_features(gateway)).get(ELIGIBLE_LEADER_REPLICAS)
+        if known is not None and known.level >= 1:
+            return f"{ELIGIBLE_LEADER_REPLICAS} is at level {known.level} already."
+        await raise_feature(gateway, ELIGIBLE_LEADER_REPLICAS, 1)
+    finally:
+        await gateway.close()
+    return f"{ELIGIBLE_LEADER_REPLICAS} is at level 1 now."
+
+
+async def _fetched(bootstrap: str) -> tuple[Quorum | None, Mapping[str, FeatureLevel]]:
+    from backend.control.gateway.client import Gateway, parse_bootstrap
+    from backend.control.gateway.features import fetch_features
     from backend.control.gateway.quorum import fetch_quorum
 
     gateway = Gateway(parse_bootstrap(bootstrap))
     try:
-        return await fetch_quorum(gateway)
+        return await fetch_quorum(gateway), await fetch_features(gateway)
     finally:
         await gateway.close()
 
@@ -96,8 +133,9 @@ def brokers_of(data: Path) -> str:
     return ",".join(f"{LOOPBACK}:{identity.broker_port + n}" for n in range(identity.brokers))
 
 
-def _document(found: Quorum) -> dict[str, Any]:
+def _document(found: Quorum, features: Mapping[str, FeatureLevel]) -> dict[str, Any]:
     return {
+        "features": {name: {"level": one.level, "max_level": one.max_level} for name, one in features.items()},
         "leader_id": found.leader_id,
         "leader_epoch": found.leader_epoch,
         "high_watermark": found.high_watermark,

@@ -222,6 +222,7 @@ class ControlPlane:
     async def _watch_quorum(self) -> None:
         while True:
             await self.quorum.look(now_ms())
+            self.observer.feature_levels = self.quorum.levels
             await asyncio.sleep(max(HEARTBEAT_INTERVAL_MS, self.settings.sample_interval_ms) / 1000)
 
     async def _watch_guesses(self) -> None:

@@ -13,6 +13,7 @@ Rule = Callable[[Sight], Iterable[Candidate]]
 RULES: Final[tuple[Rule, ...]] = (
     rules_cluster.brokers_away,
     rules_cluster.offline,
+    rules_cluster.without_elr,
     rules_cluster.disks,
     rules_cluster.set_aside,
     rules_cluster.metadata_unsafe,
@@ -45,6 +46,7 @@ SLUGS: Final[Mapping[str, str]] = {
     "disk-offline": "A log directory is offline",
     "disk-runway": "A disk is nearly full",
     "divergence": "Logs contradict each other",
+    "elr-off": "Eligible leader replicas are off",
     "follower-stuck": "A replica does not join the ISR",
     "local-debt": "Local data past its retention",
     "metadata-failed": "A broker does not get the remote log's metadata",

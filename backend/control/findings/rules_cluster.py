@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from backend.control.findings.sight import CRITICAL, NOTICE, WARNING, Candidate, Sight, count, ids, name_of, setting
+from backend.control.gateway.features import ELIGIBLE_LEADER_REPLICAS
 from backend.control.words import in_bytes, in_time
 from backend.store.queries.overview import BrokerRow
 from backend.tiering.pending import PendingReason
@@ -59,17 +60,38 @@ def offline(sight: Sight) -> Iterable[Candidate]:
     for row in sight.partitions:
         if row.leader >= 0:
             continue
+        if row.isr:
+            last = f"Last in sync: broker {ids(row.isr)}."
+        else:
+            last = "Nobody is in sync; whoever is eligible leads once it is back, or the best log of those that were."
         yield Candidate(
             slug="offline",
             object=name_of(row),
             severity=CRITICAL,
             sentence=f"No leader: {name_of(row)}",
-            why=f"Nobody can read or write it. Last in sync: broker {ids(row.isr) or 'none'}.",
-            action=f"Start broker {ids(row.isr) or ids(row.replicas)}; an unclean election would lose records.",
+            why=f"Nobody can read or write it. {last}",
+            action=f"Start broker {ids(row.isr) or ids(row.replicas)}; an unclean election may lose records.",
             facts={"isr": list(row.isr), "replicas": list(row.replicas)},
             topic=row.topic,
             partition=row.partition,
         )
+
+
+def without_elr(sight: Sight) -> Iterable[Candidate]:
+    """The cluster could keep eligible leader replicas (KIP-966) and does not: one lost disk may lose everything."""
+    feature = sight.feature_levels.get(ELIGIBLE_LEADER_REPLICAS)
+    if feature is None or feature.level >= 1 or feature.max_level < 1 or len(sight.brokers) < 2:
+        return
+    yield Candidate(
+        slug="elr-off",
+        object="cluster",
+        severity=WARNING,
+        sentence="Eligible leader replicas are off: a disk that is lost while brokers are down stops partitions",
+        why=f"{ELIGIBLE_LEADER_REPLICAS} is at level {feature.level}: the last broker in sync alone may lead. If its"
+        " disk is lost while the others are down, nobody leads without an unclean election, whole as the other copies are.",
+        action="Raise it once all brokers run this version: ebbline quorum upgrade.",
+        facts={"level": feature.level, "max_level": feature.max_level},
+    )
 
 
 def disks(sight: Sight) -> Iterable[Candidate]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from backend.control.gateway.features import FeatureLevel
 from backend.store.queries.config import TopicRow
 from backend.store.queries.findings import CopyEvent
 from backend.store.queries.lineage import FinishedSegment
@@ -81,7 +82,7 @@ class Sight:
     keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an hour by (broker, path);
     absent: not known yet. `finished` None: not read in this round, or too many. `restored`: how this process put its
     database back. `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does
-    not tell.
+    not tell. `feature_levels`: empty as long as the cluster has not told.
     """
 
     at_ms: int
@@ -102,6 +103,7 @@ class Sight:
     group_offsets: Sequence[GroupOffset] = ()
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     restored: Sequence[Restored] = ()
+    feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
 
     def topic(self, name: str) -> TopicRow | None:
         """A topic's settings; None when they are not known."""

@@ -297,6 +297,13 @@ class QuorumSnapshot(BaseModel):
     cause: str | None
 
 
+class FeatureLevels(BaseModel):
+    """The cluster's level of a feature (0: off) and the highest that its brokers support."""
+
+    level: int
+    max_level: int
+
+
 class QuorumSeen(BaseModel):
     """The last look; `cause` not null: it failed, and what else is here is of `seen_ms`, or missing."""
 
@@ -305,6 +312,7 @@ class QuorumSeen(BaseModel):
     leader_epoch: int | None = None
     high_watermark: int | None = None
     replicas: list[QuorumReplica] = []
+    features: dict[str, FeatureLevels] = {}
     snapshot: QuorumSnapshot | None = None
     cause: str | None = None
 

@@ -23,6 +23,7 @@ from backend.control.findings.disk_rates import History, rates, remember
 from backend.control.findings.evaluate import Changes, evaluate
 from backend.control.findings.sight import CRITICAL, Candidate, GroupOffset, Key, Sight, Throttle
 from backend.control.gateway.configs import ConfigEntry
+from backend.control.gateway.features import FeatureLevel
 from backend.control.observer.rounds import FLAG, Round
 from backend.control.observer.settings_sample import SettingsSample
 from backend.store import writes, writes_findings
@@ -64,6 +65,7 @@ class Seen:
     settings: SettingsSample
     group_offsets: Sequence[GroupOffset] = ()
     reader_queues: Mapping[int, float] = field(default_factory=dict)
+    feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
 
 
 class FindingWatch:
@@ -216,6 +218,7 @@ class FindingWatch:
             group_offsets=seen.group_offsets,
             reader_queues=seen.reader_queues,
             restored=tuple(self._database.restored),
+            feature_levels=seen.feature_levels,
             kafka_rules=self._attached or _kafka_overlap(seen.settings),
         )
 

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from backend.control.clock import now_ms
 from backend.control.database import Database, DatabaseAway
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.errors import GatewayError
+from backend.control.gateway.features import FeatureLevel
 from backend.control.observer import events as engine_events
 from backend.control.observer.cluster_rows import Watched, broker_row, cluster_row, settings_of
 from backend.control.observer.events import EventFollower
@@ -95,6 +97,8 @@ class Observer:
             database, watched.cluster_id, attached=watched.kind == "attached", tell=webhook.submit
         )
         self.readers = readers
+        # Those of the newest look at the quorum.
+        self.feature_levels: Mapping[str, FeatureLevel] = {}
         self._seen_ms: dict[int, int] = {}
         self._context = Context(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
         self._unchanged = Unchanged()
@@ -195,6 +199,7 @@ class Observer:
                 self._sampler.settings.newest,
                 self.readers.offsets,
                 self.readers.reader_queues,
+                self.feature_levels,
             )
         )
 

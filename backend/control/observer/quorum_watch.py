@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.errors import GatewayError
+from backend.control.gateway.features import FeatureLevel, fetch_features
 from backend.control.gateway.quorum import Quorum, fetch_quorum
 from backend.control.observer.broker_numbers import Source
 from backend.protocol.errors import KafkaError
@@ -75,6 +76,7 @@ class QuorumWatch:
         self._meters = meters
         self._snapshot: dict[str, Any] = {}
         self._snapshot_ms = 0
+        self.levels: Mapping[str, FeatureLevel] = {}
         self.facts: Mapping[str, Any] | None = None
         """The newest look; its ``cause`` says why the rest is older, or missing. None before the first."""
 
@@ -88,8 +90,13 @@ class QuorumWatch:
         if quorum is None:
             self.facts = {**(self.facts or {}), "cause": NOT_TOLD}
             return
+        try:
+            self.levels = await fetch_features(self._gateway)
+        except (GatewayError, KafkaError) as error:
+            _log.debug("the feature levels are not known again yet: %s", error)
         snapshot = await self._look_at_snapshot(quorum.leader_id, now_ms)
-        self.facts = {**quorum_facts(quorum, now_ms), "snapshot": snapshot, "cause": None}
+        features = {name: {"level": one.level, "max_level": one.max_level} for name, one in self.levels.items()}
+        self.facts = {**quorum_facts(quorum, now_ms), "features": features, "snapshot": snapshot, "cause": None}
 
     async def _look_at_snapshot(self, leader_id: int, now_ms: int) -> dict[str, Any]:
         if self._meters is None:

@@ -10,6 +10,8 @@ from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.sight import SEVERITIES, Candidate, GroupOffset, Throttle
 from backend.store.restoring import Restored
+from backend.control.gateway.features import ELIGIBLE_LEADER_REPLICAS as ELR
+from backend.control.gateway.features import FeatureLevel
 from backend.tiering.segment_state import SegmentState
 from tests.unit.control.findings.sights import (
     MINUTE_MS,
@@ -86,6 +88,11 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
             {"restored": [Restored(NOW_MS - 86_399_999, "It was put back", "plan 7")]},
             {"restored": [Restored(NOW_MS - 86_400_000, "It was put back", "plan 7")]},
         ),
+    ],
+    "elr-off": [
+        ({"feature_levels": {ELR: FeatureLevel(0, 1)}}, {"feature_levels": {ELR: FeatureLevel(1, 1)}}),
+        ({"feature_levels": {ELR: FeatureLevel(0, 1)}}, {"feature_levels": {}}),
+        ({"feature_levels": {ELR: FeatureLevel(0, 1)}}, {"feature_levels": {ELR: FeatureLevel(0, 0)}}),
     ],
     "throttle-left": [
         (
