@@ -88,7 +88,7 @@ def without_elr(sight: Sight) -> Iterable[Candidate]:
         severity=WARNING,
         sentence="Eligible leader replicas are off: a disk that is lost while brokers are down stops partitions",
         why=f"{ELIGIBLE_LEADER_REPLICAS} is at level {feature.level}: the last broker in sync alone may lead. If its"
-        " disk is lost while the others are down, nobody leads without an unclean election, whole as the other copies are.",
+        " disk is lost while the others are down, nobody leads, whole as the other copies are.",
         action="Raise it once all brokers run this version: ebbline quorum upgrade.",
         facts={"level": feature.level, "max_level": feature.max_level},
     )
