@@ -194,7 +194,7 @@ def _flags(site: ControlSite) -> dict[str, str]:
 def test_a_setting_is_shown_with_where_it_is_set(site: ControlSite) -> None:
     rows = shown(site, "config", "--type", "topic", "--resource", TOPIC)["items"]
     assert {row["name"] for row in rows} >= {"remote.storage.enable", "local.retention.bytes"}
-    assert {row["source"] for row in rows} == {"DYNAMIC_TOPIC_CONFIG"}
+    assert {row["source"] for row in rows} == {"DYNAMIC_TOPIC_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"}
     more = shown(site, "config", "--type", "topic", "--resource", TOPIC, "--all")["items"]
     assert len(more) > len(rows)
     assert "60000" in run(site, "config", "local.retention.bytes", "--type", "topic").stdout
