@@ -9,9 +9,9 @@ import pytest
 from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.sight import SEVERITIES, Candidate, GroupOffset, Throttle
-from backend.store.restoring import Restored
 from backend.control.gateway.features import ELIGIBLE_LEADER_REPLICAS as ELR
 from backend.control.gateway.features import FeatureLevel
+from backend.store.restoring import Restored
 from backend.tiering.segment_state import SegmentState
 from tests.unit.control.findings.sights import (
     MINUTE_MS,
