@@ -51,7 +51,7 @@ def load_newest_snapshot(log: MetadataLog, cluster_id: str) -> LoadedImage:
         return LoadedImage(image, last_ms, unknown, log.snapshots.stored()[-1])
     if log.start_offset > 0:
         raise CorruptLog(
-            f"{log.dir} begins at offset {log.start_offset} and has no whole snapshot that reaches it; restore the"
-            " folder from another controller, or empty it to fetch everything from the quorum"
+            f"{log.dir} begins at offset {log.start_offset} and has no whole snapshot that reaches it; put the"
+            " folder back from its disk or from the newest backup"
         )
     return LoadedImage(replace(EMPTY_IMAGE, cluster_id=cluster_id))

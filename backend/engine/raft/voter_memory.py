@@ -126,7 +126,8 @@ def _lost(stored: QuorumState | None, damage: str | None, end: LogEnd, traces: T
         return f"has a quorum-state that is damaged ({damage})"
     if stored is not None and _joins(stored, end):
         return "has not caught up yet"
-    if stored is None and (end.offset > 0 or traces.acknowledged is not None):
+    noted = traces.acknowledged is not None and not traces.records
+    if stored is None and (end.offset > 0 or noted):
         return "has no quorum-state, so its votes are not known"
     known = traces.acknowledged
     if stored is not None and known is not None and stored.leader_epoch < known.leader_epoch:
