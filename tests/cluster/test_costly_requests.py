@@ -126,3 +126,24 @@ def test_requests_behind_a_large_one_are_appended_behind_it(cluster: EngineClust
             assert correlation_id == number
             offsets.append(answer.responses[0].partition_responses[0].base_offset)
     assert offsets == list(range(offsets[0], offsets[0] + 4))
+
+
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, -(2**63), 0])
+def test_offsets_may_be_kept_for_any_time(cluster: EngineCluster, retention_ms: int) -> None:
+    topic = m.OffsetCommitRequest.Topics
+    asked = m.OffsetCommitRequest(
+        group_id="long",
+        generation_id_or_member_epoch=-1,
+        retention_time_ms=retention_ms,
+        topics=[topic(name="wide", partitions=[topic.Partitions(partition_index=0, committed_offset=1)])],
+    )
+    key = m.FindCoordinatorRequest(key="long", key_type=0)
+    deadline_s = time.monotonic() + 30
+    code = -2
+    # The first question makes the topic of offsets.
+    while code and time.monotonic() < deadline_s:
+        ask(cluster.layout.ports[1], key, 1, m.FindCoordinatorResponse)
+        answer = ask(cluster.layout.ports[1], asked, 4, m.OffsetCommitResponse)
+        code = answer.topics[0].partitions[0].error_code if answer.topics else -2
+        time.sleep(0.1)
+    assert code == 0

@@ -21,6 +21,7 @@ MAX_VERSION: Final = 10
 FIRST_GROUP_NOT_FOUND: Final = 9
 FIRST_BY_ID: Final = 10
 BY_BROKER: Final = -1
+FOR_EVER: Final = 2**63 - 1
 
 _Request = m.OffsetCommitRequest.Topics.Partitions
 _Topic = m.OffsetCommitResponse.Topics
@@ -35,7 +36,10 @@ async def offset_commit(
     offsets: dict[TopicPartition, CommittedOffset] = {}
     rows: list[tuple[TopicPartition, _Topic.Partitions]] = []
     now_ms = services.ports.clock.time_ms()
-    expire_ms = BY_BROKER if request.retention_time_ms == BY_BROKER else now_ms + request.retention_time_ms
+    # For ever is what no clock reaches.
+    expire_ms = (
+        BY_BROKER if request.retention_time_ms == BY_BROKER else min(now_ms + request.retention_time_ms, FOR_EVER)
+    )
     for asked in request.topics:
         answer = _Topic(topic_id=bytes(asked.topic_id), name=asked.name)
         response.topics.append(answer)
