@@ -1,6 +1,5 @@
-"""The remote tier as it lies in a folder or bucket, in the layout of Kafka's LocalTieredStorage.
-
-kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset, 20 digits>-<segment id>.log
+"""The remote tier as it lies in a folder or bucket, in the layout of Kafka's LocalTieredStorage
+(`backend.tiering.remote_keys`).
 """
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
-ROOT: Final = "kafka-tiered-storage"
+from backend.tiering.ids import TopicIdPartition, uuid_bytes
+from backend.tiering.remote_keys import ROOT, former_partition_folder, partition_folder
+
 ID_CHARACTERS: Final = 22
 
 
@@ -42,7 +43,7 @@ class RemoteFolder:
             raise self._failed(error) from error
 
     def partitions(self) -> list[tuple[str, str, int]]:
-        """(topic, topic id, partition) of everything that has a folder."""
+        """(topic, topic id, partition) of everything that has a folder; of a very long topic's name its beginning."""
         try:
             listed = obstore.list_with_delimiter(self._store, f"{ROOT}/")["common_prefixes"]
         except (BaseError, OSError) as error:
@@ -52,14 +53,21 @@ class RemoteFolder:
     def files(self, topic: str, topic_id: str, partition: int) -> Iterator[RemoteFile]:
         """The `.log` objects of one partition."""
         try:
-            for page in obstore.list(self._store, f"{ROOT}/{topic}-{partition}-{topic_id}"):
-                for one in page:
-                    stem, _, suffix = one["path"].rsplit("/", 1)[-1].rpartition(".")
-                    if suffix == "log" and len(stem) == 20 + 1 + ID_CHARACTERS:
-                        modified_ms = int(one["last_modified"].timestamp() * 1000)
-                        yield RemoteFile(stem[21:], int(one["size"]), modified_ms)
+            for place in self._folders(TopicIdPartition(topic, uuid_bytes(topic_id), partition)):
+                for page in obstore.list(self._store, place):
+                    for one in page:
+                        stem, _, suffix = one["path"].rsplit("/", 1)[-1].rpartition(".")
+                        if suffix == "log" and len(stem) == 20 + 1 + ID_CHARACTERS:
+                            modified_ms = int(one["last_modified"].timestamp() * 1000)
+                            yield RemoteFile(stem[21:], int(one["size"]), modified_ms)
         except (BaseError, OSError) as error:
             raise self._failed(error) from error
+
+    def _folders(self, partition: TopicIdPartition) -> list[str]:
+        former = former_partition_folder(partition)
+        # A file system cannot have the longer name.
+        longer = former is not None and "://" in self._location and not self._location.startswith("file:")
+        return [partition_folder(partition), former] if longer and former else [partition_folder(partition)]
 
     def _failed(self, error: Exception) -> RemoteFolderError:
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0]

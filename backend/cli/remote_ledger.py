@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from backend.cli.remote_text import TopicRecord
 from backend.engine.remote.rlmm_cache import RemoteLogMetadataCache
-from backend.engine.remote.rsm_object_store import LOG_SUFFIX, object_key
+from backend.engine.remote.rsm_object_store import LOG_SUFFIX, former_object_key, object_key
 from backend.protocol.remote_log_metadata import PartitionDelete, SegmentMetadata, SegmentSnapshot
 from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState
@@ -84,7 +84,7 @@ def compare(segments: Iterable[SegmentMetadata], objects: Mapping[str, int]) -> 
     owned: set[str] = set()
     found: list[Problem] = []
     for segment in segments:
-        keys = {suffix: object_key(segment, suffix) for suffix in (*REQUIRED_SUFFIXES, *OPTIONAL_SUFFIXES)}
+        keys = {suffix: _key(segment, suffix, objects) for suffix in (*REQUIRED_SUFFIXES, *OPTIONAL_SUFFIXES)}
         owned.update(keys.values())
         if segment.state is not SegmentState.COPY_SEGMENT_FINISHED:
             continue
@@ -107,6 +107,11 @@ def compare(segments: Iterable[SegmentMetadata], objects: Mapping[str, int]) -> 
         if key not in owned
     ]
     return sorted(found)
+
+
+def _key(segment: SegmentMetadata, suffix: str, objects: Mapping[str, int]) -> str:
+    key, former = object_key(segment, suffix), former_object_key(segment, suffix)
+    return former if former is not None and former in objects and key not in objects else key
 
 
 def segment_document(segment: SegmentMetadata) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from backend.cli.remote_ledger import Ledger, Problem, compare, segment_document
 from backend.cli.remote_text import LineFormat, TopicRecord, document, line
 from backend.cli.remote_topic import MetadataTopicReader, TopicUnavailable, read_properties
 from backend.engine.ports.object_store import open_object_store
-from backend.engine.remote.rsm_object_store import ROOT
 from backend.protocol.remote_log_metadata import SegmentMetadata
 from backend.tiering.ids import uuid_text
+from backend.tiering.remote_keys import ROOT
 
 if TYPE_CHECKING:
     from backend.settings import Settings

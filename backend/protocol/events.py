@@ -3,11 +3,14 @@
 A value is one JSON object in UTF-8. All have `v` (format, 1), `type`, `broker`, `at_ms`, `topic`, `topic_id` (Kafka's
 text of the uuid) and `partition`; each type adds the fields of its class below under their own names. The record's key
 is `<topic>-<partition>`, so that a partition's events stay in order.
+
+Any client may write into the topic: what :func:`decode` gives fits the columns of a database.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Any, ClassVar, Final, get_args
 
 from backend.protocol.errors import DecodeError, EncodeError
@@ -17,6 +20,10 @@ VERSION: Final = 1
 # Far below the 1 MiB a record may have: an event is a few hundred bytes, and an error text may add this much.
 ERROR_CHARS_MAX: Final = 2048
 VALUE_BYTES_MAX: Final = 64 << 10
+# Of evidence: an object of values and lists of them; what is deeper is no evidence of ours.
+EVIDENCE_DEPTH_MAX: Final = 8
+_INT64: Final = range(-(1 << 63), 1 << 63)
+_INT32: Final = range(-(1 << 31), 1 << 31)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +111,7 @@ EbblineEvent = PhaseEvent | AuxStateEvent | RlmmReadyEvent | CopyEvent | DeleteE
 _EVIDENCE: Final = Mapping[str, Any] | None
 _CLASSES: Final[Mapping[str, Any]] = {cls.type: cls for cls in get_args(EbblineEvent)}
 _UUIDS: Final = frozenset({"topic_id", "segment_id"})
+_INT32_FIELDS: Final = frozenset({"broker", "partition", "metadata_partition", "leader", "leader_epoch", "attempts"})
 
 
 def make(
@@ -135,7 +143,7 @@ def encode(event: EbblineEvent) -> bytes:
         if field.name in _UUIDS:
             value = uuid_text(value)
         elif field.name == "error" and value is not None:
-            value = value[:ERROR_CHARS_MAX]
+            value = _storable(value[:ERROR_CHARS_MAX])
         row[field.name] = value
     try:
         data = json.dumps(row, separators=(",", ":"), allow_nan=False).encode()
@@ -147,17 +155,43 @@ def encode(event: EbblineEvent) -> bytes:
     return data
 
 
-def _fits(value: Any, annotation: Any) -> bool:
-    """Whether a value has the type of its field; JSON's true and false are no numbers."""
+def _storable(text: str) -> str:
+    """The text without what no database takes: half a surrogate pair, a zero character."""
+    return text.encode(errors="replace").decode().replace("\0", "?")
+
+
+def _fits(name: str, value: Any, annotation: Any) -> bool:
+    """Whether a value has the type and the size of its field; JSON's true and false are no numbers."""
     if annotation == _EVIDENCE:
-        return value is None or isinstance(value, dict)
-    return isinstance(value, annotation) and (not isinstance(value, bool) or annotation is bool)
+        return value is None or (isinstance(value, dict) and _is_plain(value, EVIDENCE_DEPTH_MAX))
+    if not isinstance(value, annotation) or (isinstance(value, bool) and annotation is not bool):
+        return False
+    return isinstance(value, bytes) or (_is_plain(value, 1) and (name not in _INT32_FIELDS or value in _INT32))
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    """Whether a database can hold a value of JSON: integers of 64 bits, text that is Unicode, few levels."""
+    match value:
+        case dict():
+            parts = [*value.keys(), *value.values()]
+            return depth > 0 and all(_is_plain(part, depth - 1) for part in parts)
+        case list():
+            return depth > 0 and all(_is_plain(part, depth - 1) for part in value)
+        case str():
+            return value == _storable(value)
+        case float():
+            return isfinite(value)
+        case int():
+            return value in _INT64
+        case _:
+            return True
 
 
 def decode(value: bytes | bytearray | memoryview | None) -> EbblineEvent:
     """The event in a record's value; raises DecodeError for anything else, also for a newer format or type.
 
-    Members that this format does not have are ignored.
+    Members that this format does not have are ignored. Integers have 64 bits, or 32 where Kafka's have; text is Unicode
+    without a zero character.
     """
     if not value or len(value) > VALUE_BYTES_MAX:
         raise DecodeError(f"an event has 1 to {VALUE_BYTES_MAX} bytes, not {len(value or b'')}")
@@ -178,6 +212,6 @@ def decode(value: bytes | bytearray | memoryview | None) -> EbblineEvent:
     except (TypeError, ValueError) as error:
         raise DecodeError(f"{row['type']} event does not fit: {error}") from error
     for field in fields(made):
-        if not _fits(getattr(made, field.name), field.type):
+        if not _fits(field.name, getattr(made, field.name), field.type):
             raise DecodeError(f"{row['type']} event has {field.name} {getattr(made, field.name)!r:.80}")
     return made

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from backend.control.findings import rules_cluster, rules_copy, rules_database, rules_readers, rules_replica
+from backend.control.findings import (
+    rules_cluster,
+    rules_copy,
+    rules_database,
+    rules_readers,
+    rules_records,
+    rules_replica,
+)
 from backend.control.findings.sight import Candidate, Sight
 
 Rule = Callable[[Sight], Iterable[Candidate]]
@@ -27,6 +34,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rules_copy.local_debt,
     rules_copy.leaked_segments,
     rules_readers.remote_read_storms,
+    rules_records.unreadable_records,
     rules_replica.stuck_followers,
     rules_replica.refused_truncations,
     rules_replica.stalled_moves,
@@ -54,6 +62,7 @@ SLUGS: Final[Mapping[str, str]] = {
     "metadata-unsafe": "The remote log's metadata is not safe",
     "move-stalled": "A reassignment does not end",
     "offline": "A partition has no leader",
+    "records-unreadable": "Records of internal topics that cannot be read",
     "remote-read-storm": "Consumers wait for the remote tier",
     "segment-leak": "Remote segments that retention does not see",
     "set-aside": "Replica folders are kept that nobody uses",

@@ -25,6 +25,7 @@ class FetchedRecords:
     records: tuple[Record, ...]
     next_offset: int
     error: ErrorCode = ErrorCode.NONE
+    unreadable: tuple[tuple[int, str], ...] = ()  # first offset of a batch that was passed over, and why
 
 
 async def fetch_records(
@@ -87,16 +88,25 @@ async def fetch_records(
 
 
 def _read(data: Any, offset: int) -> FetchedRecords:
-    """Whole batches of the answer; the last one may be cut off and comes again with the next fetch."""
+    """Whole batches of the answer; the last one may be cut off and comes again with the next fetch. A batch whose
+    records are none is passed over; CORRUPT_MESSAGE when not even its end can be told.
+    """
     buffer = b"".join(data) if isinstance(data, list) else bytes(data)
     records: list[Record] = []
+    unreadable: list[tuple[int, str]] = []
     next_offset = offset
     try:
         for position, header in batch.iter_batches(buffer):
-            next_offset = max(next_offset, header.next_offset)
-            if not header.is_control:
-                records += [record for record in batch.iter_records(buffer, position) if record.offset >= offset]
+            if header.next_offset <= next_offset:
+                continue
+            next_offset = header.next_offset
+            try:
+                found = [] if header.is_control else list(batch.iter_records(buffer, position))
+            except DecodeError as error:
+                unreadable.append((header.base_offset, str(error)))
+                continue
+            records += [record for record in found if record.offset >= offset]
     except DecodeError:
-        # A broken batch must not hold up those behind it: the caller goes on at next_offset.
-        return FetchedRecords(tuple(records), next_offset, ErrorCode.CORRUPT_MESSAGE)
-    return FetchedRecords(tuple(records), next_offset)
+        if next_offset == offset:
+            return FetchedRecords((), offset, ErrorCode.CORRUPT_MESSAGE)
+    return FetchedRecords(tuple(records), next_offset, unreadable=tuple(unreadable))

@@ -101,6 +101,11 @@ class _ObserverNumbers:
         yield _gauge(
             "ebbline_engine_events_read", "Records read of __ebbline_events", self._observer.events.events_read
         )
+        yield _gauge(
+            "ebbline_engine_events_passed_over",
+            "Records of __ebbline_events that cannot be read",
+            self._observer.events.unreadable,
+        )
         counts = GaugeMetricFamily(OPEN_METRIC, "Open findings that are not muted", labels=("slug", "severity"))
         for (slug, severity), number in sorted(self._observer.findings.open_counts.items()):
             counts.add_metric((slug, severity), number)

@@ -38,6 +38,7 @@ NUMBERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "copied_bytes": ("remotecopybytes", ("total", "count", "counttotal")),
     "fetch_errors": ("remotefetcherrors", ("total", "count", "counttotal")),
     "fetched_bytes": ("remotefetchbytes", ("total", "count", "counttotal")),
+    "passed_over": ("recordspassedover", ("total",)),
 }
 
 
@@ -48,6 +49,7 @@ OWN_FAMILIES: Final = (
     "kafka_server_brokertopicmetrics_remotecopybytes_total",
     "kafka_server_brokertopicmetrics_remotefetcherrors_total",
     "kafka_server_brokertopicmetrics_remotefetchbytes_total",
+    "ebbline_records_passed_over_total",
 )
 
 
@@ -96,7 +98,7 @@ def parse(text: str) -> dict[str, float | None]:
     totals: dict[str, float] = {}
     parts: dict[str, float] = {}
     for line in text.splitlines():
-        if "emote" not in line or line.startswith("#"):
+        if line.startswith("#") or ("emote" not in line and "passed_over" not in line):
             continue
         sample = _LINE.match(line)
         if sample is None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DataError, IntegrityError
 
 from backend.control.database import Database, DatabaseAway
 from backend.control.gateway.client import Gateway, sentence
@@ -37,6 +40,8 @@ FETCH_WAIT_MS: Final = 2_000
 # A phase told longer ago than the topic keeps its records (24 h) is no longer proof of anything.
 PHASE_AGE_MS_MAX: Final = 24 * 3_600_000
 Row = dict[str, Any]
+# What a database says of a value that it cannot hold.
+REFUSED: Final = (DataError, IntegrityError, OverflowError, UnicodeError)
 PhaseKey = tuple[str, int, int]
 """(topic id text, partition, broker id)."""
 _log = logging.getLogger(__name__)
@@ -135,9 +140,11 @@ class EventFollower:
         for tp, fetched in found.items():
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 del self._next[tp.partition]
-            elif fetched.error is not ErrorCode.NONE and fetched.error is not ErrorCode.CORRUPT_MESSAGE:
+            elif fetched.error is not ErrorCode.NONE:
                 raise KafkaError(fetched.error, f"{tp} cannot be read from broker {leader}")
             elif fetched.next_offset > offsets[tp]:
+                for offset, reason in fetched.unreadable:
+                    self._pass_over(tp.partition, offset, reason)
                 await self._store(tp.partition, fetched.records)
                 self._next[tp.partition] = fetched.next_offset
 
@@ -154,12 +161,12 @@ class EventFollower:
         if not rows:
             return
 
-        def job() -> None:
-            with writing(self._database.engine) as connection:
-                append_engine_events(connection, rows)
-                data_changed(connection, self._cluster_id, "observer")
+        def job() -> list[tuple[Row, str]]:
+            return _append(self._database.engine, self._cluster_id, rows)
 
-        await self._database.observe(job)
+        for row, reason in await self._database.observe(job):
+            self._pass_over(partition, row["source_offset"], reason)
+            rows.remove(row)
         self.events_read += len(rows)
         for row in rows:
             if row["type"] == "phase":
@@ -169,8 +176,7 @@ class EventFollower:
         try:
             event = events.decode(record.value)
         except DecodeError as error:
-            self.unreadable += 1
-            _log.warning("%s-%d offset %d is passed over: %s", TOPIC, partition, record.offset, error)
+            self._pass_over(partition, record.offset, str(error))
             return None
         return {
             "cluster_id": self._cluster_id,
@@ -185,10 +191,37 @@ class EventFollower:
             "body": event_body(event),
         }
 
+    def _pass_over(self, partition: int, offset: int, reason: str) -> None:
+        self.unreadable += 1
+        if str(self.unreadable).strip("0") == "1":  # the 1st, the 10th, the 100th: who writes there fills no log
+            _log.warning(
+                "%s-%d offset %d is passed over (%d since the start): %s",
+                TOPIC, partition, offset, self.unreadable, reason,
+            )  # fmt: skip
+
     def _take_phase(self, key: PhaseKey, body: dict[str, Any]) -> None:
         phase = exact_phase(body)
         if phase is not None:
             self.phases[key] = phase
+
+
+def _append(engine: Engine, cluster_id: str, rows: Sequence[Row]) -> list[tuple[Row, str]]:
+    """Stores events, all at once or, when the database does not take them, one by one: those that it does not take,
+    each with the reason. One of them must not keep the others out for ever.
+    """
+    try:
+        _append_all(engine, cluster_id, rows)
+        return []
+    except REFUSED as error:
+        if len(rows) == 1:
+            return [(rows[0], str(getattr(error, "orig", None) or error).splitlines()[0])]
+    return [one for row in rows for one in _append(engine, cluster_id, [row])]
+
+
+def _append_all(engine: Engine, cluster_id: str, rows: Sequence[Row]) -> None:
+    with writing(engine) as connection:
+        append_engine_events(connection, rows)
+        data_changed(connection, cluster_id, "observer")
 
 
 def event_body(event: events.EbblineEvent) -> dict[str, Any]:

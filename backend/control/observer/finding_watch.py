@@ -66,6 +66,7 @@ class Seen:
     group_offsets: Sequence[GroupOffset] = ()
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
 
 
 class FindingWatch:
@@ -219,6 +220,7 @@ class FindingWatch:
             reader_queues=seen.reader_queues,
             restored=tuple(self._database.restored),
             feature_levels=seen.feature_levels,
+            passed_over=seen.passed_over,
             kafka_rules=self._attached or _kafka_overlap(seen.settings),
         )
 

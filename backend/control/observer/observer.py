@@ -200,6 +200,8 @@ class Observer:
                 self.readers.offsets,
                 self.readers.reader_queues,
                 self.feature_levels,
+                {f"broker {i}": count for i, count in self.readers.passed_over.items()}
+                | ({"events": self.events.unreadable} if self.events.unreadable else {}),
             )
         )
 

@@ -58,6 +58,12 @@ class ReaderWatch:
         found = ((i, numbers.values.get("reader_queue")) for i, numbers in self.numbers.items())
         return {broker_id: queue for broker_id, queue in found if queue is not None}
 
+    @property
+    def passed_over(self) -> dict[int, int]:
+        """Records of internal topics that brokers could not read since their start; those of ours that tell any."""
+        found = ((i, numbers.values.get("passed_over")) for i, numbers in self.numbers.items())
+        return {broker_id: round(count) for broker_id, count in found if count}
+
     def facts(self, partitions: Sequence[PartitionSample]) -> dict[str, Any]:
         """Groups below the local log of a leader, of the newest look, as JSON; ``cause``: why there is no newer one.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from backend.engine.log.segment import LogSegment
 from backend.protocol.batch import Record, iter_records, parse_header
+from backend.protocol.errors import DecodeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,14 @@ class TimestampedOffset:
 
 
 def _records(segment: LogSegment, position: int, size_bytes: int) -> tuple[list[Record], int | None]:
+    """Those of a batch, none of one whose records are none, and its leader epoch."""
     data = segment.pread(size_bytes, position)
     epoch = parse_header(data).leader_epoch
-    return list(iter_records(data)), (epoch if epoch >= 0 else None)
+    try:
+        records = list(iter_records(data))
+    except DecodeError:  # of a log that an earlier version wrote; nobody can read them
+        records = []
+    return records, (epoch if epoch >= 0 else None)
 
 
 def first_at_or_after(segments: Sequence[LogSegment], timestamp: int, start_offset: int) -> TimestampedOffset | None:

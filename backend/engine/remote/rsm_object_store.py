@@ -1,9 +1,7 @@
 """Remote storage on an object store: a folder by default, or any URL the object-store port opens (KIP-405).
 
-Keys are exactly the layout of Kafka's `LocalTieredStorage`, so a folder written by Kafka can be read and the other
-way round:
-
-    kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset, 20 digits>-<segment id>.<suffix>
+Keys are exactly the layout of Kafka's `LocalTieredStorage` (`tiering.remote_keys`), so a folder written by Kafka can be
+read and the other way round.
 """
 
 from __future__ import annotations
@@ -14,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from errno import ENAMETOOLONG
+from typing import Final, TypeVar
 
 from obstore.exceptions import (
     BaseError,
@@ -38,8 +37,10 @@ from backend.engine.remote.store_errors import reason_of
 from backend.protocol.remote_log_metadata import SegmentMetadata
 from backend.redact import redact, redact_url
 from backend.tiering.ids import TopicIdPartition, uuid_text
+from backend.tiering.remote_keys import ROOT, former_partition_folder, partition_folder
 
-ROOT: Final = "kafka-tiered-storage"
+T = TypeVar("T")
+
 LOG_SUFFIX: Final = "log"
 INDEX_SUFFIXES: Final[Mapping[IndexType, str]] = {
     IndexType.OFFSET: "index",
@@ -103,15 +104,19 @@ class StorageEvent:
     succeeded: bool
 
 
-def partition_folder(partition: TopicIdPartition) -> str:
-    """Folder of a partition below the storage's root."""
-    return f"{ROOT}/{partition.topic}-{partition.partition}-{uuid_text(partition.topic_id)}"
-
-
 def object_key(metadata: SegmentMetadata, suffix: str) -> str:
     """Key of one file of a segment; every file is named by the segment's own start offset."""
-    folder = partition_folder(metadata.topic_id_partition)
-    return f"{folder}/{metadata.start_offset:020d}-{uuid_text(metadata.segment_id)}.{suffix}"
+    return f"{partition_folder(metadata.topic_id_partition)}/{_name(metadata, suffix)}"
+
+
+def former_object_key(metadata: SegmentMetadata, suffix: str) -> str | None:
+    """The key that earlier versions gave it, where that is another one: of topics with very long names."""
+    folder = former_partition_folder(metadata.topic_id_partition)
+    return None if folder is None else f"{folder}/{_name(metadata, suffix)}"
+
+
+def _name(metadata: SegmentMetadata, suffix: str) -> str:
+    return f"{metadata.start_offset:020d}-{uuid_text(metadata.segment_id)}.{suffix}"
 
 
 class ObjectStoreRemoteStorageManager:
@@ -158,8 +163,7 @@ class ObjectStoreRemoteStorageManager:
     def _remove_partial_copy(self, metadata: SegmentMetadata) -> None:
         """Stops at the first object that stays: a storage that is away refuses the others just as slowly."""
         try:
-            for suffix in SUFFIXES:
-                self._store.delete(object_key(metadata, suffix))
+            self._delete_objects(metadata)
         except (OSError, BaseError) as error:
             # The line that says why the copy failed comes next; this is the same store, and the same reason.
             _log.debug(
@@ -179,23 +183,45 @@ class ObjectStoreRemoteStorageManager:
             )
         end = size if end_position is None else min(size, end_position + 1)
         with self._recorded(EventType.FETCH_SEGMENT, metadata):
-            key = object_key(metadata, LOG_SUFFIX)
             if start_position >= end:
                 # The range is empty, but a missing segment must not look like one.
-                self._store.size(key)
+                self._read(metadata, LOG_SUFFIX, self._store.size)
                 return b""
-            return self._store.get_range(key, start_position, end - start_position)
+            size = end - start_position
+            return self._read(metadata, LOG_SUFFIX, lambda key: self._store.get_range(key, start_position, size))
 
     def fetch_index(self, metadata: SegmentMetadata, index_type: IndexType) -> bytes:
         with self._recorded(_FETCH_EVENTS[index_type], metadata):
-            return self._store.get(object_key(metadata, INDEX_SUFFIXES[index_type]))
+            return self._read(metadata, INDEX_SUFFIXES[index_type], self._store.get)
 
     def delete_log_segment_data(self, metadata: SegmentMetadata) -> None:
         if not self._delete_enable:
             return
         with self._recorded(EventType.DELETE_SEGMENT, metadata):
-            for suffix in SUFFIXES:
-                self._store.delete(object_key(metadata, suffix))
+            self._delete_objects(metadata)
+
+    def _read(self, metadata: SegmentMetadata, suffix: str, read: Callable[[str], T]) -> T:
+        former = former_object_key(metadata, suffix)
+        if former is None:
+            return read(object_key(metadata, suffix))
+        try:
+            return read(object_key(metadata, suffix))
+        except _NOT_FOUND as error:
+            try:
+                return read(former)
+            except (OSError, BaseError) as second:
+                raise error if _is_too_long(second) else second from None
+
+    def _delete_objects(self, metadata: SegmentMetadata) -> None:
+        for suffix in SUFFIXES:
+            self._store.delete(object_key(metadata, suffix))
+            former = former_object_key(metadata, suffix)
+            if former is not None:
+                try:
+                    self._store.delete(former)
+                except (OSError, BaseError) as error:
+                    if not _is_too_long(error):
+                        raise
 
     def close(self) -> None:
         if self._delete_on_close:
@@ -232,6 +258,11 @@ class ObjectStoreRemoteStorageManager:
                     succeeded,
                 )
             )
+
+
+def _is_too_long(error: Exception) -> bool:
+    """Whether a file system says that it cannot have such a file, so that there is none."""
+    return getattr(error, "errno", None) == ENAMETOOLONG or f"os error {ENAMETOOLONG}" in str(error)
 
 
 def _subject(type: EventType, metadata: SegmentMetadata) -> str:

@@ -11,8 +11,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.remote.rlm_remove import COPY_GRACE_MS
-from backend.engine.remote.rsm_object_store import partition_folder
 from backend.tiering.ids import TopicIdPartition
+from backend.tiering.remote_keys import partition_folder
 from backend.tiering.segment_state import PartitionDeleteState, SegmentState
 from tests.simulation.checkers.checker import Checker, hosted_metadata
 from tests.simulation.checkers.metadata_log import read_metadata_log

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from backend.cli.remote_ledger import Ledger, Trouble, compare, segment_document
 from backend.cli.remote_text import TopicRecord
 from backend.engine.ports.object_store import open_object_store
-from backend.engine.remote.rsm_object_store import ROOT, object_key
+from backend.engine.remote.rsm_object_store import object_key
 from backend.protocol.remote_log_metadata import (
     PartitionDelete,
     PartitionDeleteState,
@@ -16,6 +16,7 @@ from backend.protocol.remote_log_metadata import (
     SegmentUpdate,
     encode,
 )
+from backend.tiering.remote_keys import ROOT
 from tests.unit.engine.log.logs import FIXTURES
 
 

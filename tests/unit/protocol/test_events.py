@@ -50,6 +50,10 @@ def _changed(**members: Any) -> bytes:
     return json.dumps({**json.loads(events.encode(ALL[-1])), **members}).encode()
 
 
+def _phase(**members: Any) -> bytes:
+    return json.dumps({**json.loads(events.encode(ALL[1])), **members}).encode()
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -71,6 +75,19 @@ def _changed(**members: Any) -> bytes:
         _changed(topic_id="short"),
         _changed(topic_id=5),
         _changed(leader_epoch=1.5),
+        _changed(leader_epoch=10**30),
+        _changed(leader_epoch=1 << 31),
+        _changed(broker=10**30),
+        _changed(broker=-(1 << 31) - 1),
+        _changed(at_ms=1 << 63),
+        _changed(topic="a\0b"),
+        _changed(topic="\ud800"),
+        _phase(evidence={"bytes": 10**30}),
+        _phase(evidence={"a": [{"b": "\0"}]}),
+        _phase(evidence={"\udfff": 1}),
+        _phase(evidence={"a": float("inf")}),
+        _phase(evidence={"a": json.loads("[" * 20 + "]" * 20)}),
+        _phase(since_ms=1 << 63),
         b'{"v":1,"type":"leader"}',
     ],
 )
@@ -87,3 +104,10 @@ def test_a_long_error_is_shortened_and_evidence_must_be_json_of_bounded_size() -
     for evidence in ({"x": b"bytes"}, {"x": float("nan")}, {"x": "y" * events.VALUE_BYTES_MAX}):
         with pytest.raises(EncodeError):
             events.encode(events.PhaseEvent(**WHERE, phase="p", since_ms=0, evidence=evidence))
+
+
+def test_the_largest_integers_are_events_and_an_error_of_any_bytes_can_be_told() -> None:
+    event = events.decode(_changed(at_ms=(1 << 63) - 1, leader=(1 << 31) - 1))
+    assert (event.at_ms, getattr(event, "leader", None)) == ((1 << 63) - 1, (1 << 31) - 1)
+    failed = events.AuxStateEvent(**WHERE, step="epochs", outcome="failed", error="no file \udcff\0")
+    assert getattr(events.decode(events.encode(failed)), "error", None) == "no file ??"

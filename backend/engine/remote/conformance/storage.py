@@ -10,6 +10,7 @@ from backend.engine.ports.workers import in_threads
 from backend.engine.remote.conformance.samples import EPOCHS, LOG, data, segment
 from backend.engine.remote.rsm import IndexType, RemoteResourceNotFound, RemoteStorageError, RemoteStorageManager
 from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.tiering.ids import TopicIdPartition
 from backend.tiering.segment_state import SegmentState
 
 READERS = 8
@@ -75,6 +76,30 @@ class RemoteStorageConformance:
         storage = self.open_storage(str(tmp_path))
         copied = self._copied(storage, segment(), tmp_path)
         assert_not_found(lambda: storage.fetch_index(copied, IndexType.TRANSACTION))
+        storage.close()
+
+    def test_a_topic_with_a_long_name_has_its_segments(self, tmp_path: Any) -> None:
+        """Kafka allows names of 249 characters; two such topics may differ in their ends alone."""
+        storage = self.open_storage(str(tmp_path))
+        for length in (230, 231, 249):
+            names = ["t" * (length - 1) + last for last in "xy"]
+            partitions = [
+                TopicIdPartition(name, bytes([length, last]) * 8, number)
+                for last, name in enumerate(names)
+                for number in (0, 123_456)
+            ]
+            logs = {partition: bytes([at]) * len(LOG) for at, partition in enumerate(partitions)}
+            copied = {
+                partition: self._copied(storage, segment(partition=partition), tmp_path, log=log)
+                for partition, log in logs.items()
+            }
+            assert {p: storage.fetch_log_segment(one, 0) for p, one in copied.items()} == logs
+            gone = copied[partitions[0]]
+            storage.delete_log_segment_data(gone)
+            storage.delete_log_segment_data(gone)
+            assert_not_found(partial(storage.fetch_log_segment, gone, 0))
+            assert_not_found(partial(storage.fetch_index, gone, IndexType.OFFSET))
+            assert storage.fetch_log_segment(copied[partitions[1]], 0) == logs[partitions[1]]
         storage.close()
 
     def test_copying_again_overwrites(self, tmp_path: Any) -> None:

@@ -188,6 +188,10 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ),
         ({"replicas": [replica(2, **STUCK)], **STILL}, {"replicas": [replica(2)], **STILL}),
     ],
+    "records-unreadable": [
+        ({"passed_over": {"broker 2": 1}}, {"passed_over": {}}),
+        ({"passed_over": {"events": 12}}, {"passed_over": {}}),
+    ],
     "remote-read-storm": [
         (
             {"group_offsets": [GroupOffset("g", "orders", 0, 499)], "reader_queues": {1: 2.0}},

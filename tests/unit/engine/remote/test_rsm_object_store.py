@@ -22,11 +22,13 @@ from backend.engine.remote.rsm_object_store import (
     EventType,
     ObjectStoreRemoteStorageManager,
     check_location,
+    former_object_key,
     object_key,
     open_storage,
 )
 from backend.protocol.batch import crc_valid, iter_batches
 from backend.protocol.remote_log_metadata import SegmentMetadata, decode
+from backend.tiering.ids import TopicIdPartition
 from tests.unit.engine.log.logs import FIXTURES
 
 
@@ -34,6 +36,34 @@ def test_names_are_those_of_local_tiered_storage() -> None:
     folder, name = object_key(segment(number=17, start=42), "log").rsplit("/", 1)
     assert folder == "kafka-tiered-storage/orders-0-AQIDBAUGBwgJCgsMDQ4PEA"
     assert name == "00000000000000000042-EREREREREREREREREREREQ.log"
+
+
+LONG = TopicIdPartition("t" * 249, bytes(range(1, 17)), 1_234_567)
+
+
+def test_every_part_of_a_key_fits_a_file_system_and_the_key_s3() -> None:
+    key = object_key(segment(partition=LONG), "leader_epoch_checkpoint")
+    assert max(len(part) for part in key.split("/")) == 255
+    assert len(key) < 1024
+    assert key.split("/")[1].endswith("-1234567-AQIDBAUGBwgJCgsMDQ4PEA")
+    assert former_object_key(segment(), "log") is None
+    assert former_object_key(segment(partition=LONG._replace(topic="t" * 224)), "log") is None
+
+
+def test_what_an_earlier_version_put_under_a_longer_key_is_read_and_deleted(tmp_path: Path) -> None:
+    """As S3 takes it; a folder never had such a file."""
+    store = open_object_store("memory://")
+    storage = ObjectStoreRemoteStorageManager(store, broker_id=1)
+    metadata = segment(partition=LONG)
+    for suffix, content in (("log", b"log bytes"), ("index", b"offsets")):
+        key = former_object_key(metadata, suffix)
+        assert key is not None
+        store.put(key, content)
+    assert storage.fetch_log_segment(metadata._replace(segment_size_bytes=9), 4) == b"bytes"
+    assert storage.fetch_log_segment(metadata._replace(segment_size_bytes=9), 9) == b""
+    assert storage.fetch_index(metadata, IndexType.OFFSET) == b"offsets"
+    storage.delete_log_segment_data(metadata)
+    assert store.list("kafka-tiered-storage") == []
 
 
 def test_files_of_a_copy_and_what_is_left_after_deletion(tmp_path: Path) -> None:
