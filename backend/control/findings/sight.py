@@ -82,8 +82,8 @@ class Sight:
     keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an hour by (broker, path);
     absent: not known yet. `finished` None: not read in this round, or too many. `restored`: how this process put its
     database back. `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does
-    not tell. `feature_levels`: empty as long as the cluster has not told. `passed_over`: records of internal topics that could
-    not be read, by who reads: `broker 2`, or `events` for our own reader of `__ebbline_events`.
+    not tell. `feature_levels`: empty as long as the cluster has not told. `passed_over`: records of internal topics
+    that could not be read, by who reads: `broker 2`, or `events` for our own reader of `__ebbline_events`.
     """
 
     at_ms: int
