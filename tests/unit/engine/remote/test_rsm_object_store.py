@@ -148,13 +148,13 @@ def test_only_the_first_line_of_the_stores_message_is_told_and_once_per_segment(
 ) -> None:
     broken = Broken(open_object_store(str(tmp_path)), GenericError(UNREACHABLE))
     storage = ObjectStoreRemoteStorageManager(broken, broker_id=1)  # type: ignore[arg-type]  # by getattr
-    with caplog.at_level(logging.WARNING), pytest.raises(RetriableRemoteStorageError) as caught:
+    with caplog.at_level(logging.DEBUG, "backend.engine.remote"), pytest.raises(RetriableRemoteStorageError) as caught:
         storage.copy_log_segment_data(segment(), data(tmp_path))
     first_line = "Generic S3 error: Error performing PUT http://127.0.0.1:1/bucket in 3.4s, after 10 retries"
     assert str(caught.value).endswith(f"failed: {first_line}")
-    (warning,) = [record.getMessage() for record in caplog.records]
-    assert warning.endswith(f"retention tries again: {first_line}")
-    assert "orders-0" in warning
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.endswith(f"retention tries again: {first_line}")
+    assert "orders-0" in line
 
 
 @pytest.mark.parametrize("location", ["foo://bar", "s3://", "az://container", "://", "memory://x", "http:// bad"])
