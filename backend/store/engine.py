@@ -162,8 +162,8 @@ def is_sqlite(url: URL) -> bool:
 
 
 def sqlite_file(engine: Engine) -> Path | None:
-    """The file of a SQLite engine; None for a database in memory."""
-    return _file(engine.url)
+    """The file of a SQLite engine; None for a database in memory, or a server's."""
+    return _file(engine.url) if is_sqlite(engine.url) else None
 
 
 def sqlite_file_of(url: str) -> Path | None:

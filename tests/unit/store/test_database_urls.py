@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.store.engine import describe, parse_url
+from backend.store.engine import create_engine, describe, parse_url, sqlite_file
 
 
 def options(url: str) -> dict[str, object]:
@@ -29,3 +29,7 @@ def test_several_servers_are_tried_in_turn() -> None:
 def test_one_server_or_a_file_stays_as_it_is(url: str) -> None:
     assert "p@" not in describe(url)
     assert parse_url(url).database in ("ebb", "/a,b/c.db")
+
+
+def test_a_server_has_no_file() -> None:
+    assert sqlite_file(create_engine("postgresql://u@h/ebb")) is None
