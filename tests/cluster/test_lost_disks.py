@@ -25,6 +25,8 @@ from tests.waiting import wait_until
 NODES: Final = (1, 2, 3)
 WAIT_S: Final = 120.0
 ROUNDS: Final = effort(2, 50)
+# (voters, whether the tier is on)
+CLUSTERS: Final = effort(((1, True), (3, False)), ((1, False), (1, True), (3, False), (3, True)))
 LOAD_S: Final = 1.5
 # A copy of the disks is some rounds old when it is put back.
 COPY_EACH_ROUNDS: Final = 4
@@ -127,8 +129,7 @@ def start(nodes: BrokerProcesses, order: Sequence[int], chance: random.Random) -
 
 
 @pytest.mark.timeout(effort(400, 6_000))
-@pytest.mark.parametrize("tiering", [False, True], ids=["local", "tiered"])
-@pytest.mark.parametrize("voters", [1, 3])
+@pytest.mark.parametrize(("voters", "tiering"), CLUSTERS)
 def test_one_lost_disk_loses_no_acknowledged_record(
     voters: int, tiering: bool, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
