@@ -1,4 +1,4 @@
-"""Transitions of ISR, ELR and last known ELR when brokers stop, are killed and come back: played on Apache Kafka and here.
+"""ISR, ELR and last known ELR while brokers stop, are killed and come back: played on Apache Kafka and here.
 
 Run against Apache Kafka with `python -m tests.scenarios.elr_script DIR PORT_BASE` (an empty folder; four ports from the
 base on): prints what was seen as JSON, which is how `tests/fixtures/apache-kafka-4.3.1/eligible-leaders.json` was made.
@@ -20,8 +20,9 @@ from tests.wire import ask
 
 TOPIC: Final = "t"
 SETTINGS: Final = {"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "3000"}
-# A state counts once it has been the same for so long: longer than a session, after which a dead broker is fenced.
-STEADY_S: Final = 4.5
+# A state counts once it has been the same for so long; after a kill longer than a session, which ends with fencing.
+STEADY_S: Final = 1.0
+FENCED_S: Final = 4.5
 WAIT_S: Final = 60.0
 Row = list[Any]
 
@@ -37,8 +38,9 @@ class Machines(Protocol):
 class Session:
     """Does one thing after the other and notes the partition's state behind each."""
 
-    def __init__(self, port: int, machines: Machines) -> None:
+    def __init__(self, port: int, machines: Machines, steady_s: float) -> None:
         self._port = port
+        self._steady_s = steady_s
         self._machines = machines
         self.rows: list[Row] = []
 
@@ -51,11 +53,11 @@ class Session:
         known = (found.isr_nodes, found.eligible_leader_replicas or [], found.last_known_elr or [])
         return [found.leader_id, *(sorted(members) for members in known)]
 
-    def note(self, label: str) -> None:
+    def note(self, label: str, steady_s: float | None = None) -> None:
         """The state once it is steady."""
         until = time.monotonic() + WAIT_S
         seen, since = self.state(), time.monotonic()
-        while time.monotonic() - since < STEADY_S and time.monotonic() < until:
+        while time.monotonic() - since < (steady_s or self._steady_s) and time.monotonic() < until:
             time.sleep(0.1)
             if (now := self.state()) != seen:
                 seen, since = now, time.monotonic()
@@ -67,7 +69,7 @@ class Session:
 
     def kill(self, node: int) -> None:
         self._machines.kill_broker(node)
-        self.note(f"{len(self.rows)}: {node} is killed")
+        self.note(f"{len(self.rows)}: {node} is killed", FENCED_S)
 
     def start(self, node: int) -> None:
         self._machines.start_broker(node)
@@ -107,9 +109,9 @@ class Session:
         self.note(f"{len(self.rows)}: {what} is answered {ErrorCode(row.error_code).name} {row.error_message}")
 
 
-def play(port: int, machines: Machines) -> list[Row]:
-    """The whole session; takes two minutes."""
-    s = Session(port, machines)
+def play(port: int, machines: Machines, steady_s: float = STEADY_S) -> list[Row]:
+    """The whole session."""
+    s = Session(port, machines, steady_s)
     s.create()
     s.stop(4)
     s.stop(3)
@@ -163,7 +165,7 @@ def play_on_kafka(folder: Path, port_base: int) -> list[Row]:
     given = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
     kafka.run("up", "--brokers", "4", "--port-base", str(port_base), *given)
     try:
-        return play(port_base, kafka)
+        return play(port_base, kafka, FENCED_S)
     finally:
         kafka.run("down")
 
