@@ -223,6 +223,7 @@ class ControlPlane:
         while True:
             await self.quorum.look(now_ms())
             self.observer.feature_levels = self.quorum.levels
+            self.observer.quorum_replicas = self.quorum.replicas
             await asyncio.sleep(max(HEARTBEAT_INTERVAL_MS, self.settings.sample_interval_ms) / 1000)
 
     async def _watch_guesses(self) -> None:

@@ -21,6 +21,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rules_cluster.brokers_away,
     rules_cluster.offline,
     rules_cluster.without_elr,
+    rules_cluster.voters_catching_up,
     rules_cluster.disks,
     rules_cluster.set_aside,
     rules_cluster.metadata_unsafe,
@@ -69,6 +70,7 @@ SLUGS: Final[Mapping[str, str]] = {
     "thin-leader": "A leader holds little local data",
     "throttle-left": "A throttle was left behind",
     "truncation-refused": "A leader lacks acknowledged records",
+    "voter-catching-up": "A voter of the metadata quorum does not count yet",
 }
 
 

@@ -24,6 +24,8 @@ METADATA_GONE_MS: Final = 5_000
 METADATA_FAILED_MS: Final = 300_000
 # Tools set the throttle, then begin the move; and a change is seen with the next look at all settings.
 THROTTLE_HOLD_MS: Final = 15_000
+# A voter with a new disk fetches a snapshot of 100,000 partitions and counts again within seconds.
+CATCHING_UP_HOLD_MS: Final = 10_000
 
 
 def brokers_away(sight: Sight) -> Iterable[Candidate]:
@@ -92,6 +94,31 @@ def without_elr(sight: Sight) -> Iterable[Candidate]:
         action="Raise it once all brokers run this version: ebbline quorum upgrade.",
         facts={"level": feature.level, "max_level": feature.max_level},
     )
+
+
+def voters_catching_up(sight: Sight) -> Iterable[Candidate]:
+    """A voter of the metadata quorum that lost its copy and does not count yet: the others are all there is."""
+    voters = [one for one in sight.quorum_replicas if one.role == "voter"]
+    counted = sum(one.counted for one in voters)
+    majority = len(voters) // 2 + 1
+    for voter in voters:
+        if voter.counted:
+            continue
+        name = f"broker {voter.node_id}"
+        last = "" if counted > majority else " If one more is lost, there is no majority, and no metadata can change."
+        yield Candidate(
+            slug="voter-catching-up",
+            object=name,
+            severity=WARNING if counted > majority else CRITICAL,
+            sentence=f"Voter {voter.node_id} of the metadata quorum does not count yet",
+            why=f"It has lost its copy of the metadata, or got an older one. {counted} of {len(voters)} voters count,"
+            f" {majority} must agree.{last}",
+            action=f"Keep the other voters running and touch none of their folders until ebbline quorum describe shows"
+            f" voter {voter.node_id} as caught up; if it does not move, look at its log.",
+            facts={"voters": len(voters), "counted": counted, "log_end_offset": voter.log_end_offset},
+            broker_id=voter.node_id,
+            hold_ms=CATCHING_UP_HOLD_MS,
+        )
 
 
 def disks(sight: Sight) -> Iterable[Candidate]:

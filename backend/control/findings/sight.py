@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from backend.control.gateway.features import FeatureLevel
+from backend.control.gateway.quorum import QuorumReplica
 from backend.store.queries.config import TopicRow
 from backend.store.queries.findings import CopyEvent
 from backend.store.queries.lineage import FinishedSegment
@@ -82,8 +83,9 @@ class Sight:
     keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an hour by (broker, path);
     absent: not known yet. `finished` None: not read in this round, or too many. `restored`: how this process put its
     database back. `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does
-    not tell. `feature_levels`: empty as long as the cluster has not told. `passed_over`: records of internal topics
-    that could not be read, by who reads: `broker 2`, or `events` for our own reader of `__ebbline_events`.
+    not tell. `feature_levels`, `quorum_replicas`: empty as long as the cluster has not told. `passed_over`: records of
+    internal topics that could not be read, by who reads: `broker 2`, or `events` for our own reader of
+    `__ebbline_events`.
     """
 
     at_ms: int
@@ -106,6 +108,7 @@ class Sight:
     restored: Sequence[Restored] = ()
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    quorum_replicas: Sequence[QuorumReplica] = ()
 
     def topic(self, name: str) -> TopicRow | None:
         """A topic's settings; None when they are not known."""

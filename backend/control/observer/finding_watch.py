@@ -24,6 +24,7 @@ from backend.control.findings.evaluate import Changes, evaluate
 from backend.control.findings.sight import CRITICAL, Candidate, GroupOffset, Key, Sight, Throttle
 from backend.control.gateway.configs import ConfigEntry
 from backend.control.gateway.features import FeatureLevel
+from backend.control.gateway.quorum import QuorumReplica
 from backend.control.observer.rounds import FLAG, Round
 from backend.control.observer.settings_sample import SettingsSample
 from backend.store import writes, writes_findings
@@ -67,6 +68,7 @@ class Seen:
     reader_queues: Mapping[int, float] = field(default_factory=dict)
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    quorum_replicas: Sequence[QuorumReplica] = ()
 
 
 class FindingWatch:
@@ -221,6 +223,7 @@ class FindingWatch:
             restored=tuple(self._database.restored),
             feature_levels=seen.feature_levels,
             passed_over=seen.passed_over,
+            quorum_replicas=seen.quorum_replicas,
             kafka_rules=self._attached or _kafka_overlap(seen.settings),
         )
 

@@ -21,6 +21,7 @@ from backend.control.database import Database, DatabaseAway
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.errors import GatewayError
 from backend.control.gateway.features import FeatureLevel
+from backend.control.gateway.quorum import QuorumReplica
 from backend.control.observer import events as engine_events
 from backend.control.observer.cluster_rows import Watched, broker_row, cluster_row, settings_of
 from backend.control.observer.events import EventFollower
@@ -99,6 +100,7 @@ class Observer:
         self.readers = readers
         # Those of the newest look at the quorum.
         self.feature_levels: Mapping[str, FeatureLevel] = {}
+        self.quorum_replicas: tuple[QuorumReplica, ...] = ()
         self._seen_ms: dict[int, int] = {}
         self._context = Context(stall_ms=max(STALL_MS_MIN, 3 * watched.interval_ms))
         self._unchanged = Unchanged()
@@ -202,6 +204,7 @@ class Observer:
                 self.feature_levels,
                 {f"broker {i}": count for i, count in self.readers.passed_over.items()}
                 | ({"events": self.events.unreadable} if self.events.unreadable else {}),
+                self.quorum_replicas,
             )
         )
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.errors import GatewayError
 from backend.control.gateway.features import FeatureLevel, fetch_features
-from backend.control.gateway.quorum import Quorum, fetch_quorum
+from backend.control.gateway.quorum import Quorum, QuorumReplica, fetch_quorum
 from backend.control.observer.broker_numbers import Source
 from backend.protocol.errors import KafkaError
 
@@ -77,6 +77,7 @@ class QuorumWatch:
         self._snapshot: dict[str, Any] = {}
         self._snapshot_ms = 0
         self.levels: Mapping[str, FeatureLevel] = {}
+        self.replicas: tuple[QuorumReplica, ...] = ()
         self.facts: Mapping[str, Any] | None = None
         """The newest look; its ``cause`` says why the rest is older, or missing. None before the first."""
 
@@ -90,6 +91,7 @@ class QuorumWatch:
         if quorum is None:
             self.facts = {**(self.facts or {}), "cause": NOT_TOLD}
             return
+        self.replicas = quorum.replicas
         try:
             self.levels = await fetch_features(self._gateway)
         except (GatewayError, KafkaError) as error:

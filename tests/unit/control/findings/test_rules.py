@@ -11,6 +11,7 @@ from backend.control.findings.evaluate import candidates
 from backend.control.findings.sight import SEVERITIES, Candidate, GroupOffset, Throttle
 from backend.control.gateway.features import ELIGIBLE_LEADER_REPLICAS as ELR
 from backend.control.gateway.features import FeatureLevel
+from backend.control.gateway.quorum import QuorumReplica
 from backend.store.restoring import Restored
 from backend.tiering.segment_state import SegmentState
 from tests.unit.control.findings.sights import (
@@ -28,6 +29,16 @@ from tests.unit.control.findings.sights import (
 )
 
 METADATA = "__remote_log_metadata"
+
+
+def voters(number: int, *, catching_up: int = 0) -> list[QuorumReplica]:
+    """A quorum; its last voters have lost their copies."""
+    return [
+        QuorumReplica(one, "voter", 100, NOW_MS, NOW_MS, counted=one <= number - catching_up)
+        for one in range(1, number + 1)
+    ]
+
+
 STUCK: dict[str, Any] = {"in_isr": False, "phase": "DELAYED", "log_end_offset": 0}
 # Broker 2's replica has not moved for a minute; the rule sees that it did not in this round, and waits.
 STILL: dict[str, Any] = {"moved_ms": {("orders", 0, 2): NOW_MS - MINUTE_MS}}
@@ -93,6 +104,10 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"feature_levels": {ELR: FeatureLevel(0, 1)}}, {"feature_levels": {ELR: FeatureLevel(1, 1)}}),
         ({"feature_levels": {ELR: FeatureLevel(0, 1)}}, {"feature_levels": {}}),
         ({"feature_levels": {ELR: FeatureLevel(0, 1)}}, {"feature_levels": {ELR: FeatureLevel(0, 0)}}),
+    ],
+    "voter-catching-up": [
+        ({"quorum_replicas": voters(3, catching_up=1)}, {"quorum_replicas": voters(3)}),
+        ({"quorum_replicas": voters(5, catching_up=1)}, {"quorum_replicas": ()}),
     ],
     "throttle-left": [
         (
@@ -375,3 +390,21 @@ def test_a_full_disk_is_critical_and_a_nearly_full_one_a_warning() -> None:
     severities = [rules(brokers=[broker(1, log_dirs=[disk(used)])])["disk-runway"].severity for used in (0.86, 0.96)]
     assert severities == ["warning", "critical"]
     assert rules(disk_rates={(1, "/data"): 600.0})["disk-runway"].severity == "critical"
+
+
+@pytest.mark.parametrize(
+    ("number", "catching_up", "severity"), [(3, 1, "critical"), (5, 1, "warning"), (5, 2, "critical")]
+)
+def test_a_voter_that_catches_up_is_critical_where_one_more_loss_stops_the_quorum(
+    number: int, catching_up: int, severity: str
+) -> None:
+    looked_at = sight(quorum_replicas=voters(number, catching_up=catching_up))
+    found = [one for one in candidates(looked_at).values() if one.slug == "voter-catching-up"]
+    assert [one.broker_id for one in found] == list(range(number - catching_up + 1, number + 1))
+    assert {one.severity for one in found} == {severity}
+    assert {"no majority" in one.why for one in found} == {severity == "critical"}
+
+
+def test_an_observer_is_no_voter_that_catches_up() -> None:
+    observer = QuorumReplica(4, "observer", 10, NOW_MS, NOW_MS, counted=False)
+    assert "voter-catching-up" not in rules(quorum_replicas=[*voters(3), observer])
