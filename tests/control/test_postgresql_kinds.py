@@ -40,18 +40,7 @@ def standby_of(primary: Server) -> Iterator[Server]:
     folder.mkdir()
     if primary.user:
         shutil.chown(folder, primary.user)
-    made = [
-        str(program),
-        "-h",
-        "127.0.0.1",
-        "-p",
-        str(primary.port),
-        "-U",
-        "postgres",
-        "-R",
-        "-D",
-        str(folder / "data"),
-    ]
+    made = [str(program), "--dbname", primary.url, "--checkpoint=fast", "-R", "-D", str(folder / "data")]
     subprocess.run(made, user=primary.user, cwd="/", check=True, capture_output=True, timeout=120)
     standby = replace(primary, folder=folder, port=free_ports(1)[0])
     standby.start()
