@@ -8,7 +8,7 @@ from typing import Final
 import streamlit as st
 
 from app import state
-from app.components import health_words, markup, plan_dialog, topic_form
+from app.components import durability, health_words, markup, plan_dialog, topic_form
 from app.components.page import Page, live
 from app.components.selection import say_unknown
 from app.person import READ_ONLY
@@ -50,6 +50,7 @@ def draw(page: Page) -> None:
                 args=(page.person, view.cluster.name, KIND, {"topic": name, "settings": settings}),
             )
         if name in topics:
+            st.html(durability.of_topic(view, topics[name]))
             st.html(f'<div class="eb-lines">{settings_form.told(block, problem, settings, topic_form.lines)}</div>')
     live(page, "topic-watch", settings_form.watch, page, block)
 

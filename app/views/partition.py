@@ -9,6 +9,7 @@ import streamlit as st
 from app import links
 from app.components import (
     attention,
+    durability,
     epoch_chain,
     limits,
     markup,
@@ -243,6 +244,7 @@ def _replicas(page: Page, topic: str, number: int) -> None:
         st.html(
             replica_phases.table_html(found, reading.row.leader_epoch, now_ms)
             + replica_phases.evidence_html(found, now_ms)
+            + durability.of_partition(reading.view, reading.row, reading.topic)
         )
     _readers(reading, topic, number)
 

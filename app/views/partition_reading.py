@@ -13,6 +13,7 @@ from backend.store.queries import config as config_queries
 from backend.store.queries import overview as overview_queries
 from backend.store.queries import partition_detail as detail_queries
 from backend.store.queries import partitions as queries
+from backend.store.queries.config import TopicRow
 from backend.store.queries.partitions import PartitionPoint, PartitionRow, ReplicaRow, SegmentRow
 from backend.tiering.segment_state import SegmentState
 
@@ -36,6 +37,7 @@ class Reading:
     judged: list[Judged]
     chain: LeaderChain | None
     points: list[PartitionPoint]
+    topic: TopicRow | None  # None: its settings are not known
     limit_bytes: int | None
     earlier: int  # segments of earlier topics of this name
     p99_ms: int | None  # of how long its copies took
@@ -71,6 +73,7 @@ def read(page: Page, topic: str, number: int) -> Reading | None:
         judged=lineage_verdicts.judge(every, chain),
         chain=chain,
         points=state.read_cached(queries.offset_history, cluster_id, topic, number, since_ms, version=version),
+        topic=known,
         limit_bytes=None if known is None else limits.pending_limit_bytes(known),
         earlier=sum(kept(ledger) for ledger in ledgers if ledger.topic_id != row.topic_id),
         p99_ms=p99.get((topic, number)),

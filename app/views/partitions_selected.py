@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import links, state
+from app.components import durability, markup, partition_bars, partition_summary
 from app.components import limits as limit_rules
-from app.components import markup, partition_bars, partition_summary
 from app.components.cards import source
 from app.components.page import Page, body_key
 from app.components.partition_filter import name_of, parse_name
@@ -92,6 +92,8 @@ def summary(page: Page, reading: Reading, name: str, shown: Sequence[str]) -> No
                 )
             )
             st.html(partition_summary.facts_html(row, topic, partition_summary.rates(row, points, now_ms)))
+            if reading.at_ms is None:
+                st.html(durability.of_partition(reading.view, row, topic))
             why = f'<div class="eb-sub-title">Why local data is not deleted {source("selected")}</div>'
             st.html(why + _lines(row, topic))
             _pending_chart(page, row, reading, points)

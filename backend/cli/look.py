@@ -119,7 +119,7 @@ def describe(
     data: DataOption = DATA_DEFAULT,
     json_: JsonOption = False,
 ) -> None:
-    """One partition with its replicas: which offsets are where, who is in sync."""
+    """One partition with its replicas: which offsets are where, who is in sync, which lost disks it survives."""
     answer = _partition(topic_partition, api, token_file, data)
     if json_:
         show_json(answer)
@@ -131,6 +131,8 @@ def describe(
     out.print()
     out.print(tables.replicas(answer["replicas"], _now_ms()))
     out.print()
+    for sentence in answer["durability"]["sentences"]:
+        out.print(Text(words.plain(sentence)))
     out.print(f"{words.plural(len(answer['segments']), 'remote segment')} in the ledger; epoch {row['leader_epoch']}.")
 
 

@@ -22,7 +22,7 @@ TOPIC = "orders"
 
 @pytest.fixture(scope="module", autouse=True)
 def filled(site: ControlSite) -> None:
-    site.create_topic(TOPIC, config=TIERED)
+    site.create_topic(TOPIC, config={**TIERED, "min.insync.replicas": "2"})
     site.create_topic("plain", partitions=1)
     site.produce(TOPIC, 500)
     site.wait_until_quiet(TOPIC)
@@ -83,10 +83,15 @@ def _ageless(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_partition_is_described_with_its_replicas(site: ControlSite) -> None:
+    # The feature levels come with the first look at the quorum.
+    site.wait_until("the levels are known", lambda: site.get(f"/v1/partitions/{TOPIC}/1")["durability"]["disks"] == 1)
     told = shown(site, "describe", f"{TOPIC}-1")
     assert (told["partition"]["partition"], len(told["replicas"])) == (1, 3)
     text = run(site, "describe", f"{TOPIC}-1").stdout
     assert text.count("follower") == 2
+    survived = "Survives the loss of any one disk: 3 replicas, min.insync.replicas 2."
+    assert told["durability"] == {"disks": 1, "sentences": [survived]}
+    assert survived in " ".join(text.split())
     assert shown(site, "segments", f"{TOPIC}-1") == {"items": told["segments"]}
     assert run(site, "segments", f"{TOPIC}-1").exit_code == 0
 

@@ -149,6 +149,8 @@ def _topics(now_ms: int, names: Sequence[str]) -> list[Row]:
         "retention.ms": str(30 * 24 * HOUR_MS),
         "segment.bytes": "1073741824",
         "remote.log.copy.disable": "false",
+        "min.insync.replicas": "2",
+        "unclean.leader.election.enable": "false",
     }
     rows = [
         {"topic": name, "partition_count": TOPICS[name][0], "internal": False, "tiered": True, "config": config}

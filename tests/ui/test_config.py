@@ -154,7 +154,9 @@ def test_an_unknown_section_is_told_and_the_first_one_shown(trouble: Database) -
 
 
 def test_the_topic_of_the_link_is_in_the_form_and_one_that_is_gone_is_named(trouble: Database) -> None:
-    assert config_page(section="topics", topic="orders").selectbox(key="topic").value == "orders"
+    chosen = config_page(section="topics", topic="orders")
+    assert chosen.selectbox(key="topic").value == "orders"
+    assert "Survives the loss of any one disk" in text_of(chosen)
     gone = config_page(section="topics", topic="no-such-topic")
     assert gone.selectbox(key="topic").value is None
     assert gone.toast[0].value == "There is no topic 'no-such-topic'; this is the default."

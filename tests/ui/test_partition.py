@@ -86,6 +86,36 @@ def test_replicas_show_phase_source_and_evidence(trouble: Database) -> None:
     assert "▲ copy hung for 2 h 55 m" in shown
 
 
+def _level(database: Database, level: int) -> None:
+    """The backend tells this level of eligible leader replicas."""
+    detail = {"quorum": {"features": {"eligible.leader.replicas.version": {"level": level, "max_level": 1}}}}
+    table = t.process_status
+    database.change(table.update().where(table.c.process == "backend").values(detail=detail))
+
+
+def test_losses_that_it_survives_are_told(trouble: Database) -> None:
+    shown = _text(open_page("partition", tp="orders-7"))
+    assert "Survives the loss of any one disk while the other replicas run: 3 replicas, min.insync.replicas 2." in shown
+    assert "the cluster has not told eligible.leader.replicas.version." in shown
+    _level(trouble, 1)
+    shown = _text(open_page("partition", tp="orders-7"))
+    assert "Survives the loss of any one disk: 3 replicas, min.insync.replicas 2." in shown
+    assert "Now only brokers 2 and 4 are in sync: when one of them goes away, acks=all is refused." in shown
+    _level(trouble, 0)
+    shown = _text(open_page("partition", tp="orders-7"))
+    assert "nobody leads until an operator decides: eligible.leader.replicas.version is 0." in shown
+
+
+def test_the_setting_of_one_replica_in_sync_is_told_for_its_price(trouble: Database) -> None:
+    _level(trouble, 1)
+    table = t.topic
+    config = {"min.insync.replicas": "1"}
+    trouble.change(table.update().where(table.c.topic == "orders").values(config=config))
+    wanted = "One lost disk may lose acknowledged records: min.insync.replicas is 1"
+    assert wanted in _text(open_page("partition", tp="orders-7"))
+    assert wanted in _text(open_page("partitions", selected="orders-7"))
+
+
 def test_inferred_phase_is_called_inferred(trouble: Database) -> None:
     table = t.replica_current
     evidence = {"rule": "log-end-still", "sentence": "Its log end stands.", "confidence": "medium"}

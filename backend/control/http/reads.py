@@ -25,6 +25,7 @@ from backend.control.http.schemas import (
 )
 from backend.control.observer.broker_numbers import NOT_ASKED, BrokerNumbers
 from backend.store.queries import audit, config, health, overview, partitions
+from backend.tiering.durability import copies_of, durability
 
 
 async def cluster(call: Call) -> ClusterAnswer:
@@ -112,18 +113,30 @@ async def list_partitions(call: Call) -> PartitionsAnswer:
 async def partition(call: Call) -> PartitionAnswer:
     """One partition with its replicas and the segments of the ledger."""
     path: PartitionPath = call.path
-    cluster_id = call.control.settings.cluster_id
-    row, replicas, segments = await call.control.database.read(
+    settings = call.control.settings
+    cluster_id = settings.cluster_id
+    row, replicas, segments, topic = await call.control.database.read(
         lambda c: (
             partitions.partition(c, cluster_id, path.topic, path.partition),
             partitions.replicas(c, cluster_id, path.topic, path.partition),
             partitions.segments(c, cluster_id, path.topic, path.partition),
+            config.topic(c, cluster_id, path.topic),
         )
     )
     if row is None:
         raise Problem(404, "not-found", f"There is no partition {path.topic}-{path.partition}, or it was not seen yet.")
     own = [segment for segment in segments if segment.topic_id == row.topic_id]
-    return PartitionAnswer(partition=row, replicas=replicas, segments=own)
+    levels = {name: one.level for name, one in call.control.quorum.levels.items()}
+    copies = copies_of(
+        None if topic is None else topic.config,
+        levels or None,
+        replicas=len(row.replicas),
+        embedded=settings.cluster_kind == "embedded",
+        tiered=row.tiered,
+        isr=row.isr,
+        leader=row.leader,
+    )
+    return PartitionAnswer(partition=row, replicas=replicas, segments=own, durability=durability(copies))
 
 
 async def configs(call: Call) -> ConfigAnswer:

@@ -16,6 +16,7 @@ from backend.store.queries.findings import Finding
 from backend.store.queries.health import ClusterRow
 from backend.store.queries.overview import BrokerRow, ClusterSample
 from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
+from backend.tiering.durability import Durability
 
 Text = Annotated[str, StringConstraints(max_length=500)]
 TopicName = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -235,9 +236,12 @@ class PartitionsAnswer(BaseModel):
 
 
 class PartitionAnswer(BaseModel):
+    """`durability`: which losses of disks its records survive that were acknowledged to acks=all."""
+
     partition: PartitionRow
     replicas: list[ReplicaRow]
     segments: list[SegmentRow]
+    durability: Durability
 
 
 class ConfigAnswer(BaseModel):

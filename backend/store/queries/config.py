@@ -99,6 +99,16 @@ def topics(connection: Connection, cluster_id: str, *, tiered_only: bool = False
     return [TopicRow(**row._mapping) for row in connection.execute(query.order_by(table.c.topic))]
 
 
+def topic(connection: Connection, cluster_id: str, name: str) -> TopicRow | None:
+    """One topic; None when it has not been seen."""
+    table = t.topic
+    query = select(*(column for column in table.c if column.name != "cluster_id")).where(
+        table.c.cluster_id == cluster_id, table.c.topic == name
+    )
+    row = connection.execute(query).one_or_none()
+    return None if row is None else TopicRow(**row._mapping)
+
+
 def follower_counts(connection: Connection, cluster_id: str) -> FollowerCounts:
     """Followers of tiered partitions that are empty now, and partitions that a follower with little data could lead."""
     replica, partition = t.replica_current, t.partition_current
