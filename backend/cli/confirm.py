@@ -53,8 +53,8 @@ def confirmed_execution(opened: Api, plan: Json, *, yes: bool, reason: str | Non
     name = str(opened.get("/v1/cluster")["name"])
     if not json_:
         console().print("\n".join(plan_lines(plan)))
-    confirm = name if yes else _typed(name)
-    given = reason or _asked_reason()
+    confirm = name if yes else typed(name)
+    given = reason or asked_reason()
     headers = {"Idempotency-Key": f"cli-{uuid.uuid4()}"}
     body = {"confirm": confirm, "reason": given, "wait_ms": 10_000 if wait else 0}
     found: Json = opened.post(f"/v1/plans/{plan['id']}/execute", body, headers)["plan"]
@@ -65,14 +65,16 @@ def confirmed_execution(opened: Api, plan: Json, *, yes: bool, reason: str | Non
     return found
 
 
-def _typed(name: str) -> str:
-    typed: str = typer.prompt(f"Type {plain(name)} to confirm", default="", show_default=False, err=True)
-    if typed != name:
+def typed(name: str) -> str:
+    """The cluster's name, typed by a person; ends the command at any other."""
+    answer: str = typer.prompt(f"Type {plain(name)} to confirm", default="", show_default=False, err=True)
+    if answer != name:
         fail("That is not the cluster's name: nothing was changed.", Exit.REFUSED)
-    return typed
+    return answer
 
 
-def _asked_reason() -> str:
+def asked_reason() -> str:
+    """What stands in the audit; ends the command without one."""
     given: str = typer.prompt("Reason", default="", show_default=False, err=True)
     if not given.strip():
         fail("Without a reason nothing was changed: it stands in the audit.", Exit.REFUSED)

@@ -1,4 +1,6 @@
-"""`ebbline quorum describe`: who leads the metadata, and how far the others are. Asks a broker, as any client does."""
+"""`ebbline quorum describe|upgrade`: who leads the metadata, and how far the others are; they ask a broker, as any
+client does. `recover` works on the folder (`quorum_recover`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import typer
 
 from backend.cli.api import Exit
 from backend.cli.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
+from backend.cli.quorum_recover import recover
 from backend.cli.tables import table
 from backend.cli.words import age
 
@@ -88,6 +91,9 @@ def upgrade(bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DE
     except (GatewayError, KafkaError) as error:
         fail(f"The level was not raised: {error}", Exit.AWAY)
     print(told)
+
+
+quorum_app.command()(recover)
 
 
 async def _upgraded(bootstrap: str) -> str:

@@ -27,6 +27,8 @@ from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, decode_acknowled
 from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, BadQuorumState, Standing, decode_quorum_state
 
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
+# In `quorum/` of the data folder while `ebbline quorum recover` puts folders in their place.
+RECOVERING_FILE: Final = "recovering"
 
 
 class MetadataCondition(StrEnum):
@@ -147,5 +149,16 @@ def quorum_lost(folders: Sequence[BrokerFolder], voters: int) -> str | None:
     return (
         f"{len(lost)} of {voters} voters have lost the cluster's metadata ({told}), and without {majority} of them"
         " nobody knows what the cluster was. Nothing has been started or changed, so that no empty cluster takes its"
-        " place; put these folders back from their disks or from a backup, and start again."
+        " place; put these folders back from their disks or from a backup, and start again. If they are gone for good,"
+        " `ebbline quorum recover` shows what is left, and goes on from it."
+    )
+
+
+def recovery_interrupted(folder: DataFolder) -> str | None:
+    """Why voters of which only some were given the metadata that was left do not start; None when there are none."""
+    if not (folder.quorum / RECOVERING_FILE).exists():
+        return None
+    return (
+        f"`ebbline quorum recover` was begun on {folder.root} and did not end, so its voters may not be of one quorum."
+        " Run it again; nothing has been started or changed."
     )

@@ -174,7 +174,11 @@ def _check_broker_folders(folder: DataFolder, identity: ClusterIdentity) -> None
         found = broker_folders.read_broker_folders(folder, identity)
     except OSError as error:
         raise Refused(f"The folder {folder.root} cannot be read ({error}): fix its permissions.") from error
-    refusal = broker_folders.misplaced(found) or broker_folders.quorum_lost(found, identity.controllers)
+    refusal = (
+        broker_folders.misplaced(found)
+        or broker_folders.recovery_interrupted(folder)
+        or broker_folders.quorum_lost(found, identity.controllers)
+    )
     if refusal is not None:
         raise Refused(refusal)
 

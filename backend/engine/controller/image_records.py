@@ -96,10 +96,11 @@ def _controller(controller: ControllerRegistration) -> Message:
 def _topic(topic: TopicImage) -> Iterator[Message]:
     yield m.TopicRecord(name=topic.name, topic_id=topic.id)
     for index, partition in sorted(topic.partitions.items()):
-        yield _partition(topic.id, index, partition)
+        yield partition_record(topic.id, index, partition)
 
 
-def _partition(topic_id: bytes, index: int, partition: PartitionRegistration) -> Message:
+def partition_record(topic_id: bytes, index: int, partition: PartitionRegistration) -> Message:
+    """A partition as it is registered; replayed, it takes the place of what was known of it."""
     return m.PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
