@@ -20,6 +20,7 @@ from backend.protocol.remote_log_metadata import (
     SegmentMetadata,
     SegmentUpdate,
     Unreadable,
+    UnreadableReason,
     decode,
 )
 from backend.tiering.bulk_events import UsualEvents, id_texts, split
@@ -54,6 +55,16 @@ def to_batch(records: Iterable[RawRecord]) -> pa.RecordBatch:
     arrays = [pa.array(partitions, pa.int32()), pa.array(offsets, pa.int64()), pa.array(times, pa.int64())]
     arrays += [column.chunk(0) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=RECORD_ARROW)
+
+
+def passed_over(partition: int, start: int, end: int) -> pa.RecordBatch:
+    """The row of offsets `[start, end)` from which no record can be had, at the last of them."""
+    where = f"offset {start}" if end - start == 1 else f"offsets {start} to {end - 1}"
+    problem = f"{UnreadableReason.MALFORMED}: {where} hold a batch whose records cannot be read"
+    row = (partition, end - 1, 0, *_NOTHING, problem, None, None)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], field.type) for value, field in zip(row, RECORD_ARROW, strict=True)], schema=RECORD_ARROW
+    )
 
 
 def _one_by_one(records: list[RawRecord]) -> pa.RecordBatch:

@@ -9,8 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from spark.decode import RawRecord, to_batch
+from spark.decode import RawRecord, passed_over, to_batch
 from spark.kafka import BrokersAway, OffsetsHeld, client_config, new_consumer
+from spark.unreadable import STUCK_S, readable_from
 
 CONSUME_RECORDS: Final = 2_000
 CONSUME_TIMEOUT_S: Final = 0.1
@@ -98,11 +99,14 @@ def open_consumer(bootstrap_servers: str, properties: Mapping[str, str]) -> Cons
 
 
 def read(consumer: Consumer, topic: str, ranges: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
-    """Records of ``ranges``, decoded. Raises MetadataGap when an offset is gone, BrokersAway after a stall."""
+    """Records of ``ranges``, decoded; of a batch that holds none, a row with the problem. Raises MetadataGap when an
+    offset is gone, BrokersAway after a stall.
+    """
     ends = {partition: end for partition, _, end in ranges}
     nexts = {partition: start for partition, start, _ in ranges}
     consumer.assign([TopicPartition(topic, partition, start) for partition, start, _ in ranges])
     deadline = time.monotonic() + STALL_TIMEOUT_S
+    came = dict.fromkeys(ends, time.monotonic())
     try:
         while ends:
             # It returns when it has as many or time is up, so never ask for more than can come.
@@ -114,9 +118,20 @@ def read(consumer: Consumer, topic: str, ranges: Sequence[tuple[int, int, int]])
                 if record is not None:
                     records.append(record)
                     nexts[record[0]] = record[1] + 1
+                    came[record[0]] = time.monotonic()
             if records:
                 yield to_batch(records)
-            if messages:
+            stuck = min(ends, key=came.__getitem__, default=None)
+            if stuck is not None and time.monotonic() - came[stuck] > STUCK_S:
+                behind = readable_from(consumer, topic, stuck, nexts[stuck], ends[stuck])
+                if behind is not None:
+                    yield passed_over(stuck, nexts[stuck], behind)
+                    nexts[stuck], deadline = behind, time.monotonic() + STALL_TIMEOUT_S
+                    if behind >= ends[stuck]:
+                        del ends[stuck]
+                consumer.assign([TopicPartition(topic, partition, nexts[partition]) for partition in ends])
+                came = dict.fromkeys(ends, time.monotonic())
+            elif messages:
                 deadline = time.monotonic() + STALL_TIMEOUT_S
             elif time.monotonic() > deadline:
                 raise BrokersAway(f"no record of {topic} {sorted(ends)} came for {STALL_TIMEOUT_S:.0f} s")

@@ -11,6 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from backend.cli.remote_text import TopicRecord
 from backend.cli.words import plain
+from backend.protocol.remote_log_metadata import UnreadableReason
+from spark.unreadable import STUCK_S, readable_from
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -106,28 +108,38 @@ class MetadataTopicReader:
             position = max(low, self._positions.get(partition, low))
             if position < high:
                 self._consumer.assign([TopicPartition(METADATA_TOPIC, partition, position)])
-                yield from self._until(partition, high)
+                yield from self._until(partition, position, high)
             self._positions[partition] = max(position, high)
         except KafkaException as error:
             raise TopicUnavailable(f"{METADATA_TOPIC}-{partition} cannot be read: {_reason(error)}.") from error
 
-    def _until(self, partition: int, end: int) -> Iterator[TopicRecord]:
-        silent_s = 0.0
+    def _until(self, partition: int, position: int, end: int) -> Iterator[TopicRecord]:
+        silent_s, looked = 0.0, False
         while True:
             # One by one: a call for many waits for all of them or its time.
             message = self._consumer.poll(POLL_TIMEOUT_S)
             if message is None:
                 silent_s += POLL_TIMEOUT_S
-                if silent_s >= STALL_TIMEOUT_S:
+                if silent_s >= STUCK_S and not looked:
+                    looked = True
+                    behind = readable_from(self._consumer, METADATA_TOPIC, partition, position, end)
+                    if behind is not None:
+                        yield _unreadable(partition, position, behind)
+                        position, silent_s, looked = behind, 0.0, False
+                    if position >= end:
+                        return
+                    self._consumer.assign([TopicPartition(METADATA_TOPIC, partition, position)])
+                elif silent_s >= STALL_TIMEOUT_S:
                     raise TopicUnavailable(f"{METADATA_TOPIC}-{partition} gives nothing any more: do its brokers run?")
                 continue
-            silent_s = 0.0
+            silent_s, looked = 0.0, False
             error = message.error()
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
                     return
                 raise KafkaException(error)
             record = _record(message)
+            position = record.offset + 1
             if record.offset < end:
                 yield record
             if record.offset >= end - 1:
@@ -146,6 +158,11 @@ class MetadataTopicReader:
                     yield _record(message)
                 elif error.code() != KafkaError._PARTITION_EOF:
                     print(f"ebbline: {METADATA_TOPIC}: {plain(error.str())}", file=sys.stderr)
+
+
+def _unreadable(partition: int, start: int, end: int) -> TopicRecord:
+    problem = f"{UnreadableReason.MALFORMED}: offsets {start} to {end - 1} hold a batch whose records cannot be read"
+    return TopicRecord(partition, start, -1, b"", None, problem)
 
 
 def _record(message: Any) -> TopicRecord:

@@ -1,0 +1,76 @@
+"""The pipeline and the command line get past batches that hold no records, which logs of earlier versions may have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from backend.cli.remote_topic import METADATA_TOPIC, MetadataTopicReader
+from backend.engine.remote.conformance.samples import segment
+from backend.protocol.batch import RecordData, build_batch
+from backend.protocol.remote_log_metadata import encode
+from backend.tiering.ids import TopicPartition
+from spark import reading, unreadable
+from spark.reading import open_consumer, read
+from tests.engine_cluster import EngineCluster
+from tests.unit.engine.log.broken_batches import broken_batch
+
+GOOD = encode(segment())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]:
+    with EngineCluster(tmp_path_factory.mktemp("unreadable"), brokers=1, voters=1) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "STUCK_S", 1.0)
+    monkeypatch.setattr(unreadable, "PROBE_S", 0.7)
+
+
+def fill(cluster: EngineCluster, topic: str, *batches: int) -> int:
+    """A topic of batches, with so many good records or, below zero, so many that are none; its end."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(30)
+    now_ms = int(time.time() * 1000)
+
+    async def append(batch: bytearray) -> None:
+        (broker,) = cluster.cluster.brokers.values()
+        replicas = broker.services.replica_manager
+        await replicas.append(TopicPartition(topic, 0), memoryview(batch), timeout_ms=9000)
+
+    for count in batches:
+        good = build_batch([RecordData(now_ms, None, GOOD)] * max(count, 1))
+        cluster.call(append(good if count > 0 else broken_batch(count=-count, now_ms=now_ms)))
+    return sum(map(abs, batches))
+
+
+@pytest.mark.parametrize(
+    ("name", "batches", "problems"),
+    [("one", (2, -1, 2), [2]), ("three", (1, -3, 1), [3]), ("last", (1, -2), [2]), ("two", (1, -1, 1, -1, 1), [1, 3])],
+)
+def test_the_pipeline_reads_what_stands_behind_and_sets_the_place_aside(
+    cluster: EngineCluster, name: str, batches: tuple[int, ...], problems: list[int]
+) -> None:
+    end = fill(cluster, name, *batches)
+    consumer = open_consumer(cluster.bootstrap, {})
+    rows = [row for part in read(consumer, name, [(0, 0, end)]) for row in part.to_pylist()]
+    consumer.close()
+    assert [row["metadata_offset"] for row in rows if row["problem"]] == problems
+    assert "cannot be read" in next(row["problem"] for row in rows if row["problem"])
+    assert len([row for row in rows if row["problem"] is None]) == sum(count for count in batches if count > 0)
+
+
+def test_the_command_line_names_the_place_and_goes_on(cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backend.cli.remote_topic.STUCK_S", 1.0)
+    fill(cluster, METADATA_TOPIC, 1, -2, 1)
+    with MetadataTopicReader(cluster.bootstrap) as reader:
+        records = list(reader.records([0]))
+    assert [(record.offset, record.is_unreadable) for record in records] == [(0, False), (1, True), (3, False)]
+    assert "offsets 1 to 2" in records[1].problem
