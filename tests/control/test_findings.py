@@ -147,6 +147,10 @@ def test_a_broker_that_dies_is_found_until_it_returns_also_by_a_new_backend(
     assert (away["object"], away["severity"], away["broker_id"]) == ("broker 3", "critical", 3)
     lost = opens(own, "offline")
     assert (lost["object"], lost["topic"], lost["partition"]) == ("solo-0", "solo", 0)
+    # The ISR is empty, and the cluster tells who is eligible.
+    assert (lost["evidence"]["isr"], lost["evidence"]["waits_for"]) == ([], [3])
+    assert "Eligible with every acknowledged record: broker 3." in lost["evidence"]["sentence"]
+    assert lost["action"].startswith("Start broker 3;")
     unsafe = opens(own, "metadata-unsafe")
     assert "under-replicated" in unsafe["evidence"]["sentence"]
     assert own.get(f"/v1/findings/{lost['id']}")["runbook"] == "docs/runbooks/offline.md"

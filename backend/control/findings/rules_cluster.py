@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from backend.control.findings.sight import CRITICAL, NOTICE, WARNING, Candidate, Sight, count, ids, name_of, setting
 from backend.control.gateway.features import ELIGIBLE_LEADER_REPLICAS
 from backend.control.words import in_bytes, in_time
 from backend.store.queries.overview import BrokerRow
+from backend.store.samples import PartitionSample
+from backend.tiering.ids import TopicPartition
 from backend.tiering.pending import PendingReason
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
@@ -62,21 +64,47 @@ def offline(sight: Sight) -> Iterable[Candidate]:
     for row in sight.partitions:
         if row.leader >= 0:
             continue
-        if row.isr:
-            last = f"Last in sync: broker {ids(row.isr)}."
-        else:
-            last = "Nobody is in sync; whoever is eligible leads once it is back, or the best log of those that were."
+        named, last = _who_may_lead(sight, row)
         yield Candidate(
             slug="offline",
             object=name_of(row),
             severity=CRITICAL,
             sentence=f"No leader: {name_of(row)}",
             why=f"Nobody can read or write it. {last}",
-            action=f"Start broker {ids(row.isr) or ids(row.replicas)}; an unclean election may lose records.",
-            facts={"isr": list(row.isr), "replicas": list(row.replicas)},
+            action=f"{_return_of(sight, named)}; an unclean election may lose records.",
+            facts={"isr": list(row.isr), "replicas": list(row.replicas), "waits_for": sorted(named)},
             topic=row.topic,
             partition=row.partition,
         )
+
+
+def _who_may_lead(sight: Sight, row: PartitionSample) -> tuple[Collection[int], str]:
+    """The brokers whose return gives the partition a leader, and in words what is known of them."""
+    if row.isr:
+        return row.isr, f"Last in sync: broker {ids(row.isr)}."
+    eligible = sight.eligible.get(TopicPartition(row.topic, row.partition))
+    if eligible is None:
+        who = "whoever is eligible leads once it is back, or the best log of those that were"
+        return row.replicas, f"Nobody is in sync; {who}."
+    if eligible.elr:
+        return eligible.elr, f"Eligible with every acknowledged record: broker {ids(eligible.elr)}."
+    if len(eligible.last_known) > 1:
+        return eligible.last_known, (
+            f"All that were in sync stopped uncleanly (broker {ids(eligible.last_known)}); their logs are compared"
+            " before the best of them leads."
+        )
+    if eligible.last_known:
+        return eligible.last_known, f"Broker {ids(eligible.last_known)} led last and leads once it is back."
+    return row.replicas, "No replica is known to have every acknowledged record."
+
+
+def _return_of(sight: Sight, named: Collection[int]) -> str:
+    """What brings back the brokers; those that run have another disk than the one asked for, or are about to lead."""
+    running = {broker.broker_id for broker in sight.brokers if broker.reachable and not broker.fenced}
+    away = [one for one in named if one not in running]
+    if away:
+        return f"Start broker {ids(away)}"
+    return f"Look in the log of broker {ids(named)} whether the disk that held the partition is there"
 
 
 def without_elr(sight: Sight) -> Iterable[Candidate]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from backend.control.gateway.eligible_replicas import EligibleReplicas
 from backend.control.gateway.features import FeatureLevel
 from backend.control.gateway.quorum import QuorumReplica
 from backend.store.queries.config import TopicRow
@@ -15,6 +16,7 @@ from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
 from backend.store.restoring import Restored
 from backend.store.samples import PartitionSample, ReplicaSample
+from backend.tiering.ids import TopicPartition
 
 CRITICAL: Final = "critical"
 WARNING: Final = "warning"
@@ -83,9 +85,9 @@ class Sight:
     keep Apache Kafka 4.3's own ways where the KIPs say otherwise. `disk_rates`: bytes an hour by (broker, path);
     absent: not known yet. `finished` None: not read in this round, or too many. `restored`: how this process put its
     database back. `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does
-    not tell. `feature_levels`, `quorum_replicas`: empty as long as the cluster has not told. `passed_over`: records of
-    internal topics that could not be read, by who reads: `broker 2`, or `events` for our own reader of
-    `__ebbline_events`.
+    not tell. `feature_levels`, `quorum_replicas`: empty as long as the cluster has not told. `eligible`: of partitions
+    without a leader, where the cluster tells. `passed_over`: records of internal topics that could not be read, by who
+    reads: `broker 2`, or `events` for our own reader of `__ebbline_events`.
     """
 
     at_ms: int
@@ -109,6 +111,7 @@ class Sight:
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
     passed_over: Mapping[str, int] = field(default_factory=dict)
     quorum_replicas: Sequence[QuorumReplica] = ()
+    eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
 
     def topic(self, name: str) -> TopicRow | None:
         """A topic's settings; None when they are not known."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from backend.control.gateway.eligible_replicas import EligibleReplicas
 from backend.control.gateway.log_dirs import LogDir
 from backend.control.gateway.metadata import BrokerView, PartitionView
 from backend.control.gateway.reassignments import Move
@@ -104,6 +105,8 @@ class ClusterFacts:
     brokers: Mapping[int, BrokerFacts]
     topics: tuple[TopicFacts, ...]
     partitions: tuple[PartitionFacts, ...]
+    # Of partitions without a leader, where the cluster tells.
+    eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from backend.control.findings.disk_rates import History, rates, remember
 from backend.control.findings.evaluate import Changes, evaluate
 from backend.control.findings.sight import CRITICAL, Candidate, GroupOffset, Key, Sight, Throttle
 from backend.control.gateway.configs import ConfigEntry
+from backend.control.gateway.eligible_replicas import EligibleReplicas
 from backend.control.gateway.features import FeatureLevel
 from backend.control.gateway.quorum import QuorumReplica
 from backend.control.observer.rounds import FLAG, Round
@@ -36,6 +37,7 @@ from backend.store.queries.lineage import FinishedSegment, finished_segments
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
 from backend.store.trouble import first_line
+from backend.tiering.ids import TopicPartition
 from backend.tiering.segment_state import SegmentState
 
 Row = Mapping[str, Any]
@@ -69,6 +71,7 @@ class Seen:
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
     passed_over: Mapping[str, int] = field(default_factory=dict)
     quorum_replicas: Sequence[QuorumReplica] = ()
+    eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
 
 
 class FindingWatch:
@@ -224,6 +227,7 @@ class FindingWatch:
             feature_levels=seen.feature_levels,
             passed_over=seen.passed_over,
             quorum_replicas=seen.quorum_replicas,
+            eligible=seen.eligible,
             kafka_rules=self._attached or _kafka_overlap(seen.settings),
         )
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.connection import LastAnswer
+from backend.control.gateway.eligible_replicas import EligibleReplicas, fetch_eligible
 from backend.control.gateway.epochs import EpochChain
 from backend.control.gateway.errors import GatewayError
 from backend.control.gateway.metadata import (
@@ -64,7 +65,9 @@ class Sampler:
             await self.settings.look_at_new(view, now_ms)
         topics = tuple(self._topic(topic) for topic in view.topics)
         tiered = frozenset(topic.topic_id for topic, facts in zip(view.topics, topics, strict=True) if facts.tiered)
-        moves, samples = await asyncio.gather(self._moves(), self._sample_brokers(view, tiered))
+        moves, samples, eligible = await asyncio.gather(
+            self._moves(), self._sample_brokers(view, tiered), self._eligible(view)
+        )
         chains = await self._leader_chains.chains(view, samples)
         by_name = {topic.topic: topic for topic in topics}
         self._partitions.turn()
@@ -80,6 +83,7 @@ class Sampler:
             brokers=self._brokers(view, samples),
             topics=topics,
             partitions=partitions,
+            eligible=eligible,
         )
 
     async def _refresh(self, view: ClusterView) -> None:
@@ -106,6 +110,16 @@ class Sampler:
             return await list_reassignments(self._gateway)
         except (GatewayError, KafkaError) as error:
             _log.debug("moves in progress cannot be listed: %s", sentence(error))
+            return {}
+
+    async def _eligible(self, view: ClusterView) -> Mapping[TopicPartition, EligibleReplicas]:
+        leaderless = {p.topic for p in view.partitions if p.leader < 0}
+        if not leaderless:
+            return {}
+        try:
+            return await fetch_eligible(self._gateway, leaderless)
+        except (GatewayError, KafkaError) as error:
+            _log.debug("eligible leader replicas cannot be asked for: %s", sentence(error))
             return {}
 
     async def _sample_brokers(self, view: ClusterView, tiered: frozenset[bytes]) -> dict[int, BrokerSample]:

@@ -9,10 +9,12 @@ import pytest
 from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.sight import SEVERITIES, Candidate, GroupOffset, Throttle
+from backend.control.gateway.eligible_replicas import EligibleReplicas
 from backend.control.gateway.features import ELIGIBLE_LEADER_REPLICAS as ELR
 from backend.control.gateway.features import FeatureLevel
 from backend.control.gateway.quorum import QuorumReplica
 from backend.store.restoring import Restored
+from backend.tiering.ids import TopicPartition
 from backend.tiering.segment_state import SegmentState
 from tests.unit.control.findings.sights import (
     MINUTE_MS,
@@ -408,3 +410,41 @@ def test_a_voter_that_catches_up_is_critical_where_one_more_loss_stops_the_quoru
 def test_an_observer_is_no_voter_that_catches_up() -> None:
     observer = QuorumReplica(4, "observer", 10, NOW_MS, NOW_MS, counted=False)
     assert "voter-catching-up" not in rules(quorum_replicas=[*voters(3), observer])
+
+
+@pytest.mark.parametrize(
+    ("isr", "eligible", "waits_for", "why", "action"),
+    [
+        ((2,), EligibleReplicas(), [2], "Last in sync: broker 2.", "Start broker 2;"),
+        ((), EligibleReplicas((2, 3), (3,)), [2, 3], "every acknowledged record: broker 2, 3.", "Start broker 2, 3;"),
+        ((), EligibleReplicas((), (2,)), [2], "Broker 2 led last and leads once it is back.", "Start broker 2;"),
+        (
+            (),
+            EligibleReplicas((), (3, 1, 2)),
+            [1, 2, 3],
+            "All that were in sync stopped uncleanly (broker 1, 2, 3); their logs are compared before the best of them"
+            " leads.",
+            "Start broker 2, 3;",
+        ),
+        # It runs and does not lead: with another disk.
+        (
+            (),
+            EligibleReplicas((1,)),
+            [1],
+            "every acknowledged record: broker 1.",
+            "Look in the log of broker 1 whether",
+        ),
+        ((), EligibleReplicas(), [1, 2, 3], "No replica is known to have", "Start broker 2, 3;"),
+        ((), None, [1, 2, 3], "Nobody is in sync; whoever is eligible leads", "Start broker 2, 3;"),
+    ],
+)
+def test_a_partition_without_a_leader_names_who_is_waited_for(
+    isr: tuple[int, ...], eligible: EligibleReplicas | None, waits_for: list[int], why: str, action: str
+) -> None:
+    told = {} if eligible is None else {TopicPartition("orders", 0): eligible}
+    brokers = [broker(1), broker(2, fenced=True), broker(3, reachable=False)]
+    found = rules(partitions=[partition(leader=-1, isr=isr)], brokers=brokers, eligible=told)["offline"]
+    assert found.facts["waits_for"] == waits_for
+    assert why in found.why
+    assert found.action.startswith(action)
+    assert "an unclean election may lose records" in found.action
