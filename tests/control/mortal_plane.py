@@ -60,6 +60,7 @@ async def _until_ended(settings: ControlSettings, plan_id: int) -> None:
     plane = ControlPlane(settings)
     await plane.start()
     try:
+        await plane.database.opened()
         if (await plane.operations.get(plan_id)).state == "checked":
             await plane.operations.execute(
                 OPERATOR, plan_id, Confirmation(f"mortal-{plan_id}", settings.cluster_name, "a test"), wait_s=0

@@ -90,7 +90,9 @@ def test_the_tokens_of_the_first_start_can_be_read_by_their_owner_only(site: Con
 
 
 def test_no_token_stands_in_the_database(site: ControlSite) -> None:
-    content = b"".join(path.read_bytes() for path in site.folder.glob("ebbline.db*"))
+    files = [path for path in site.folder.rglob("*") if path.is_file() and "ebbline.db" in str(path)]
+    assert files
+    content = b"".join(path.read_bytes() for path in files)
     for name in ("operator", "app"):
         assert site.token(name).encode() not in content
 

@@ -36,6 +36,7 @@ def test_numbers_are_recognised_whatever_the_exporter_calls_them() -> None:
         "copied_bytes": 2000.0,
         "fetch_errors": None,
         "fetched_bytes": None,
+        "passed_over": None,
     }
     own = parse(OWN)
     assert (own["reader_queue"], own["copy_errors"], own["fetched_bytes"], own["copied_bytes"]) == (0.0, 2.0, 9.0, None)

@@ -77,8 +77,9 @@ def test_the_quorum_is_told_with_the_lag_of_every_node(tiered: ControlSite) -> N
 
 
 def _told_quorum(site: ControlSite) -> object:
-    backend = next(one for one in site.get("/v1/cluster")["processes"] if one["process"] == "backend")
-    return (backend["detail"] or {}).get("quorum")
+    """Of the backend's heartbeat; None before its first."""
+    details = [one["detail"] for one in site.get("/v1/cluster")["processes"] if one["process"] == "backend"]
+    return (details[0] or {}).get("quorum") if details else None
 
 
 def test_what_cannot_be_broken_is_refused_and_a_viewer_breaks_nothing(tiered: ControlSite) -> None:
