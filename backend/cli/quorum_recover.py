@@ -123,11 +123,13 @@ def _show(plan: Recovery, now_ms: int) -> None:
         f"It knows {plural(len(image.brokers), 'broker')}, {plural(len(image.topics), 'topic')} and"
         f" {plural(partitions, 'partition')}.",
         "Lost: whatever the quorum agreed on after that record: topics, settings, credentials, and which replicas were"
-        " in sync. A partition whose leader it does not name rightly may lose its newest records.",
+        " in sync. A partition whose replicas in sync it does not name rightly may lose its newest records.",
     ]
-    if plan.surpassed:
+    if plan.is_older:
         lines.append(
-            f"{plural(len(plan.surpassed), 'partition')} had later leaders than it knows, so it is not the newest."
+            f"It is not the newest: changes up to offset {plan.newest_offset} were in use, and"
+            f" {plural(len(plan.surpassed), 'partition')} had later leaders than it knows. Of each partition the best"
+            " log of those that it takes to be in sync leads then."
         )
     if plan.strays:
         lines.append(
@@ -164,6 +166,7 @@ def _document(plan: Recovery) -> dict[str, Any]:
             }
             for one in plan.copies
         ],
+        "is_older": plan.is_older,
         "strays": [_stray(one) for one in plan.strays],
         "partitions_with_later_leaders": [f"{one.topic}-{one.partition}" for one in plan.surpassed],
     }

@@ -13,7 +13,7 @@ from typing import Final
 
 from backend.data_folder import ClusterIdentity, DataFolder
 from backend.engine.controller.image import MetadataImage
-from backend.engine.controller.image_records import partition_record
+from backend.engine.controller.image_records import broker_record, partition_record
 from backend.engine.log.checkpoints import MalformedCheckpoint, decode_epochs, decode_partition_metadata
 from backend.engine.log.names import (
     CLUSTER_METADATA_TOPIC,
@@ -62,6 +62,16 @@ class Recovery:
     offsets_passed_over: int
     strays: tuple[LocalReplica, ...]
     surpassed: dict[TopicIdPartition, int]
+
+    @property
+    def newest_offset(self) -> int:
+        """The end of the newest metadata that any file tells of."""
+        return max(one.newest_offset for one in self.copies)
+
+    @property
+    def is_older(self) -> bool:
+        """Whether something tells that there were changes after the copy's end."""
+        return self.offsets_passed_over > 0 or bool(self.surpassed)
 
     @property
     def image(self) -> MetadataImage:
@@ -141,11 +151,19 @@ def _surpassed(image: MetadataImage, replicas: Sequence[LocalReplica]) -> dict[T
 
 
 def records_to_append(plan: Recovery) -> list[Message]:
-    """What keeps numbers that were given out after the copy's last record from being given out again."""
+    """What keeps numbers that were given out after the copy's last record from being given out again.
+
+    Who was in sync may have changed since as well. In an older copy the brokers so get an epoch that none of them has
+    had: at their registration they count as stopped uncleanly (KIP-966), and the best log of a partition leads, whoever
+    the copy takes to be in sync.
+    """
     image = plan.image
     records: list[Message] = [m.NoOpRecord() for _ in range(plan.offsets_passed_over)]
     next_id = image.next_producer_id + PRODUCER_IDS_PASSED_OVER
     records.append(m.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=next_id))
+    if plan.is_older:
+        epoch = plan.newest_offset
+        records += [broker_record(replace(broker, epoch=epoch)) for _, broker in sorted(image.brokers.items())]
     for tip, leader_epoch in plan.surpassed.items():
         registration = image.partition(tip.topic, tip.partition)
         assert registration is not None, "only partitions that the image has are listed"

@@ -92,6 +92,7 @@ def test_two_of_three_voters_are_lost_for_good_and_the_cluster_goes_on(tmp_path:
     assert shown.returncode == 0
     assert "All 3 voters get the metadata of node 3" in shown.stdout
     assert ("brokers/3/log/after-0" in shown.stdout) is older
+    assert ("It is not the newest" in shown.stdout) is older
     assert "Nothing has been changed" in shown.stderr
     assert not metadata(up, 1).exists()
     assert recover(up.data, "--yes").returncode == 2

@@ -26,7 +26,7 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
     for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
         yield m.FeatureLevelRecord(name=name, feature_level=image.features[name])
     for _, broker in sorted(image.brokers.items()):
-        yield _broker(broker)
+        yield broker_record(broker)
     for _, controller in sorted(image.controllers.items()):
         yield _controller(controller)
     for _, topic in sorted(image.topics.items()):
@@ -55,7 +55,8 @@ def _none_first(entity: tuple[tuple[str, str | None], ...]) -> list[tuple[str, b
     return [(kind, name is not None, name or "") for kind, name in entity]
 
 
-def _broker(broker: BrokerRegistration) -> Message:
+def broker_record(broker: BrokerRegistration) -> Message:
+    """A broker as it is registered; replayed, it takes the place of what was known of it."""
     record = m.RegisterBrokerRecord
     return record(
         broker_id=broker.id,

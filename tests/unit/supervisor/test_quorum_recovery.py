@@ -9,7 +9,13 @@ import pytest
 from immutables import Map
 
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
-from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration, TopicImage
+from backend.engine.controller.image import (
+    EMPTY_IMAGE,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
 from backend.engine.controller.replay import apply_records
 from backend.engine.raft.acknowledged import Acknowledged, encode_acknowledged
 from backend.engine.raft.metadata_log import encode_batch
@@ -39,7 +45,14 @@ def image_with_orders(leader_epoch: int = 3) -> MetadataImage:
         replicas=(1, 2, 3), isr=(1, 2, 3), leader=1, leader_epoch=leader_epoch, partition_epoch=5
     )
     topic = TopicImage("orders", TOPIC_ID, Map({0: partition}))
-    return replace(EMPTY_IMAGE, topics=Map({TOPIC_ID: topic}), topic_ids=Map({"orders": TOPIC_ID}), next_producer_id=9)
+    brokers = Map({one: BrokerRegistration(one, 40 + one, bytes(16), ()) for one in (1, 2, 3)})
+    return replace(
+        EMPTY_IMAGE,
+        brokers=brokers,
+        topics=Map({TOPIC_ID: topic}),
+        topic_ids=Map({"orders": TOPIC_ID}),
+        next_producer_id=9,
+    )
 
 
 def copy(
@@ -99,6 +112,15 @@ def test_numbers_that_were_given_out_after_the_copys_end_are_not_given_out_again
     assert (partition.leader_epoch, partition.isr, partition.leader) == (8, (1, 2, 3), 1)
     assert after.next_producer_id == 1_000_009
     assert sum(type(record) is m.NoOpRecord for record in records_to_append(plan)) == 5
+
+
+def test_in_an_older_copy_no_broker_counts_as_stopped_in_order_in_the_newest_all_do() -> None:
+    for newest, epochs in ((85, {85}), (80, {41, 42, 43})):
+        copies = [copy(1, newest=newest), copy(2), copy(3, LogEnd(1, 80), lost=None)]
+        plan = plan_recovery(copies, (), interrupted=False)
+        assert plan.is_older is (newest > 80)
+        after = apply_records(plan.image, records_to_append(plan), 99, 2)
+        assert {broker.epoch for broker in after.brokers.values()} == epochs
 
 
 # --- in folders
