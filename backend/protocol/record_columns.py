@@ -28,10 +28,8 @@ _CHUNK: Final = 8192
 _ROWS_MIN: Final = 32
 _HEADERS_MIN: Final = 32
 _COLUMNS_MIN: Final = 320
-# How many that differ are checked before the next are compared again; four times as many each time.
-_SINGLY: Final = 128
 # How many records are looked at first as rows of a table: what is in vain then costs less than they do one by one.
-_TABLE_ROWS: Final = 512
+_TABLE_ROWS: Final = 1024
 # Headers of a record that are checked as columns; a record may have more, one by one.
 _HEADER_COLUMNS: Final = 16
 _VARLONG_BYTES_MAX: Final = 10
@@ -49,24 +47,26 @@ class _Malformed(Exception):
 
 def check_many(data: Any, count: int) -> RecordsSummary:
     """As `record_validation.check_records`, for at least one record."""
-    plain = data if isinstance(data, bytes | bytearray) else bytes(data)
-    array: Bytes = np.frombuffer(plain, np.uint8)
+    array: Bytes = np.frombuffer(data, np.uint8)
+    plain: bytes | bytearray | None = data if isinstance(data, bytes | bytearray) else None
     parts: list[RecordsSummary] = []
     position, index = 0, 0
-    rows_max, singly = _TABLE_ROWS, _SINGLY
+    rows_max = _TABLE_ROWS
     while index < count:
         start = position
-        rows, position, summary = rows_alike(plain, array, start, index, min(count - index, rows_max))
+        rows, position, summary = rows_alike(data, array, start, index, min(count - index, rows_max))
         if summary is None or rows < _ROWS_MIN:
-            rows = min(singly, count - index)
+            if plain is None:  # a view is twice as slow, byte by byte
+                plain = bytes(data)
+            rows = min(count - index, _CHUNK)
             position, summary = _check_some(plain, array, start, index, rows)
-            rows_max, singly = _TABLE_ROWS, min(singly * 4, _CHUNK)  # those that differ are ever less often compared
+            rows_max = _TABLE_ROWS
         else:
-            rows_max, singly = (_CHUNK if rows == rows_max else _TABLE_ROWS), _SINGLY
+            rows_max = _CHUNK if rows == rows_max else _TABLE_ROWS
         parts.append(summary)
         index += rows
-    if position != len(plain):
-        raise MalformedRecords(f"{len(plain) - position} bytes follow the last of {count} records of a batch")
+    if position != len(data):
+        raise MalformedRecords(f"{len(data) - position} bytes follow the last of {count} records of a batch")
     return RecordsSummary(
         min([part.delta_ms_min for part in parts]),
         max([part.delta_ms_max for part in parts]),

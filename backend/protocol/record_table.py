@@ -15,6 +15,7 @@ from backend.protocol.varint import decode_varint
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
+Buffer = bytes | bytearray | memoryview
 
 # More lengths than these take longer to compare, row by row, than to read.
 _HEADERS_MAX: Final = 8
@@ -34,7 +35,7 @@ class _Layout(NamedTuple):
 
 
 def rows_alike(
-    data: bytes | bytearray, array: Bytes, position: int, first: int, count: int
+    data: Buffer, array: Bytes, position: int, first: int, count: int
 ) -> tuple[int, int, RecordsSummary | None]:
     """How many of the next `count` records are well-formed and laid out as the first of them, where they end, and what
     they say. None of them, when the first is no record: why, who looks at it alone will say.
@@ -68,7 +69,7 @@ def _varints(table: Bytes, columns: range) -> Ints:
     return values >> 1 ^ -(values & 1)
 
 
-def _layout(record: bytes | bytearray) -> _Layout | None:
+def _layout(record: Buffer) -> _Layout | None:
     """That of a well-formed record, its length included; None when a table would not pay."""
     _, at = decode_varint(record, 0)
     lengths = [*range(at)]
@@ -91,7 +92,7 @@ def _layout(record: bytes | bytearray) -> _Layout | None:
     return _Layout(lengths, delta_ms, offset_delta)
 
 
-def _varint_at(record: bytes | bytearray, start: int) -> range:
+def _varint_at(record: Buffer, start: int) -> range:
     end = start
     while record[end] >= _CONTINUED:
         end += 1

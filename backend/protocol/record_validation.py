@@ -40,7 +40,7 @@ def malformed(index: int, problem: str) -> NoReturn:
     raise MalformedRecords(f"record {index} of the batch {problem}")
 
 
-def _length(data: bytes | bytearray, position: int) -> tuple[int, int]:
+def _length(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     try:
         return decode_varint(data, position)
     except DecodeError as error:
@@ -48,7 +48,7 @@ def _length(data: bytes | bytearray, position: int) -> tuple[int, int]:
         raise MalformedRecords(str(error), length_unreadable=last > 127) from None
 
 
-def check_headers(data: bytes | bytearray, position: int, end: int, count: int, index: int) -> int:
+def check_headers(data: bytes | bytearray | memoryview, position: int, end: int, count: int, index: int) -> int:
     """Where `count` headers from `position` on end; raises MalformedRecords unless they are headers."""
     if count < 0 or count * 2 > end - position:
         malformed(index, f"claims {count} headers in {end - position} bytes")
@@ -122,7 +122,7 @@ def check(data, position, first, count):
             malformed(index, f"ends {{end - position}} bytes before its length says")
     return position, new(RecordsSummary, (delta_ms_min, delta_ms_max, null_key, consecutive))
 """
-_Check = Callable[[bytes | bytearray, int, int, int], tuple[int, RecordsSummary]]
+_Check = Callable[[bytes | bytearray | memoryview, int, int, int], tuple[int, RecordsSummary]]
 
 
 def _make_check() -> _Check:
