@@ -22,7 +22,7 @@ TOPIC = "orders"
 
 @pytest.fixture(scope="module", autouse=True)
 def filled(site: ControlSite) -> None:
-    site.create_topic(TOPIC, config={**TIERED, "min.insync.replicas": "2"})
+    site.create_topic(TOPIC, config=TIERED)
     site.create_topic("plain", partitions=1)
     site.produce(TOPIC, 500)
     site.wait_until_quiet(TOPIC)
@@ -83,17 +83,28 @@ def _ageless(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_partition_is_described_with_its_replicas(site: ControlSite) -> None:
-    # The feature levels come with the first look at the quorum.
-    site.wait_until("the levels are known", lambda: site.get(f"/v1/partitions/{TOPIC}/1")["durability"]["disks"] == 1)
     told = shown(site, "describe", f"{TOPIC}-1")
     assert (told["partition"]["partition"], len(told["replicas"])) == (1, 3)
     text = run(site, "describe", f"{TOPIC}-1").stdout
     assert text.count("follower") == 2
-    survived = "Survives the loss of any one disk: 3 replicas, min.insync.replicas 2."
-    assert told["durability"] == {"disks": 1, "sentences": [survived]}
-    assert survived in " ".join(text.split())
+    risk = "One lost disk may lose acknowledged records: min.insync.replicas is 1"
+    assert (told["durability"]["disks"], risk in " ".join(text.split())) == (0, True)
     assert shown(site, "segments", f"{TOPIC}-1") == {"items": told["segments"]}
     assert run(site, "segments", f"{TOPIC}-1").exit_code == 0
+
+
+def test_a_partition_says_which_lost_disks_it_survives(site: ControlSite) -> None:
+    site.create_topic("careful", partitions=1, config={"min.insync.replicas": "2"})
+    # Settings come with the sample, the feature levels with a look at the quorum.
+    survived = {"disks": 1, "sentences": ["Survives the loss of any one disk: 3 replicas, min.insync.replicas 2."]}
+    site.wait_until(
+        "it says so",
+        lambda: site.partitions("careful") and site.get("/v1/partitions/careful/0")["durability"] == survived,
+    )
+    assert shown(site, "describe", "careful-0")["durability"] == survived
+    assert "Survives the loss of any one disk: 3 replicas" in " ".join(
+        run(site, "describe", "careful-0").stdout.split()
+    )
 
 
 @pytest.mark.parametrize(
