@@ -16,19 +16,22 @@ def main() -> int:
     parser.add_argument("first", type=int, metavar="SEED")
     parser.add_argument("last", type=int, nargs="?", metavar="LAST", help="play all seeds up to this one")
     parser.add_argument("--quiet", action="store_true", help="the outcome only")
+    parser.add_argument(
+        "--lost-disks", action="store_true", help="runs in which disks are lost while their nodes are down"
+    )
     parser.add_argument("--covered", action="store_true", help="tell which lines of log, remote and replica ran")
     options = parser.parse_args()
     if options.covered:
         return covered(options.first, options.last or options.first)
     if options.last is None:
-        result = simulate(options.first, show=None if options.quiet else print)
+        result = simulate(options.first, show=None if options.quiet else print, lost_disks=options.lost_disks)
         print(f"seed {result.seed}: {result.violation or 'no violation'}; faults {result.faults}")
         print(f"trace {result.trace_hash}")
         return 0 if result.ok else 1
     failed = 0
     started_s = time.process_time()
     for seed in range(options.first, options.last + 1):
-        result = simulate(seed)
+        result = simulate(seed, lost_disks=options.lost_disks)
         failed += not result.ok
         if not result.ok or not options.quiet:
             print(

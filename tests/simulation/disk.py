@@ -77,12 +77,20 @@ class Disk:
         for inode in self.files.values():
             inode.lose_power(self.random)
 
-    def replace(self) -> None:
-        """Another device, empty, in the place of this one."""
-        self.files.clear()
-        self.folders.clear()
-        self.folders[""] = {}
+    def replace(self, below: str | None = None) -> None:
+        """Another device, empty, in the place of this one, or of the one that is mounted at a folder."""
         self.journal.clear()
+        if below is None:
+            self.files.clear()
+            self.folders.clear()
+            self.folders[""] = {}
+            return
+        for path in [one for one in self.files if one.startswith(below + "/")]:
+            del self.files[path]
+        for folder in [one for one in self.folders if one.startswith(below + "/")]:
+            del self.folders[folder]
+        if below in self.folders:
+            self.folders[below].clear()
 
     # Entries
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from backend.protocol.errors import KafkaError
+from tests.simulation.lost_disks import OTHER_KINDS, LostDisks
 from tests.simulation.operators import Operators
 from tests.simulation.workload import Workload
 from tests.simulation.world import BROKERS, CLIENT, CONTROLLER, LOG_DIRS
@@ -38,7 +39,7 @@ CACHES: Final = ("/remote-log-index-cache/", "/_rlmm_")
 class Faults:
     """The bad luck of one run."""
 
-    def __init__(self, world: World, workload: Workload, only: Sequence[str] = ()) -> None:
+    def __init__(self, world: World, workload: Workload, only: Sequence[str] = (), *, lost_disks: bool = False) -> None:
         self._world = world
         self._workload = workload
         self._random = world.new_random("faults")
@@ -62,7 +63,12 @@ class Faults:
             "damaged files": (2, self._crash_and_damage),
             **self.operators.kinds,
         }
+        self._lost_disks = LostDisks(world, self._bring_up) if lost_disks else None
+        if self._lost_disks is not None:
+            kinds = self._lost_disks.kinds | {kind: kinds[kind] for kind in OTHER_KINDS}
         chosen = list(only) or [kind for kind in kinds if self._random.random() < 0.6] or ["crash"]
+        if self._lost_disks is not None:
+            chosen = list(dict.fromkeys((*chosen, *self._lost_disks.kinds)))
         self.kinds = {kind: kinds[kind] for kind in chosen}
 
     async def rage(self, duration_ms: float) -> None:
@@ -72,6 +78,8 @@ class Faults:
         weights = [weight for weight, _ in self.kinds.values()]
         while loop.now_ms < end_ms:
             await asyncio.sleep(self._random.uniform(*PAUSE_S))
+            if self._lost_disks is not None:
+                self._lost_disks.look()
             [kind] = self._random.choices(list(self.kinds), weights)
             # Some ask a broker, which may take its time to answer: trouble goes on meanwhile.
             self._keep(self._world.loop.create_task(self._strike(kind)))
@@ -138,7 +146,8 @@ class Faults:
             self._note(f"node {node} starts")
             try:
                 # Whoever waits may be called off; the machine goes on starting.
-                await asyncio.shield(machine.start())
+                machine.waits_for_start = asyncio.shield(machine.start())
+                await machine.waits_for_start
                 self._note(f"node {node} is up")
             except Exception as error:
                 self._note(f"node {node} did not start: {error}")

@@ -115,6 +115,8 @@ class Machine:
         # Whether it serves, and whether it is on its way out.
         self.started = False
         self.stopping = False
+        # What somebody waits for who has started it.
+        self.waits_for_start: asyncio.Future[None] | None = None
         # What crashed stays here until the run is over: nothing of it may run again, not even to clean up.
         self._dead: list[tuple[Process, Broker | None]] = []
 
@@ -184,6 +186,9 @@ class Machine:
         process.alive = False
         self._world.fabric.lose(process, at_once=at_once)
         self._dead.append((process, self.broker))
+        if self.waits_for_start is not None and not self.waits_for_start.done():
+            # What the start itself ends with is never told: nothing of the process runs again.
+            self.waits_for_start.set_exception(ProcessLookupError("killed while it started"))
         self.process = self.broker = None
         self.started = self.stopping = False
 

@@ -204,7 +204,7 @@ class Planted:
 
 DELETIONS: Final = ("topic deletion", "new topic", "look")
 PLANTED: Final = (
-    Planted(leader_acknowledges_at_once, "AcknowledgedSurvive", 43, ("crash", "hole", "election")),
+    Planted(leader_acknowledges_at_once, "AcknowledgedSurvive", 22, ("crash", "hole", "election")),
     Planted(followers_stamp_their_own_epoch, "ReplicasAgree", 1, ("crash", "election")),
     Planted(retention_does_not_ask_the_remote_tier, "NoGap", 1, ("store trouble",)),
     Planted(epochs_begin_unnoticed, "ReadsFollowLineage", 1, ("election", "clean restart")),

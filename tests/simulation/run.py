@@ -21,6 +21,10 @@ from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
 FAULTS_MS: Final = (2_000.0, 4_500.0)
+# Time for two or three disks, with everything in sync between one and the next.
+LOST_DISKS_FAULTS_MS: Final = (6_000.0, 12_000.0)
+# As `ebbline up` has it with three brokers, internal topics included.
+LOST_DISKS_SETTINGS: Final = {"ebbline.events.topic.replication.factor": "3", "min.insync.replicas": "2"}
 LOOK_S: Final = 0.3
 # Part of the runs whose tiered topics have a past when trouble begins: batches of each partition, and how long ago.
 PAST: Final = 0.8
@@ -108,27 +112,31 @@ def simulate(
     show: Callable[[str], None] | None = None,
     faults: Sequence[str] = (),
     unclean: bool | None = None,
+    lost_disks: bool = False,
 ) -> Result:
     """Plays one seed. A violation is part of the result; `show` gets every line of the trace as it happens.
 
     `faults` names the only kinds of fault there are, `unclean` says whether a topic with unclean elections is there;
-    the seed decides otherwise.
+    the seed decides otherwise. With `lost_disks` it is another kind of run: disks are lost, one at a time, and every
+    topic is on all brokers with `min.insync.replicas=2`.
     """
     # Cycles are collected between runs, and only those of the run: what the collector closes must not act in a world.
     gc.disable()
     gc.freeze()
     try:
-        return _simulate(seed, show, faults, unclean)
+        return _simulate(seed, show, faults, unclean, lost_disks)
     finally:
         gc.collect()
         gc.unfreeze()
         gc.enable()
 
 
-def _simulate(seed: int, show: Callable[[str], None] | None, faults: Sequence[str], unclean: bool | None) -> Result:
-    world = World(seed, show)
+def _simulate(
+    seed: int, show: Callable[[str], None] | None, faults: Sequence[str], unclean: bool | None, lost_disks: bool
+) -> Result:
+    world = World(seed, show, LOST_DISKS_SETTINGS if lost_disks else None)
     result = Result(seed)
-    run = Run(world, faults, unclean)
+    run = Run(world, faults, unclean, lost_disks=lost_disks)
     try:
         with _logging(world, show):
             world.loop.set_exception_handler(
@@ -161,14 +169,18 @@ def _simulate(seed: int, show: Callable[[str], None] | None, faults: Sequence[st
 class Run:
     """The course of events."""
 
-    def __init__(self, world: World, faults: Sequence[str], unclean: bool | None) -> None:
+    def __init__(self, world: World, faults: Sequence[str], unclean: bool | None, *, lost_disks: bool) -> None:
         self.world = world
         self.checkers: list[Checker] = all_checkers(world)
         self._stepping = [checker for checker in self.checkers if type(checker).step is not Checker.step]
-        self.workload = world.workload = Workload(world, self.checkers)
-        self.faults = Faults(world, self.workload, faults)
+        self.workload = world.workload = Workload(world, self.checkers, everywhere=lost_disks)
+        self.faults = Faults(world, self.workload, faults, lost_disks=lost_disks)
+        self._faults_ms = LOST_DISKS_FAULTS_MS if lost_disks else FAULTS_MS
         self._random = world.new_random("run")
         self._unclean = self._random.random() < 0.25 if unclean is None else unclean
+        if lost_disks:
+            # Its records may be lost by what an operator has allowed.
+            self._unclean = False
 
     async def main(self) -> None:
         world, workload = self.world, self.workload
@@ -189,7 +201,7 @@ class Run:
             clients.append(world.loop.create_task(odd.produce_on((50.0, 250.0))))
             clients.append(world.loop.create_task(scrape_on(world, (500.0, 1500.0))))
         looking = world.loop.create_task(self._look_on())
-        raging = world.loop.create_task(self.faults.rage(self._random.uniform(*FAULTS_MS)))
+        raging = world.loop.create_task(self.faults.rage(self._random.uniform(*self._faults_ms)))
         # A checker that fails ends the run at once.
         await _all_or_first_error([raging], [looking, *clients])
         workload.stopping = True

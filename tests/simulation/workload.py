@@ -69,8 +69,10 @@ def topic_configs(random: Random, *, tiered: bool, unclean: bool, compacted: boo
 class Workload:
     """The clients of one run."""
 
-    def __init__(self, world: World, checkers: Sequence[Checker]) -> None:
+    def __init__(self, world: World, checkers: Sequence[Checker], *, everywhere: bool = False) -> None:
+        """`everywhere`: no topic has fewer replicas than there are brokers."""
         self._world = world
+        self._everywhere = everywhere
         self._checkers = checkers
         self._random = world.new_random("workload")
         self.client = Client(world)
@@ -93,7 +95,7 @@ class Workload:
         random = self._random
         assignments = {}
         for index in range(partitions):
-            replicas = random.sample(BROKERS, 3 if random.random() < 0.6 or unclean else 2)
+            replicas = random.sample(BROKERS, 3 if self._everywhere or random.random() < 0.6 or unclean else 2)
             if leader is not None:
                 replicas = [leader, *(node for node in BROKERS if node != leader)]
             assignments[index] = replicas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -118,14 +118,17 @@ def properties(node_id: int) -> dict[str, str]:
 class World:
     """Everything of one run, drawn from one seed."""
 
-    def __init__(self, seed: int, show: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, seed: int, show: Callable[[str], None] | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`settings` of all nodes differ from those that are the seed's."""
         self.seed = seed
         self.loop = VirtualLoop()
         self.context = copy_context()
         self.trace = Trace(lambda: self.loop.now_ms, show)
         self.fabric = Fabric(self.loop, self.new_random("network"), self.trace)
         self.objects = Objects(self.new_random("objects"), lambda: self.loop.now_ms)
-        drawn = drawn_settings(self.new_random("settings"))
+        drawn = drawn_settings(self.new_random("settings")) | dict(settings or {})
         self.machines = {node: Machine(self, node, properties(node) | drawn) for node in (CONTROLLER, *BROKERS)}
         self.producers_expire_ms = int(drawn["producer.id.expiration.ms"])
         self.history = History()
