@@ -53,7 +53,7 @@ def an_unclean_shutdown_changes_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_disk_counts_as_the_old_one(patch: pytest.MonkeyPatch) -> None:
-    """Both at once: each alone is made good by the other."""
+    """Both at once: what the one lets through the other stops."""
     any_directory_has_the_log(patch)
     an_unclean_shutdown_changes_nothing(patch)
 
