@@ -255,7 +255,10 @@ def test_a_restart_goes_on_where_the_process_before_stopped(own: ControlSite) ->
     assert processes_stored(own) == {"backend": "stopped", "observer": "stopped"}
     own.start_plane()
     own.wait_until("it samples", lambda: processes(own)["observer"]["state"] == "running")
-    assert {r["broker_id"]: r["phase_since_ms"] for r in replicas(own, 0)} == since
+    own.wait_until(
+        "phases began when they did",
+        lambda: {r["broker_id"]: r["phase_since_ms"] for r in replicas(own, 0)} == since,
+    )
     assert own.get("/v1/cluster")["cluster"]["first_seen_ms"] == first
     again = rows(own, "SELECT COUNT(DISTINCT source_offset) FROM engine_event")[0][0]
     assert again == rows(own, "SELECT COUNT(*) FROM engine_event")[0][0]

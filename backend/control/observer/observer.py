@@ -284,6 +284,7 @@ class Observer:
             return
         self._context = joined(stored, self._context)
         self._recalled = True
+        self.recorder.begin()
 
     async def _read_ledger(self, at_ms: int) -> None:
         """The ledger as it is now or, where the database takes long, as it was in a round before."""

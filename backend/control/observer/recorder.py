@@ -105,6 +105,7 @@ class Recorder:
         self._waiting: deque[Entry] = deque()
         self._waiting_samples = 0
         self._arrived = asyncio.Event()
+        self._begun = asyncio.Event()
         self._stored: _Stored | None = None
         self._refused = ""
         self.dropped_rounds = 0
@@ -133,8 +134,13 @@ class Recorder:
             _log.warning("%s; %d rounds of samples were dropped", why, self.dropped_rounds)
         self._refused = why
 
+    def begin(self) -> None:
+        """From now on it writes: what the process before stored has been read, and may be replaced."""
+        self._begun.set()
+
     async def run(self) -> None:
-        """Writes until it is cancelled."""
+        """Writes until it is cancelled, once :meth:`begin` was called."""
+        await self._begun.wait()
         pause_s = RETRY_FIRST_S
         while True:
             await self._arrived.wait()
