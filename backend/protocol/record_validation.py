@@ -17,6 +17,8 @@ from backend.protocol.varint import VARINT_BYTES_MAX, decode_varint, decode_varl
 
 # From so many records on numpy's cost per call is less than that of the loop per record.
 MANY_RECORDS: Final = 128
+# So many take longer one by one than numpy takes to be there.
+LOAD_RECORDS: Final = 200_000
 
 
 class RecordsSummary(NamedTuple):
@@ -153,6 +155,32 @@ check_each: Final = _make_check()
 one, MalformedRecords and DecodeError for what is none."""
 
 
+class _Columns:
+    """`record_columns`, which brings numpy: 0.1 s and 19 MB that a process without large batches never needs."""
+
+    def __init__(self) -> None:
+        self.check_many: Callable[[Any, int], RecordsSummary] | None = None
+        self.wanted = False
+
+    def load(self) -> None:
+        from backend.protocol.record_columns import check_many
+
+        self.check_many, self.wanted = check_many, False
+
+
+_columns: Final = _Columns()
+
+
+def columns_wanted() -> bool:
+    """Whether a large batch came that was checked one by one, for want of :func:`load_columns`."""
+    return _columns.wanted
+
+
+def load_columns() -> None:
+    """Makes large batches cost a fraction; takes 0.1 s the first time, so call it on a thread."""
+    _columns.load()
+
+
 def check_records(data: Any, count: int) -> RecordsSummary:
     """Checks that `data`, what a batch's codec gave back, is exactly `count` records (at least one).
 
@@ -161,9 +189,11 @@ def check_records(data: Any, count: int) -> RecordsSummary:
     if count < 1 or count * RECORD_BYTES_MIN > len(data):
         raise MalformedRecords(f"a batch claims {count} records in {len(data)} bytes")
     if count >= MANY_RECORDS:
-        from backend.protocol.record_columns import check_many  # with numpy: 0.1 s that no small batch needs
-
-        return check_many(data, count)
+        if count >= LOAD_RECORDS:
+            load_columns()
+        if _columns.check_many is not None:
+            return _columns.check_many(data, count)
+        _columns.wanted = True
     plain = data if isinstance(data, bytes | bytearray) else bytes(data)
     try:
         end, summary = check_each(plain, 0, 0, count)

@@ -13,6 +13,7 @@ from backend.engine.log.local_log import FlushWork, sync_files
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.protocol.errors import KafkaError
+from backend.protocol.record_validation import columns_wanted, load_columns
 from backend.tiering.ids import TopicPartition
 
 # How soon a roll's flush, the sync of a new log's topic id and the removal of files that are due begin.
@@ -75,7 +76,7 @@ class Housekeeping:
     async def work(self) -> None:
         """Flushes sealed segments, topic ids of new logs, and logs whose `flush.ms` has passed.
 
-        Then removes the files that are due.
+        Then removes the files that are due, and makes large batches cheap to check once there was one.
         """
         now_ms = self._ports.clock.time_ms()
         # On the same device a sync makes creations wait, so a burst of them is over first.
@@ -93,6 +94,8 @@ class Housekeeping:
             if count % LOGS_PER_TURN == 0:
                 await tasks.sleep_ms(0)
         await self._remove_due(now_ms)
+        if columns_wanted():
+            await self._ports.workers.run(load_columns)
 
     async def _rebuild_indexes(self, log: UnifiedLog) -> None:
         """Makes damaged indexes again; the log goes offline when its records are what is damaged."""

@@ -13,10 +13,12 @@ import pytest
 from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import RecordsRejected
 from backend.engine.log.validation import ValidatedBatch, validate_produced
+from backend.protocol import record_validation
 from backend.protocol.batch import iter_records
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.protocol.record_validation import MANY_RECORDS, check_records, columns_wanted, load_columns
 from backend.tiering.ids import TopicPartition
-from tests.scenarios.malformed_batches import TOPICS, Case, Row, asked, build
+from tests.scenarios.malformed_batches import TOPICS, Case, Rec, Row, asked, build
 from tests.unit.engine.log.logs import FIXTURES, NOW_MS
 
 KAFKAS: Final[list[Row]] = json.loads((FIXTURES / "malformed-batches.json").read_text())
@@ -133,3 +135,17 @@ def test_what_is_taken_can_be_read() -> None:
         if not validated.header.is_log_append_time:
             assert max(-1, *(record.timestamp for record in records)) == validated.header.max_timestamp, case.name
     assert taken > 200
+
+
+def test_large_batches_are_checked_as_columns_once_a_worker_has_made_them_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred milliseconds of import are not the first large batch's to wait for, nor a broker's that gets none."""
+    monkeypatch.setattr(record_validation, "_columns", record_validation._Columns())
+    data = b"".join(Rec(index, index).encode() for index in range(MANY_RECORDS))
+    first = check_records(data, MANY_RECORDS)
+    assert columns_wanted()
+    load_columns()
+    assert not columns_wanted()
+    assert check_records(data, MANY_RECORDS) == first
+    assert not columns_wanted()
