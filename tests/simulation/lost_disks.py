@@ -35,6 +35,7 @@ OTHER_KINDS: Final = (
     "throttle",
     "look",
 )
+MIN_ISR: Final = 2
 # Part of the losses of a disk that take one of its two log directories only.
 ONE_DIRECTORY: Final = 0.2
 # Between the ends of two brokers and between their starts, and how long nothing runs; a session has 1.8 s.
@@ -54,6 +55,8 @@ class LostDisks:
         self._random = world.new_random("lost disks")
         # Whether all replicas have been in sync since the last disk was lost.
         self._whole = False
+        # Partitions that have had an ISR large enough to acknowledge anything.
+        self._taken: set[tuple[bytes, int]] = set()
         # Whose disk was the last, and the directories that its broker had registered.
         self._lost: tuple[int, frozenset[bytes]] | None = None
         # Kind → (weight, action).
@@ -65,7 +68,11 @@ class LostDisks:
     def look(self) -> None:
         """Notices that every broker is there, with the disk that it has now, and every replica in its ISR."""
         image = self._world.image
-        if self._whole or image is None:
+        if image is None:
+            return
+        for topic in image.topics.values():
+            self._taken |= {(topic.id, at) for at, one in topic.partitions.items() if len(one.isr) >= MIN_ISR}
+        if self._whole:
             return
         for node in BROKERS:
             registration = image.broker(node)
@@ -130,7 +137,10 @@ class LostDisks:
         """Empties the disk, unless somebody has started the broker meanwhile, or another disk was lost."""
         machine, image = self._world.machines[node], self._world.image
         registration = None if image is None else image.broker(node)
-        if machine.up or registration is None or not self._whole:
+        if machine.up or image is None or registration is None or not self._whole:
+            return False
+        if any((topic.id, at) not in self._taken for topic in image.topics.values() for at in topic.partitions):
+            # Made while two brokers were away: nobody else has had it, and only an operator lets it begin anew.
             return False
         self._whole, self._lost = False, (node, frozenset(registration.log_dirs))
         path = self._random.choice(LOG_DIRS) if self._random.random() < ONE_DIRECTORY else None
