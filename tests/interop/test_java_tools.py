@@ -135,8 +135,8 @@ def test_the_metadata_log_and_its_snapshot_are_dumped(cluster: EngineCluster, to
         assert '"type":"TOPIC_RECORD","version":0,"data":{"name":"dumped"' in dumped
         assert "isvalid: false" not in dumped
         assert "Could not read" not in dumped
-    # The header and the footer.
-    assert dumped.count("isControl: true") == 2
+    # The header, the voters and the footer.
+    assert dumped.count("isControl: true") == 3
 
 
 def test_the_quorum_is_described_as_kafka_describes_its_own(tools: JavaTools) -> None:

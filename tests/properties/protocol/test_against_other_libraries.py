@@ -43,7 +43,11 @@ def _without_null_records(message: Any, name: str) -> None:
 
 def _cases(name: str, version: int) -> Iterator[Any]:
     for seed in range(ROUNDS):
-        yield random_message(Random(f"{name} {version} {seed}"), name, version)
+        message = random_message(Random(f"{name} {version} {seed}"), name, version)
+        if name == "DescribeLogDirsResponse":
+            for result in message.results:
+                result.set_aside = []  # a tagged field of our own, which readers pass over and do not write again
+        yield message
 
 
 def _run_kio(arguments: list[str], rows: list[dict[str, Any]]) -> Any:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, Self, TypeVar, cast
 
 import pytest
@@ -219,6 +220,8 @@ class Node:
     async def ask(self, request: Message, version: int, *, client_id: str = "test") -> Any:
         """The answer a client would decode."""
         answer = self.begin(request, version, client_id=client_id)
+        if isinstance(answer, GeneratorType):
+            answer = await self.services.turns.do(answer)
         if answer is not None and not isinstance(answer, Message):
             answer = await answer
         return None if answer is None else through_codec(answer, version)
@@ -252,6 +255,28 @@ class Node:
                         found.append((record.offset, record.value))
                 offset = header.next_offset
         return found
+
+
+def _taken(request: m.AssignReplicasToDirsRequest) -> m.AssignReplicasToDirsResponse:
+    """Every assignment is right."""
+    answer = m.AssignReplicasToDirsResponse.Directories
+    return m.AssignReplicasToDirsResponse(
+        directories=[
+            answer(
+                id=directory.id,
+                topics=[
+                    answer.Topics(
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            answer.Topics.Partitions(partition_index=row.partition_index) for row in topic.partitions
+                        ],
+                    )
+                    for topic in directory.topics
+                ],
+            )
+            for directory in request.directories
+        ]
+    )
 
 
 class Nodes:
@@ -363,9 +388,13 @@ class Nodes:
         self.publish()
 
     async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
-        """The controller's side of AlterPartition."""
-        assert isinstance(request, m.AlterPartitionRequest)
+        """The controller's side of AlterPartition. Where replicas lie is taken note of by nobody here: the brokers are
+        registered without directories.
+        """
         await asyncio.sleep(0)
+        if isinstance(request, m.AssignReplicasToDirsRequest):
+            return through_codec(_taken(request), version)
+        assert isinstance(request, m.AlterPartitionRequest)
         if self.controller_errors:
             code = self.controller_errors.pop(0)
             if code is ErrorCode.NETWORK_EXCEPTION:
