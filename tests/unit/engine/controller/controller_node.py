@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
+from types import GeneratorType
 from typing import Any, Final, cast
 
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
@@ -124,6 +125,8 @@ class HandlerChannel:
         )
         try:
             outcome = api.handler(self._node.services, context, received)
+            if isinstance(outcome, GeneratorType):
+                outcome = await self._node.services.turns.do(outcome)
             answer = outcome if isinstance(outcome, Message) else await cast(Awaitable[Message], outcome)
         except KafkaError as error:
             refused = error_answer(api, received, version, error.code, error.message)

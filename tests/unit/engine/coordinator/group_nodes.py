@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -136,6 +137,8 @@ class GroupNode(Node):
         header = RequestHeader(request.API_KEY, version, 1, client_id)
         context = RequestContext(header, 1, "127.0.0.1", "PLAINTEXT", "broker")
         answer = handler(self.services, context, through_codec(request, version))
+        if isinstance(answer, GeneratorType):
+            answer = await self.services.turns.do(answer)
         if not isinstance(answer, Message):
             answer = await answer
         return through_codec(answer, version)

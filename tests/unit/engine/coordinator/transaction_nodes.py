@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, Final
 
 from backend.engine.apis import (
@@ -80,6 +81,8 @@ class TransactionNode(GroupNode):
         header = RequestHeader(request.API_KEY, version, 1, client_id)
         context = RequestContext(header, 1, "127.0.0.1", "PLAINTEXT", "broker")
         answer = handler(self.services, context, through_codec(request, version))
+        if isinstance(answer, GeneratorType):
+            answer = await self.services.turns.do(answer)
         if not isinstance(answer, Message):
             answer = await answer
         return through_codec(answer, version)
