@@ -90,6 +90,8 @@ def _present(page: Page, topic: str, number: int) -> None:
         with st.container(key="card-replicas"):
             live(page, "replicas", _replicas, page, topic, number)
     partition_actions.draw(page, topic, number)
+    with st.container(key="card-durability"):
+        live(page, "durability", _durability, page, topic, number)
     with st.container(key="grid-partition-more"):
         with st.container(key="card-offsets"):
             live(page, "offsets", _offsets, page, topic, number)
@@ -244,9 +246,18 @@ def _replicas(page: Page, topic: str, number: int) -> None:
         st.html(
             replica_phases.table_html(found, reading.row.leader_epoch, now_ms)
             + replica_phases.evidence_html(found, now_ms)
-            + durability.of_partition(reading.view, reading.row, reading.topic)
         )
     _readers(reading, topic, number)
+
+
+def _durability(page: Page, topic: str, number: int) -> None:
+    """Which lost disks its acknowledged records survive."""
+    reading = _reading(page, topic, number)
+    if reading is None:
+        return
+    card_head("durability", "Durability", "by its settings and its ISR of now")
+    with st.container(key=body_key(reading.view, "durability")):
+        st.html(durability.of_partition(reading.view, reading.row, reading.topic))
 
 
 def _readers(reading: Reading, topic: str, number: int) -> None:
