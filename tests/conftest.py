@@ -25,6 +25,7 @@ for noisy in ("aiokafka", "kafka"):
 MAY_BE_MISSING = {
     "chromium": "EBBLINE_CI_WITHOUT_CHROMIUM",
     "postgresql": "EBBLINE_CI_WITHOUT_POSTGRESQL",
+    "pgbouncer": "EBBLINE_CI_WITHOUT_PGBOUNCER",
     "apache kafka is unavailable": "EBBLINE_CI_WITHOUT_APACHE_KAFKA",
     "a java compiler is unavailable": "EBBLINE_CI_WITHOUT_JAVA_COMPILER",
     "go is unavailable": "EBBLINE_CI_WITHOUT_GO",
