@@ -176,7 +176,7 @@ alt="ebbline">
 <p>On the machine that runs ebbline, <code>ebbline login</code> prints a link. It signs one browser in, once.</p>
 <form method="post" action="{action}">
 {fields}
-<label for="key">Or the key that stands in it</label>
+<label for="key">Or paste the key of that link</label>
 <input type="password" id="key" name="key" required autocomplete="off" spellcheck="false" autofocus{invalid}>
 <button type="submit">Sign in</button>
 {trouble}

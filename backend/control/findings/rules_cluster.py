@@ -255,7 +255,7 @@ def metadata_unsafe(sight: Sight) -> Iterable[Candidate]:
 
 
 def _metadata_gone(sight: Sight) -> Iterable[Candidate]:
-    """The topic was deleted: brokers that run know the tier by heart, one that starts anew knows nothing of it.
+    """The topic was deleted: brokers that run have its metadata in memory, one that starts anew knows nothing of it.
 
     Apache Kafka deletes it for whoever may delete topics, and makes it again, empty, at a broker's next start. An
     attached cluster may keep this metadata elsewhere.
