@@ -31,6 +31,7 @@ from backend.engine.metrics import BrokerMetrics, MetricsServer, serve_metrics
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.peer_security import OPEN, PeerSecurity
 from backend.engine.ports import Ports, system_ports, tasks
+from backend.protocol.errors import KafkaError
 
 _log = logging.getLogger(__name__)
 
@@ -224,6 +225,9 @@ class Broker:
     async def _attempt(self, what: str, step: Coroutine[Any, Any, None]) -> None:
         try:
             await step
+        except (KafkaError, OSError) as error:
+            # A disk that is gone: the sentence says which.
+            _log.error("Node %d could not %s: %s", self.config.id, what, error)
         except Exception as error:
             _log.error("Node %d could not %s: %s", self.config.id, what, error, exc_info=error)
 
