@@ -17,7 +17,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """What Host and Origin may say, in lower case.
+    """The accepted values of Host and Origin, in lower case.
 
     Facts: RFC 9110 section 7.2 (Host), RFC 6454 section 6.2 (Origin); both leave out the port that the scheme has.
     """

@@ -21,11 +21,11 @@ from app.login import login_page
 from backend.dashboard_login import LOGIN_PATH, DashboardLogin
 
 HEALTH: Final = "/_stcore/health"
-# What the login page itself shows: the product's own fonts and pictures.
+# Fonts and pictures of the login page.
 PICTURES: Final = "/app/static/"
 PAGES: Final = frozenset({"/", *(f"/{name}" for name in links.NAMES)})
-# No page may put the dashboard into a frame of its own, or keep a hold of a window that it opened; and an address with
-# a search goes to no other site.
+# No other site may frame the dashboard, keep a reference to a window of it (COOP), or get an address with a search as
+# referrer.
 HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
@@ -61,7 +61,7 @@ class Gate:
             await send({"type": "websocket.close", "code": 1008})
 
     def _answer(self, scope: Scope) -> Response | None:
-        """What is answered in place of the dashboard; None: it may be reached."""
+        """The answer in place of the dashboard; None: it may be reached."""
         refused = refusal(scope["headers"], self._addresses)
         if refused is not None:
             return PlainTextResponse(refused.text, refused.status)

@@ -86,7 +86,7 @@ def login_endpoint(login: DashboardLogin, addresses: Addresses) -> Callable[[Req
 
 
 def _signed_in(request: Request, login: DashboardLogin, addresses: Addresses, following: str, now_s: float) -> Response:
-    # Relative, and the cookie without a path: a proxy may put the dashboard below a path of its own.
+    # Relative, and the cookie without a path: a proxy may serve the dashboard below a path prefix.
     answer = RedirectResponse(f"./{following}", 303, {"Cache-Control": "no-store"})
     secure = request.headers.get("host", "").lower() in addresses.secure_hosts
     answer.set_cookie(

@@ -1,4 +1,4 @@
-"""Which lost disks a partition or a topic survives, as a note. Pure: rows and the backend's heartbeat → HTML."""
+"""The lost disks that a partition or a topic survives, as a note. Pure: rows and the backend's heartbeat → HTML."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def of_partition(view: View, row: PartitionRow, topic: TopicRow | None) -> str:
 
 
 def of_topic(view: View, topic: TopicRow) -> str:
-    """What its settings promise, whatever its partitions are like now."""
+    """The promise of its settings; the present ISRs are left out."""
     copies = copies_of(
         topic.config,
         levels(view),

@@ -251,7 +251,7 @@ def _replicas(page: Page, topic: str, number: int) -> None:
 
 
 def _durability(page: Page, topic: str, number: int) -> None:
-    """Which lost disks its acknowledged records survive."""
+    """The lost disks that its acknowledged records survive."""
     reading = _reading(page, topic, number)
     if reading is None:
         return

@@ -74,7 +74,7 @@ def typed(name: str) -> str:
 
 
 def asked_reason() -> str:
-    """What stands in the audit; ends the command without one."""
+    """The reason for the audit; ends the command without one."""
     given: str = typer.prompt("Reason", default="", show_default=False, err=True)
     if not given.strip():
         fail("Without a reason nothing was changed: it stands in the audit.", Exit.REFUSED)

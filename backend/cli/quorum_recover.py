@@ -90,7 +90,7 @@ def _planned(folder: DataFolder, identity: ClusterIdentity) -> Recovery:
 
     if not identity.brokers:
         raise RecoveryRefused(
-            f"The folder {folder.root} belongs to an attached cluster and has no metadata of its own."
+            f"The folder {folder.root} belongs to an attached cluster: the metadata are that cluster's."
         )
     folder.lock()
     refuse_while_in_use(folder, identity.brokers)

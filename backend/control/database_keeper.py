@@ -29,9 +29,9 @@ from backend.store.sqlite import Identity, file_identity, log_of
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 5.0
 LOOK_EVERY_S: Final = 1.0
-# Who moves a file about by hand has put it back by then.
+# A file that an operator moves by hand is back by then.
 PUT_BACK_S: Final = 10.0
-# What is noted of a new database is worth a copy.
+# A new database is copied so soon: its first plans and tokens are in it.
 FIRST_BACKUP_S: Final = 60.0
 NOTE_EVERY_S: Final = 5.0
 BACKUP_LOOK_S: Final = 60.0

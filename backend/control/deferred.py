@@ -1,4 +1,4 @@
-"""What must stand in the database and must not wait for it: kept in memory while it is away, stored once it answers.
+"""Audit rows of work that does not wait for the database: kept in memory while it is away, stored once it answers.
 
 The lab breaks and heals brokers without a database; who did it stands in the audit afterwards.
 """

@@ -39,6 +39,9 @@ class Acknowledged:
     def __len__(self) -> int:
         return sum(len(values) for values in self.values.values())
 
+    def reached(self, count: int) -> bool:
+        return len(self) >= count
+
     def missing(self, bootstrap: str) -> list[str]:
         """What of it cannot be read now, in words; empty when all of it is there."""
         found: list[str] = []

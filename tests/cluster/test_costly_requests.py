@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import time
 from collections.abc import Iterator
@@ -13,12 +14,14 @@ import pytest
 from crc32c import crc32c
 
 from backend.engine.apis import produce_rows
+from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.batch import iter_records, parse_header
 from backend.protocol.errors import ErrorCode
 from tests.engine_cluster import EngineCluster
 from tests.loop_watch import LoopWatch
-from tests.wire import ask
+from tests.waiting import wait_until
+from tests.wire import ask, exactly
 
 MIB: Final = 1024 * 1024
 # Processor time of the loop between two turns of others. A request stops after 20 ms; a garbage collection, another
@@ -39,9 +42,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]
         answer = ask(running.layout.ports[1], asked, 7, m.CreateTopicsResponse)
         assert answer.topics[0].error_code == 0
         running.wait_until(
-            "wide is led", lambda: running.broker(1).services.replica_manager.find("wide", 0) is not None
+            "wide is led",
+            lambda: all(running.broker(1).services.replica_manager.find("wide", at) for at in range(PARTITIONS)),
         )
-        time.sleep(0.5)
         yield running
 
 
@@ -106,11 +109,6 @@ def test_a_batch_above_the_limit_of_one_is_refused(cluster: EngineCluster) -> No
 
 def test_requests_behind_a_large_one_are_appended_behind_it(cluster: EngineCluster, tmp_path: Path) -> None:
     """Pipelined ones of a connection: the large one waits for a worker, its successors for it."""
-    import socket
-
-    from backend.protocol import frames
-    from tests.wire import exactly
-
     data = m.ProduceRequest.TopicData
     with socket.create_connection(("127.0.0.1", cluster.layout.ports[1]), timeout=60) as connection:
         sent = b""
@@ -138,12 +136,11 @@ def test_offsets_may_be_kept_for_any_time(cluster: EngineCluster, retention_ms: 
         topics=[topic(name="wide", partitions=[topic.Partitions(partition_index=0, committed_offset=1)])],
     )
     key = m.FindCoordinatorRequest(key="long", key_type=0)
-    deadline_s = time.monotonic() + 30
-    code = -2
-    # The first question makes the topic of offsets.
-    while code and time.monotonic() < deadline_s:
+
+    def is_committed() -> bool:
+        # The first question makes the topic of offsets.
         ask(cluster.layout.ports[1], key, 1, m.FindCoordinatorResponse)
         answer = ask(cluster.layout.ports[1], asked, 4, m.OffsetCommitResponse)
-        code = answer.topics[0].partitions[0].error_code if answer.topics else -2
-        time.sleep(0.1)
-    assert code == 0
+        return bool(answer.topics) and answer.topics[0].partitions[0].error_code == 0
+
+    wait_until("the offset is committed", is_committed, 30)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,7 @@ WAIT_S: Final = 120.0
 ROUNDS: Final = effort(2, 50)
 # (voters, whether the tier is on)
 CLUSTERS: Final = effort(((1, True), (3, False)), ((1, False), (1, True), (3, False), (3, True)))
-LOAD_S: Final = 1.5
+LOAD_RECORDS: Final = 300
 # A copy of the disks is some rounds old when it is put back.
 COPY_EACH_ROUNDS: Final = 4
 SETTINGS: Final = {
@@ -152,7 +153,8 @@ def test_one_lost_disk_loses_no_acknowledged_record(
                 one = replace(one, loss=Loss.LOG_DIR_REMOVED)
             wait_until(f"round {number}: all are in sync", lambda: all_in_sync(nodes, topics), WAIT_S)
             load = Load(nodes.bootstrap, acknowledged)
-            time.sleep(LOAD_S)
+            wanted = len(acknowledged) + LOAD_RECORDS
+            wait_until("records are acknowledged", partial(acknowledged.reached, wanted), WAIT_S)
             end(nodes, one)
             load.end()
             if number % COPY_EACH_ROUNDS == 0 and one.loss is not Loss.RESTORED:

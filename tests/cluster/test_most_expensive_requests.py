@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
@@ -66,7 +65,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineCluster]
         topic = m.CreateTopicsRequest.Topics(name="wide", num_partitions=50, replication_factor=1)
         asked = m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
         assert ask(running.layout.ports[1], asked, 7, m.CreateTopicsResponse).topics[0].error_code == 0
-        time.sleep(1)
+        replicas = running.broker(1).services.replica_manager
+        running.wait_until("wide is led", lambda: all(replicas.find("wide", at) for at in range(50)))
         yield running
     gc.set_threshold(*before)
     gc.unfreeze()

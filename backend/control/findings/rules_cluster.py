@@ -84,7 +84,7 @@ def _who_may_lead(sight: Sight, row: PartitionSample) -> tuple[Collection[int], 
         return row.isr, f"Last in sync: broker {ids(row.isr)}."
     eligible = sight.eligible.get(TopicPartition(row.topic, row.partition))
     if eligible is None:
-        who = "whoever is eligible leads once it is back, or the best log of those that were"
+        who = "an eligible replica leads once it is back, or the best log of those that were eligible"
         return row.replicas, f"Nobody is in sync; {who}."
     if eligible.elr:
         return eligible.elr, f"Eligible with every acknowledged record: broker {ids(eligible.elr)}."
@@ -255,10 +255,10 @@ def metadata_unsafe(sight: Sight) -> Iterable[Candidate]:
 
 
 def _metadata_gone(sight: Sight) -> Iterable[Candidate]:
-    """The topic was deleted: brokers that run have its metadata in memory, one that starts anew knows nothing of it.
+    """The topic was deleted: running brokers have its records in memory, a restarted one does not.
 
-    Apache Kafka deletes it for whoever may delete topics, and makes it again, empty, at a broker's next start. An
-    attached cluster may keep this metadata elsewhere.
+    Apache Kafka lets a client delete it, and creates it again, empty, at a broker's next start. An attached cluster
+    may keep this metadata elsewhere.
     """
     lost = sum((row.latest_tiered_offset or -1) >= 0 for row in sight.tiered)
     if not sight.topics or not lost or sight.kafka_rules:
@@ -268,8 +268,8 @@ def _metadata_gone(sight: Sight) -> Iterable[Candidate]:
         object=METADATA_TOPIC,
         severity=CRITICAL,
         sentence=f"{METADATA_TOPIC} was deleted",
-        why=f"The brokers that run still know the remote segments of {count(lost, 'partition')}; one that is started"
-        " again makes the topic anew, empty, and cannot read them any more. Nothing more is copied.",
+        why=f"The brokers that run still know the remote segments of {count(lost, 'partition')}; one that is"
+        " restarted creates the topic again, empty, and cannot read them any more. Nothing more is copied.",
         action="Restart no broker. Copy what must be kept out of the tiered topics while it can still be read.",
         facts={"partitions": lost},
         topic=METADATA_TOPIC,

@@ -1,6 +1,6 @@
-"""Tokens that nobody gave out: from one address only so many may be tried, and the audit is told of them once a minute.
+"""Rate limit of calls with unknown tokens, by address; one audit row a minute sums them up.
 
-A token has 256 random bits, so nobody guesses one; but whoever tries should neither cost much nor go unseen.
+A token has 256 random bits, so a guess does not succeed; but the attempts must be cheap to refuse and visible.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ADDRESSES_MAX: Final = 1_000
 TOKENS_MAX: Final = 1_000
 AUDIT_INTERVAL_S: Final = 60.0
 _ADDRESSES_NAMED: Final = 5
-# One network of a home or a server: whoever has it has all of its addresses.
+# One customer of a provider has at least such a network, with all of its addresses.
 _IPV6_PREFIX: Final = 64
 
 
@@ -72,7 +72,7 @@ class Guesses:
             self._seen.popitem(last=False)
 
     def take_summary(self) -> str | None:
-        """What the audit is told of the calls since the last time; None: there were none."""
+        """The audit's sentence about the calls since the last one; None: there were none."""
         if not self._refused and not self._slowed:
             return None
         most = self._refused.most_common(_ADDRESSES_NAMED)

@@ -41,15 +41,15 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Known:
-    """What was found out about one partition while its leader epoch lasts."""
+class _LogEnds:
+    """The log ends of one partition's replicas, as told within one leader epoch."""
 
     leader_epoch: int
     since_ms: float
-    # The end of a replica's log, with the broker epoch of the life that told it.
+    # By broker: its broker epoch when it told, and (epoch of the last record, log end offset).
     ends: dict[int, tuple[int, tuple[int, int]]] = field(default_factory=dict)
 
-    def of_present_lives(self, image: MetadataImage) -> dict[int, tuple[int, int]]:
+    def of_current_broker_epochs(self, image: MetadataImage) -> dict[int, tuple[int, int]]:
         return {
             broker: end
             for broker, (epoch, end) in self.ends.items()
@@ -65,7 +65,7 @@ class UncleanRecovery:
         self._config = config
         self._controller = controller
         self._questions = questions
-        self._known: dict[tuple[bytes, int], _Known] = {}
+        self._known: dict[tuple[bytes, int], _LogEnds] = {}
         self._told: tuple[str, ...] = ()
 
     async def run(self) -> None:
@@ -97,7 +97,7 @@ class UncleanRecovery:
         for topic, index, partition in waiting:
             known = self._known.get((topic.id, index))
             if known is None or known.leader_epoch != partition.leader_epoch:
-                self._known[(topic.id, index)] = _Known(partition.leader_epoch, now_ms)
+                self._known[(topic.id, index)] = _LogEnds(partition.leader_epoch, now_ms)
         await self._ask(image, waiting)
         image, now_ms = self._controller.image, self._clock.monotonic_ms()
         topics = {topic.id: topic.name for topic, _, _ in waiting}
@@ -117,7 +117,7 @@ class UncleanRecovery:
         asked: dict[int, list[Found]] = {}
         for found in waiting:
             topic, index, partition = found
-            known = self._known[(topic.id, index)].of_present_lives(image)
+            known = self._known[(topic.id, index)].of_current_broker_epochs(image)
             for broker in partition.replicas:
                 if broker not in known and image.is_active(broker):
                     asked.setdefault(broker, []).append(found)
@@ -134,7 +134,7 @@ class UncleanRecovery:
         return judge(
             image,
             partition,
-            known.of_present_lives(image),
+            known.of_current_broker_epochs(image),
             min_isr,
             expired=now_ms - known.since_ms >= self._config.unclean_recovery_timeout_ms,
         )

@@ -435,7 +435,7 @@ def test_an_observer_is_no_voter_that_catches_up() -> None:
             "Look in the log of broker 1 whether",
         ),
         ((), EligibleReplicas(), [1, 2, 3], "No replica is known to have", "Start broker 2, 3;"),
-        ((), None, [1, 2, 3], "Nobody is in sync; whoever is eligible leads", "Start broker 2, 3;"),
+        ((), None, [1, 2, 3], "Nobody is in sync; an eligible replica leads", "Start broker 2, 3;"),
     ],
 )
 def test_a_partition_without_a_leader_names_who_is_waited_for(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -41,17 +41,21 @@ def test_a_folder_that_takes_no_file_is_told(data_dir: Path) -> None:
 
 def test_a_disk_that_hangs_is_told_and_asked_once(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
+    answers = threading.Event()
 
     def hang(folder: Path) -> None:
         asked.append(folder)
-        time.sleep(0.5)
+        answers.wait(30)
 
     monkeypatch.setattr(disk_room, "problem", hang)
     monkeypatch.setattr(disk_room, "PROBE_TIMEOUT_S", 0.05)
 
     async def look() -> list[str | None]:
         room = DiskRoom(data_dir)
-        return [await room.check() for _ in range(3)]
+        try:
+            return [await room.check() for _ in range(3)]
+        finally:
+            answers.set()
 
     assert asyncio.run(look()) == [f"The disk of {data_dir} did not take a file in 0 s."] * 3
     assert len(asked) == 1
