@@ -13,7 +13,13 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from backend.protocol.errors import DecodeError
 from backend.protocol.records import RECORD_BYTES_MIN
-from backend.protocol.varint import VARINT_BYTES_MAX, decode_varint, decode_varlong
+from backend.protocol.varint import (
+    SIGNED_VARINTS,
+    VARINT_BYTES_MAX,
+    decode_varint,
+    decode_varlong,
+    read_varint_in_place,
+)
 
 # From so many records on numpy's cost per call is less than that of the loop per record.
 MANY_RECORDS: Final = 128
@@ -66,18 +72,6 @@ def check_headers(data: bytes | bytearray | memoryview, position: int, end: int,
     return position
 
 
-# As in `records`: the loop is the cost, so a varint of one or two bytes, which nearly all are, is read in place.
-_READ_VARINT: Final = """
-byte = data[position]
-if byte < 128:
-    {name} = signed[byte]
-    position += 1
-elif data[position + 1] < 128:
-    {name} = signed[byte & 127 | data[position + 1] << 7]
-    position += 2
-else:
-    {name}, position = {decode}(data, position)
-"""
 _LOOP: Final = """
 def check(data, position, first, count):
     total = len(data)
@@ -132,11 +126,11 @@ def _make_check() -> _Check:
     names = ("size", "delta_ms", "offset_delta", "key_size", "value_size", "header_count")
     margin = {name: " " * 12 if name == "header_count" else " " * 8 for name in names}
     parts = {
-        name: indent(_READ_VARINT.format(name=name, decode=decoders.get(name, "decode_varint")), margin[name]).lstrip()
+        name: indent(read_varint_in_place(name, decoders.get(name, "decode_varint")), margin[name]).lstrip()
         for name in names
     }
     namespace: dict[str, Any] = {
-        "signed": tuple((value >> 1) ^ -(value & 1) for value in range(1 << 14)),
+        "signed": SIGNED_VARINTS,
         "smallest": RECORD_BYTES_MIN - 1,
         "length": _length,
         "decode_varint": decode_varint,

@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from backend.protocol.errors import DecodeError
-from backend.protocol.varint import decode_varlong, encode_varint
+from backend.protocol.varint import SIGNED_VARINTS, decode_varlong, encode_varint, read_varint_in_place
 
 Header = tuple[str, bytes | None]
 
@@ -83,19 +83,6 @@ def _headers(data: bytes, position: int, end: int, count: int, index: int) -> tu
     return tuple(headers), position
 
 
-# The loop that reads records is the cost of reading a topic. A varint is therefore read in place, by these lines, and
-# has one or two bytes nearly always: the table covers them.
-_READ_VARINT: Final = """
-byte = data[position]
-if byte < 128:
-    {name} = signed[byte]
-    position += 1
-elif data[position + 1] < 128:
-    {name} = signed[byte & 127 | data[position + 1] << 7]
-    position += 2
-else:
-    {name}, position = decode_varlong(data, position)
-"""
 _READ_BYTES: Final = """
 {size}
 {name} = None
@@ -136,12 +123,15 @@ def read(data, count, base_offset, base_timestamp, log_append_time):
 
 
 def _make_reader() -> Callable[[bytes, int, int, int, int | None], Iterator[Record]]:
-    varints = {name: _READ_VARINT.format(name=name) for name in ("size", "delta_ms", "offset_delta", "header_count")}
+    varints = {
+        name: read_varint_in_place(name, "decode_varlong")
+        for name in ("size", "delta_ms", "offset_delta", "header_count")
+    }
     fields = {name: _READ_BYTES.format(name=name, size=varints["size"]) for name in ("key", "value")}
     margin = {name: " " * 12 if name == "header_count" else " " * 8 for name in (*varints, *fields)}
     parts = {name: indent(text, margin[name]).lstrip() for name, text in {**varints, **fields}.items()}
     namespace: dict[str, Any] = {
-        "signed": tuple((value >> 1) ^ -(value & 1) for value in range(1 << 14)),
+        "signed": SIGNED_VARINTS,
         "smallest": RECORD_BYTES_MIN - 1,
         "decode_varlong": decode_varlong,
         "headers": _headers,

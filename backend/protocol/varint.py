@@ -71,3 +71,25 @@ def decode_varlong(buffer: Any, position: int) -> tuple[int, int]:
                 break
             return (value >> 1) ^ -(value & 1), position
     raise DecodeError(f"a variable-length integer before byte {position} is longer than {VARLONG_BITS_MAX} bits")
+
+
+# Zig-zag varints of one and two bytes, by the bits that they hold.
+SIGNED_VARINTS: Final = tuple((value >> 1) ^ -(value & 1) for value in range(1 << 14))
+_IN_PLACE: Final = """
+byte = data[position]
+if byte < 128:
+    {name} = signed[byte]
+    position += 1
+elif data[position + 1] < 128:
+    {name} = signed[byte & 127 | data[position + 1] << 7]
+    position += 2
+else:
+    {name}, position = {decode}(data, position)
+"""
+
+
+def read_varint_in_place(name: str, decode: str) -> str:
+    """Statements for a compiled loop over records, whose cost is that loop: they read the zig-zag varint at `position`
+    of `data` into `name`. The loop's namespace has SIGNED_VARINTS as `signed`, and `decode` for more than two bytes.
+    """
+    return _IN_PLACE.format(name=name, decode=decode)
