@@ -4,6 +4,7 @@ client does. `recover` works on the folder (`quorum_recover`).
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from backend.cli import audited
 from backend.cli.api import Exit
+from backend.cli.local import identity_of, settings_beside_up
 from backend.cli.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
 from backend.cli.quorum_recover import recover
 from backend.cli.tables import table
-from backend.cli.words import age
+from backend.cli.words import age, plain
+from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 
 if TYPE_CHECKING:
     from backend.control.gateway.features import FeatureLevel
@@ -85,30 +89,46 @@ def upgrade(bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DE
     from backend.protocol.errors import KafkaError
 
     try:
-        told = asyncio.run(_upgraded(bootstrap_server or brokers_of(data)))
+        former = asyncio.run(_upgraded(bootstrap_server or brokers_of(data)))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
         fail(f"The level was not raised: {error}", Exit.AWAY)
-    print(told)
+    if former >= 1:
+        print(f"{ELIGIBLE_LEADER_REPLICAS} is at level {former} already.")
+        return
+    print(f"{ELIGIBLE_LEADER_REPLICAS} is at level 1 now.")
+    why = "no data folder was named" if bootstrap_server else _audit_upgrade(data)
+    if why is not None:
+        print(plain(f"It is not in the audit: {why}"), file=sys.stderr)
+
+
+def _audit_upgrade(data: Path) -> str | None:
+    """In the audit of the data folder; why not, where it cannot be written: the level is raised all the same."""
+    settings = settings_beside_up(data_dir=data)
+    cluster_id = identity_of(settings).cluster_id
+    return audited.store(
+        settings, cluster_id, audited.entry("upgrade feature", ELIGIBLE_LEADER_REPLICAS, detail="to 1")
+    )
 
 
 quorum_app.command()(recover)
 
 
-async def _upgraded(bootstrap: str) -> str:
+async def _upgraded(bootstrap: str) -> int:
+    """The level that the cluster had before."""
     from backend.control.gateway.client import Gateway, parse_bootstrap
-    from backend.control.gateway.features import ELIGIBLE_LEADER_REPLICAS, fetch_features, raise_feature
+    from backend.control.gateway.features import fetch_features, raise_feature
 
     gateway = Gateway(parse_bootstrap(bootstrap))
     try:
         known = (await fetch_features(gateway)).get(ELIGIBLE_LEADER_REPLICAS)
-        if known is not None and known.level >= 1:
-            return f"{ELIGIBLE_LEADER_REPLICAS} is at level {known.level} already."
-        await raise_feature(gateway, ELIGIBLE_LEADER_REPLICAS, 1)
+        level = 0 if known is None else known.level
+        if level < 1:
+            await raise_feature(gateway, ELIGIBLE_LEADER_REPLICAS, 1)
     finally:
         await gateway.close()
-    return f"{ELIGIBLE_LEADER_REPLICAS} is at level 1 now."
+    return level
 
 
 async def _fetched(bootstrap: str) -> tuple[Quorum | None, Mapping[str, FeatureLevel]]:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from backend.cli import audited
 from backend.cli.api import Exit
 from backend.cli.confirm import asked_reason, typed
 from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
 from backend.cli.options import JsonOption, console, fail, show_json
 from backend.cli.tables import table
-from backend.cli.tokens import account
 from backend.cli.words import age, moment, plain, plural
 
 if TYPE_CHECKING:
@@ -180,35 +180,16 @@ def _stray(one: LocalReplica) -> dict[str, Any]:
 
 def _note(folder: DataFolder, plan: Recovery, reason: str, now_ms: int) -> None:
     """In the folder itself, before the change: the database may be lost with the disks. OSError."""
-    line = {"at_ms": now_ms, "actor": account(), "action": ACTION, "reason": reason, "plan": _document(plan)}
+    line = {"at_ms": now_ms, "actor": audited.account(), "action": ACTION, "reason": reason, "plan": _document(plan)}
     with (folder.logs / LEDGER).open("a") as file:
         file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def _audit(settings: Settings, identity: ClusterIdentity, plan: Recovery, reason: str) -> None:
     """In the audit where there is a database; the change is made, so a failure is only told."""
-    from sqlalchemy.exc import DBAPIError
-
-    from backend.control.operations.audit import Actor, AuditEntry, AuditResult, Role, record
-    from backend.store.engine import StoreError, create_engine, store_error, writing
-    from backend.store.limits import PAGES
-    from backend.store.migrate import require_current
-
-    actor = Actor(f"{account()} on the command line", Role.OPERATOR)
     end = plan.best.end
     detail = f"from node {plan.best.node_id}, epoch {end.epoch}, offset {end.offset}; {len(plan.strays)} strays"
-    entry = AuditEntry(actor, ACTION, identity.cluster_name, AuditResult.ACCEPTED, detail=detail, reason=reason)
-    why: Exception | str
-    try:
-        if settings.database_url is None and not settings.database_file.exists():
-            why = "there is no database"
-        else:
-            require_current(settings.database)
-            with writing(create_engine(settings.database, PAGES, name="command")) as connection:
-                record(connection, identity.cluster_id, entry)
-            return
-    except (StoreError, ValueError, OSError) as error:
-        why = error
-    except DBAPIError as error:
-        why = store_error(settings.database, error) or error
-    print(plain(f"It is not in the audit, only in logs/{LEDGER} of the folder: {why}"), file=sys.stderr)
+    row = audited.entry(ACTION, identity.cluster_name, detail=detail, reason=reason)
+    why = audited.store(settings, identity.cluster_id, row)
+    if why is not None:
+        print(plain(f"It is not in the audit, only in logs/{LEDGER} of the folder: {why}"), file=sys.stderr)

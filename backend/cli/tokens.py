@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import time
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
+from backend.cli import audited
 from backend.cli.local import DatabaseOption, LocalDataOption, identity_of, refuse, settings_beside_up
 from backend.cli.options import JsonOption, console, show_json
 from backend.cli.tables import table
@@ -51,20 +50,10 @@ def _on_database(
 
 
 def _audit(connection: Connection, cluster_id: str, action: str, name: str, detail: str | None) -> None:
-    """In the change's own transaction. The person is the account of this machine that runs the command."""
-    from backend.control.operations.audit import Actor, AuditEntry, AuditResult, Role, record
+    """In the change's own transaction."""
+    from backend.control.operations.audit import record
 
-    actor = Actor(f"{account()} on the command line", Role.OPERATOR)
-    record(connection, cluster_id, AuditEntry(actor, action, name, AuditResult.ACCEPTED, detail=detail))
-
-
-def account() -> str:
-    """The name of this process's account, whatever the environment says; its number where it has none."""
-    number = os.getuid()
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"uid {number}"
+    record(connection, cluster_id, audited.entry(action, name, detail=detail))
 
 
 @token_app.command("add")

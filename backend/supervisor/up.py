@@ -456,6 +456,8 @@ class Supervisor:
             self._console.print(f"           {LOGIN_HINT}", highlight=False, soft_wrap=True)
         self._console.print(f"Kafka      {self._settings.bootstrap_servers}", highlight=False)
         self._console.print(f"Data       {self._folder.root}", highlight=False, soft_wrap=True)
+        if self._settings.database_url is not None and not self._settings.database_url.startswith("sqlite"):
+            self._console.print("Backups    of PostgreSQL are yours to make: docs/database.md", highlight=False)
         self._console.print("Ctrl-C stops everything in order.")
 
     def _login_url(self) -> str:

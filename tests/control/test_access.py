@@ -12,8 +12,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from backend.cli.audited import account
 from backend.cli.main import app
-from backend.cli.tokens import account
 from backend.control.http import tokens
 from backend.control.http.call import Access, Endpoint
 from backend.control.http.endpoints import ENDPOINTS

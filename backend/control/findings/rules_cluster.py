@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from backend.control.findings.sight import CRITICAL, NOTICE, WARNING, Candidate, Sight, count, ids, name_of, setting
-from backend.control.gateway.features import ELIGIBLE_LEADER_REPLICAS
 from backend.control.words import in_bytes, in_time
 from backend.store.queries.overview import BrokerRow
 from backend.store.samples import PartitionSample
+from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 from backend.tiering.ids import TopicPartition
 from backend.tiering.pending import PendingReason
 

@@ -11,7 +11,6 @@ from backend.control.gateway.pool import Lane
 from backend.protocol import messages as m
 from backend.protocol.errors import error_for
 
-ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 UPGRADE: Final = 1
 TIMEOUT_MS: Final = 30_000
 

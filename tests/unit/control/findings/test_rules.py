@@ -10,10 +10,10 @@ from backend.control.findings.catalogue import SLUGS
 from backend.control.findings.evaluate import candidates
 from backend.control.findings.sight import SEVERITIES, Candidate, GroupOffset, Throttle
 from backend.control.gateway.eligible_replicas import EligibleReplicas
-from backend.control.gateway.features import ELIGIBLE_LEADER_REPLICAS as ELR
 from backend.control.gateway.features import FeatureLevel
 from backend.control.gateway.quorum import QuorumReplica
 from backend.store.restoring import Restored
+from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS as ELR
 from backend.tiering.ids import TopicPartition
 from backend.tiering.segment_state import SegmentState
 from tests.unit.control.findings.sights import (
