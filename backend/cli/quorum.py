@@ -108,7 +108,7 @@ def _audit_upgrade(data: Path) -> str | None:
     settings = settings_beside_up(data_dir=data)
     cluster_id = identity_of(settings).cluster_id
     return audited.store(
-        settings, cluster_id, audited.entry("upgrade feature", ELIGIBLE_LEADER_REPLICAS, detail="to 1")
+        settings, cluster_id, audited.entry("upgrade feature", ELIGIBLE_LEADER_REPLICAS, detail="to level 1")
     )
 
 

@@ -169,3 +169,25 @@ def test_one_lost_disk_loses_no_acknowledged_record(
             assert acknowledged.missing(nodes.bootstrap) == [], f"round {number}: {one}"
     record_property("rounds", ROUNDS)
     record_property("acknowledged", len(acknowledged))
+
+
+def test_a_disk_that_is_removed_under_a_running_broker_loses_nothing(tmp_path: Path) -> None:
+    disks = Disks(tmp_path / "brokers", tmp_path / "copies", NODES)
+    nodes = BrokerProcesses(tmp_path, settings=SETTINGS, voters=3)
+    nodes.use(replace(nodes.layout, log_dirs={node: disks.log_dirs(node) for node in NODES}))
+    topics = (PLAIN, COMPACTED, TRANSACTIONAL)
+    acknowledged = Acknowledged(topics)
+    with nodes:
+        create_topics(nodes.admin, topics)
+        wait_until("all are in sync", lambda: all_in_sync(nodes, topics), WAIT_S)
+        load = Load(nodes.bootstrap, acknowledged)
+        wait_until("records are acknowledged", partial(acknowledged.reached, LOAD_RECORDS), WAIT_S)
+        disks.lose(2, Loss.FOLDER_REMOVED, random.Random())
+        assert nodes.ended(2) != 0
+        wanted = len(acknowledged) + LOAD_RECORDS
+        wait_until("the others go on", partial(acknowledged.reached, wanted), WAIT_S)
+        nodes.spawn(2)
+        wait_until("all are in sync again", lambda: all_in_sync(nodes, topics), WAIT_S)
+        load.end()
+        assert acknowledged.missing(nodes.bootstrap) == []
+    assert "Traceback" not in nodes.log(2)
