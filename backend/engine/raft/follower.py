@@ -14,6 +14,7 @@ from backend.engine.log.errors import NoSpace
 from backend.engine.log.log_state import FULL_ERRNOS
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft import quorum as q
+from backend.engine.raft import voter_progress
 from backend.engine.raft.fetch import as_buffer
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID, MetadataLogFailed
 from backend.engine.raft.quorum_state import NOBODY
@@ -257,7 +258,9 @@ class Follower:
         node = self._node
         async with node.exclusive():
             await node.log.start_at_snapshot(wanted)
-        await node.step(lambda state, now: (q.leader_committed(state, wanted.end_offset, wanted.end_offset), ()))
+        await node.step(
+            lambda state, now: (voter_progress.leader_committed(state, wanted.end_offset, wanted.end_offset), ())
+        )
         await node.admit()
         _log.info("Node %d goes on from snapshot %s", node.node_id, wanted)
 
@@ -334,4 +337,4 @@ def _same(state: Quorum, asked: Quorum) -> bool:
 
 
 def _told(state: Quorum, asked: Quorum, high_watermark: int, own_end: int) -> Quorum:
-    return q.leader_committed(state, high_watermark, own_end) if _same(state, asked) else state
+    return voter_progress.leader_committed(state, high_watermark, own_end) if _same(state, asked) else state

@@ -16,6 +16,7 @@ from typing import Any, Final
 from backend.engine.config import BrokerConfig
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft import quorum as q
+from backend.engine.raft import voter_progress
 from backend.engine.raft.acknowledged import AcknowledgedFiles
 from backend.engine.raft.clock import HELD_UP_MS, ElectionClock
 from backend.engine.raft.fetch import LogView
@@ -351,7 +352,7 @@ class RaftNode:
         await self.step(lambda state, now: (q.held_up(state, by_ms), ()))
 
     async def _flushed(self, end: int) -> None:
-        await self.step(lambda state, now: (q.flushed(state, end), ()))
+        await self.step(lambda state, now: (voter_progress.flushed(state, end), ()))
 
     def flush_soon(self) -> None:
         """What has been appended goes to the device, and nobody waits for it."""
@@ -404,12 +405,12 @@ class RaftNode:
 
     def counts(self, voter: int, fetched: VoterFetch) -> bool:
         """Whether what the voter has counts for commits; it gets what is not committed yet, too."""
-        return voter in self._state.progress and q.counts(self._state, voter, fetched)
+        return voter in self._state.progress and voter_progress.counts(self._state, voter, fetched)
 
     async def voter_fetched(self, voter: int, fetched: VoterFetch) -> None:
         """A voter has everything below an offset on its disk. A directory that the log does not name is noted there."""
-        state = await self.step(lambda state, now: (q.voter_fetched(state, voter, fetched, now), ()))
-        noted = q.directories_to_note(state, voter, fetched)
+        state = await self.step(lambda state, now: (voter_progress.voter_fetched(state, voter, fetched, now), ()))
+        noted = voter_progress.directories_to_note(state, voter, fetched)
         if noted is None or not self.leads(state.epoch):
             return
         try:
@@ -430,7 +431,7 @@ class RaftNode:
 
     async def voter_heard(self, voter: int) -> None:
         """A voter fetches a snapshot."""
-        await self.step(lambda state, now: (q.voter_heard(state, voter, now), ()))
+        await self.step(lambda state, now: (voter_progress.voter_heard(state, voter, now), ()))
 
     def lowest_needed(self) -> int | None:
         """The lowest offset that a voter which is heard still reads; None on a node that does not lead."""

@@ -1,4 +1,5 @@
-"""The Raft of the metadata quorum as values: who leads, who votes for whom, what is committed (KIP-595, KIP-996).
+"""The Raft of the metadata quorum as values: who leads, and who votes for whom (KIP-595, KIP-996); what is
+committed: `voter_progress`.
 
     unattached ─timeout─► prospective ─majority would vote─► candidate ─majority votes─► leader ─no quorum─► resigned
         ▲ higher epoch         │ refused                         │ refused                 │ higher epoch        │
@@ -34,7 +35,6 @@ from backend.engine.raft.state import (
     TellLeader,
     Timing,
     VoteAsked,
-    VoterFetch,
 )
 from backend.engine.raft.voter_directories import UNKNOWN
 from backend.protocol.errors import ErrorCode
@@ -420,55 +420,6 @@ def held_up(state: Quorum, by_ms: float) -> Quorum:
     return replace(state, deadline_ms=state.deadline_ms + by_ms, progress=progress)
 
 
-def voter_fetched(state: Quorum, voter: int, fetched: VoterFetch, now: Moment) -> Quorum:
-    """A voter asks the leader for what is at an offset, so it has everything below on its disk."""
-    if not state.is_leader or voter not in state.progress:
-        return state
-    state = _trust(state, voter, fetched)
-    if not counts(state, voter, fetched):
-        return state
-    return _commit(replace(state, progress=state.progress.set(voter, Progress(fetched.offset, now.ms))))
-
-
-def _trust(state: Quorum, voter: int, fetched: VoterFetch) -> Quorum:
-    """Of a voter that voted for this leader the first fetch tells the directory, unless the log does.
-
-    The log does not only while the quorum is being made, or first run by a program that notes directories.
-    """
-    if voter not in state.trusted or state.trusted[voter] is not None:
-        return state
-    return replace(state, trusted=state.trusted.set(voter, fetched.directory_id))
-
-
-def counts(state: Quorum, voter: int, fetched: VoterFetch) -> bool:
-    """Whether what a voter has counts for commits: it voted for this leader, or its directory is noted and committed.
-
-    Any other may have forgotten what it promised to a later leader than this one.
-    """
-    committed = fetched.committed.get(voter)
-    return fetched.directory_id in (state.trusted.get(voter), committed)
-
-
-def directories_to_note(state: Quorum, voter: int, fetched: VoterFetch) -> Map[int, bytes] | None:
-    """What the leader has to note in the log when a voter has fetched with a directory that is not noted; else None.
-
-    One that does not count yet is noted once it has all that is committed: the note is committed without it, so that
-    nobody leads a later epoch who has a vote of its former disk. A directory that was replaced does not come back: a
-    disk that is put in again gets another id (`log_changed`).
-    """
-    directory_id = fetched.directory_id
-    known = state.directories.get(voter)
-    if not state.is_leader or voter not in state.progress or directory_id in (NO_DIRECTORY, known):
-        return None
-    if fetched.superseded:
-        return None
-    caught_up = fetched.offset >= state.high_watermark > state.epoch_start
-    if not counts(state, voter, fetched) and not caught_up:
-        return None
-    noted = state.directories.set(voter, directory_id)
-    return noted if state.directory_id == NO_DIRECTORY else noted.set(state.node_id, state.directory_id)
-
-
 def log_changed(state: Quorum, log_end: LogEnd, directories: Map[int, bytes], now: Moment) -> Quorum:
     """The log has been appended to, or cut: it may say otherwise by which directory each voter is known.
 
@@ -498,31 +449,3 @@ def admitted(state: Quorum, now: Moment) -> Quorum:
     if state.leader_id == NOBODY:
         return replace(member, role=Role.UNATTACHED, deadline_ms=_election_deadline(state.timing, now))
     return _become_follower(member, state.epoch, state.leader_id, now)
-
-
-def voter_heard(state: Quorum, voter: int, now: Moment) -> Quorum:
-    """A voter asks the leader for something else than records, a snapshot: it lives."""
-    known = state.progress.get(voter) if state.is_leader else None
-    if known is None:
-        return state
-    return replace(state, progress=state.progress.set(voter, replace(known, heard_ms=now.ms)))
-
-
-def flushed(state: Quorum, end_offset: int) -> Quorum:
-    """Everything below `end_offset` is on the leader's own disk."""
-    return _commit(replace(state, flushed_end=end_offset)) if state.is_leader else state
-
-
-def _commit(state: Quorum) -> Quorum:
-    ends = sorted((state.flushed_end, *(one.end_offset for one in state.progress.values())), reverse=True)
-    on_majority = ends[state.majority - 1]
-    # Only with a record of its own epoch: what earlier leaders left may still be replaced before that (Raft 5.4.2).
-    if on_majority > state.epoch_start and on_majority > state.high_watermark:
-        return replace(state, high_watermark=on_majority)
-    return state
-
-
-def leader_committed(state: Quorum, high_watermark: int, own_end: int) -> Quorum:
-    """A leader's answer tells how far the log is committed; a follower believes it as far as its own log goes."""
-    known = min(high_watermark, own_end)
-    return replace(state, high_watermark=known) if known > state.high_watermark else state

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from backend.engine.raft import quorum as q
+from backend.engine.raft import voter_progress
 from backend.engine.raft.fetch import LogView, decide, is_diverging
 from backend.engine.raft.quorum_state import NOBODY, QuorumState
 from backend.engine.raft.snapshots import SnapshotId
@@ -276,7 +277,7 @@ class World:
             assert disk.snapshot is not None
             reply["snapshot"] = disk.snapshot
         elif not answer.error_code:
-            state = q.voter_fetched(state, message["source"], VoterFetch(message["offset"]), self.moment())
+            state = voter_progress.voter_fetched(state, message["source"], VoterFetch(message["offset"]), self.moment())
             self.settle(me, state)
             at = max(0, message["offset"] - disk.start)
             reply["entries"] = tuple(disk.entries[at : at + self.random.randint(1, 5)])
@@ -298,7 +299,7 @@ class World:
         disk = node.disk
         if "snapshot" in message:
             self.install(me, message["snapshot"])
-            state = q.leader_committed(state, message["snapshot"][0].end_offset, disk.end)
+            state = voter_progress.leader_committed(state, message["snapshot"][0].end_offset, disk.end)
         elif "diverging" in message:
             epoch, end = message["diverging"]
             own_epoch, own_end = disk.end_offset_for_epoch(epoch)
@@ -309,7 +310,7 @@ class World:
             disk.truncate(target)
         elif "entries" in message and message["offset"] == disk.end:
             disk.entries.extend(message["entries"])
-            state = q.leader_committed(state, message["high_watermark"], disk.end)
+            state = voter_progress.leader_committed(state, message["high_watermark"], disk.end)
         self.settle(me, state)
         if "never flushes" not in self.bugs:
             disk.flushed = disk.end
@@ -352,7 +353,7 @@ class World:
                 self.next_value += 1
             if self.random.random() < 0.2:
                 disk.flushed = disk.end
-                self.settle(node_id, q.flushed(state, disk.end))
+                self.settle(node_id, voter_progress.flushed(state, disk.end))
         elif state.role is Role.FOLLOWER and self.random.random() < 0.3:
             node.fetch_in_flight += 1
             end = disk.log_end

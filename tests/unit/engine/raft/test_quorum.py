@@ -8,6 +8,7 @@ import pytest
 from immutables import Map
 
 from backend.engine.raft import quorum as q
+from backend.engine.raft import voter_progress
 from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, Standing
 from backend.engine.raft.state import (
     NEVER,
@@ -55,8 +56,8 @@ def test_an_only_voter_leads_from_its_start_on() -> None:
     state, effects = q.start(1, (1,), TIMING, QuorumState(1, 3, NOBODY, (1,)), END, Moment(0))
     assert (state.role, state.epoch, state.deadline_ms) == (Role.LEADER, 4, NEVER)
     assert effects == (BeginEpoch((1,)),)
-    assert q.flushed(state, 50).high_watermark == 0
-    assert q.flushed(state, 51).high_watermark == 51
+    assert voter_progress.flushed(state, 50).high_watermark == 0
+    assert voter_progress.flushed(state, 51).high_watermark == 51
 
 
 def test_silence_leads_by_a_pre_vote_and_a_vote_to_leadership() -> None:
@@ -155,17 +156,19 @@ def test_a_pre_vote_disturbs_no_follower_that_hears_its_leader() -> None:
 
 
 def test_only_a_record_of_the_own_epoch_commits_what_older_leaders_left() -> None:
-    leader = q.flushed(leading(), 51)
-    assert q.voter_fetched(leader, 3, VoterFetch(50), Moment(6000)).high_watermark == 0
-    committed = q.voter_fetched(leader, 3, VoterFetch(51), Moment(6000))
+    leader = voter_progress.flushed(leading(), 51)
+    assert voter_progress.voter_fetched(leader, 3, VoterFetch(50), Moment(6000)).high_watermark == 0
+    committed = voter_progress.voter_fetched(leader, 3, VoterFetch(51), Moment(6000))
     assert committed.high_watermark == 51
-    assert q.voter_fetched(committed, 3, VoterFetch(40), Moment(6001)).high_watermark == 51
-    assert q.voter_fetched(committed, 9, VoterFetch(99), Moment(6001)) == committed
+    assert voter_progress.voter_fetched(committed, 3, VoterFetch(40), Moment(6001)).high_watermark == 51
+    assert voter_progress.voter_fetched(committed, 9, VoterFetch(99), Moment(6001)) == committed
 
 
 def test_a_leader_that_no_majority_asks_resigns_and_names_the_most_complete_first() -> None:
     known = VoterFetch(40, D2, Map({2: D2}))
-    leader = q.voter_fetched(q.voter_fetched(leading(), 2, known, Moment(6000)), 3, VoterFetch(51), Moment(6500))
+    leader = voter_progress.voter_fetched(
+        voter_progress.voter_fetched(leading(), 2, known, Moment(6000)), 3, VoterFetch(51), Moment(6500)
+    )
     state, effects = q.tick(leader, END, Moment(7600))
     assert (state.role, effects) == (Role.LEADER, (TellLeader((2, 3)),))
     state, effects = q.tick(state, END, Moment(9500))
@@ -273,27 +276,29 @@ def test_right_after_its_start_a_voter_waits_for_one_that_may_have_more() -> Non
 
 
 def test_a_voter_counts_when_it_voted_for_the_leader_or_its_directory_is_committed() -> None:
-    leader = q.flushed(replace(leading(), directory_id=D1), 51)  # 3 voted for it
-    assert q.voter_fetched(leader, 2, VoterFetch(51, D2), Moment(6000)).high_watermark == 0
-    assert q.voter_fetched(leader, 2, VoterFetch(51, D2, Map({2: NEW})), Moment(6000)).high_watermark == 0
-    assert q.voter_fetched(leader, 2, VoterFetch(51, D2, Map({2: D2})), Moment(6000)).high_watermark == 51
-    first = q.voter_fetched(leader, 3, VoterFetch(50, D3), Moment(6000))
-    assert q.voter_fetched(first, 3, VoterFetch(51, NEW), Moment(6001)).high_watermark == 0, "another disk since"
-    assert q.voter_fetched(first, 3, VoterFetch(51, D3), Moment(6001)).high_watermark == 51
+    leader = voter_progress.flushed(replace(leading(), directory_id=D1), 51)  # 3 voted for it
+    assert voter_progress.voter_fetched(leader, 2, VoterFetch(51, D2), Moment(6000)).high_watermark == 0
+    assert voter_progress.voter_fetched(leader, 2, VoterFetch(51, D2, Map({2: NEW})), Moment(6000)).high_watermark == 0
+    assert voter_progress.voter_fetched(leader, 2, VoterFetch(51, D2, Map({2: D2})), Moment(6000)).high_watermark == 51
+    first = voter_progress.voter_fetched(leader, 3, VoterFetch(50, D3), Moment(6000))
+    assert voter_progress.voter_fetched(first, 3, VoterFetch(51, NEW), Moment(6001)).high_watermark == 0, (
+        "another disk since"
+    )
+    assert voter_progress.voter_fetched(first, 3, VoterFetch(51, D3), Moment(6001)).high_watermark == 51
 
 
 def test_a_directory_is_noted_once_its_voter_has_what_is_committed_and_never_comes_back() -> None:
-    leader = q.voter_fetched(
-        q.flushed(replace(leading(), directory_id=D1), 51), 3, VoterFetch(51, D3), Moment(6000)
+    leader = voter_progress.voter_fetched(
+        voter_progress.flushed(replace(leading(), directory_id=D1), 51), 3, VoterFetch(51, D3), Moment(6000)
     )  # fmt: skip
     assert leader.high_watermark == 51
-    assert q.directories_to_note(leader, 3, VoterFetch(51, D3)) == Map({1: D1, 3: D3})
-    assert q.directories_to_note(leader, 2, VoterFetch(50, D2)) is None, "it lacks what is committed"
-    assert q.directories_to_note(leader, 2, VoterFetch(51, D2)) == Map({1: D1, 2: D2})
-    assert q.directories_to_note(leader, 2, VoterFetch(51, D2, superseded=True)) is None
-    assert q.directories_to_note(leader, 9, VoterFetch(51, D2)) is None
+    assert voter_progress.directories_to_note(leader, 3, VoterFetch(51, D3)) == Map({1: D1, 3: D3})
+    assert voter_progress.directories_to_note(leader, 2, VoterFetch(50, D2)) is None, "it lacks what is committed"
+    assert voter_progress.directories_to_note(leader, 2, VoterFetch(51, D2)) == Map({1: D1, 2: D2})
+    assert voter_progress.directories_to_note(leader, 2, VoterFetch(51, D2, superseded=True)) is None
+    assert voter_progress.directories_to_note(leader, 9, VoterFetch(51, D2)) is None
     known = replace(leader, directories=Map({1: D1, 2: D2, 3: D3}))
-    assert q.directories_to_note(known, 2, VoterFetch(51, D2)) is None
+    assert voter_progress.directories_to_note(known, 2, VoterFetch(51, D2)) is None
 
 
 def test_a_voter_that_the_log_knows_by_another_directory_is_not_that_voter() -> None:
