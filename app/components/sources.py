@@ -59,6 +59,7 @@ BY_CARD: Final[dict[str, tuple[Source, ...]]] = {
     "hero": (OFFSETS, LEDGER),
     "epochs": (OFFSETS, LEDGER),
     "replicas": (OFFSETS, SIZES, EVENTS),
+    "durability": (OFFSETS, CONFIGS, HEARTBEAT),
     "offsets": (OFFSETS,),
     "history": (OFFSETS,),
     "ledger": (LEDGER,),
