@@ -69,10 +69,10 @@ def last_known_elr(partition: PartitionRegistration, isr: Collection[int], eligi
     return eligible.remembered
 
 
-def only_candidate(isr: Collection[int], eligible: Eligible) -> int:
-    """The replica that leads again because no other is known to have had every committed record, or -1.
+def only_candidate(isr: Collection[int], replicas: Collection[int], eligible: Eligible) -> int:
+    """The only replica of a partition, which leads again after an unclean shutdown, or -1.
 
-    With both ISR and ELR empty and one replica remembered there is nothing to compare its log with.
+    There is no other log to compare it with; where there are others, `recovery` compares them all.
     """
-    alone = not isr and not eligible.elr and len(eligible.remembered) == 1
-    return eligible.remembered[0] if alone else NO_LEADER
+    alone = not isr and not eligible.elr and len(replicas) == 1
+    return eligible.remembered[0] if alone and eligible.remembered else NO_LEADER

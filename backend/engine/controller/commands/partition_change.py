@@ -117,7 +117,7 @@ def elect(
         # The others keep what they have until enough of them are in sync again.
         leader = target.recovered_leader
         return Elected(leader, (leader,), Eligible((), _without(eligible.remembered, leader)))
-    only = only_candidate(target.isr, eligible)
+    only = only_candidate(target.isr, target.replicas, eligible)
     if only != NO_LEADER and acceptable(only):
         return Elected(only, (only,), Eligible(), unclean=True)
     if election is Election.UNCLEAN:

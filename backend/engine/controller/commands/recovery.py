@@ -70,9 +70,9 @@ def still_to_recover(image: MetadataImage, found: Iterable[Found]) -> list[Found
 
 
 def is_to_recover(partition: PartitionRegistration) -> bool:
-    """Whether nobody leads, nobody may lead, and several replicas are remembered as having had all."""
+    """Whether nobody leads, nobody may lead, and a replica is remembered as having had all, beside others."""
     nobody = partition.leader == NO_LEADER and not partition.isr and not partition.elr
-    return nobody and len(partition.last_known_elr) > 1
+    return nobody and bool(partition.last_known_elr) and len(partition.replicas) > 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,6 +350,11 @@ def test_one_of_two_that_can_lead_again_has_a_new_disk_and_the_other_leads() -> 
     tell_directory(cluster, 3, uuid_of(77))
     assert cluster.state() == (-1, (), (), (2,))
     cluster.heartbeat(2)
+    # Its log is compared with that of 1, which is here as well, before it leads.
+    assert cluster.state() == (-1, (), (), (2,))
+    assert verdict(cluster, {1: (5, 80), 2: (5, 70)}) == Verdict(1, False, ())
+    assert verdict(cluster, {1: (5, 80)}) == Verdict(-1, False, (2,))
+    assert recover(cluster, 2, complete=False) == 1
     assert cluster.state() == (2, (2,), (), ())
 
 
