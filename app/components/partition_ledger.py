@@ -147,6 +147,9 @@ def engine_words(kind: str, body: dict[str, Any]) -> tuple[str, bool]:
         return f"remote log metadata {ready}, partition {body.get('metadata_partition')}", False
     if kind == "leader":
         return f"leads from epoch {body.get('leader_epoch')} on", False
+    if kind == "unclean_recovery":
+        whole = "enough were compared" if body.get("complete") else "few were compared"
+        return f"the best log leads, broker {body.get('leader')}: {whole}", not body.get("complete")
     return kind.replace("_", " "), False
 
 

@@ -106,7 +106,21 @@ class LeaderEvent(_Event):
     leader_epoch: int
 
 
-EbblineEvent = PhaseEvent | AuxStateEvent | RlmmReadyEvent | CopyEvent | DeleteEvent | LeaderEvent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncleanRecoveryEvent(_Event):
+    """The controller elected the best log after every replica in sync had stopped uncleanly (KIP-966).
+
+    `complete`: at least `min.insync.replicas` of them were compared, so nothing acknowledged is missing.
+    """
+
+    type = "unclean_recovery"
+    leader: int
+    complete: bool
+
+
+EbblineEvent = (
+    PhaseEvent | AuxStateEvent | RlmmReadyEvent | CopyEvent | DeleteEvent | LeaderEvent | UncleanRecoveryEvent
+)
 
 _EVIDENCE: Final = Mapping[str, Any] | None
 _CLASSES: Final[Mapping[str, Any]] = {cls.type: cls for cls in get_args(EbblineEvent)}

@@ -13,7 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from backend.protocol.events import UncleanRecoveryEvent, decode
 from tests.engine_cluster import EngineCluster
+from tests.waiting import wait_until
 
 NODES: Final = (1, 2, 3)
 RECORDS: Final = 300
@@ -55,6 +57,24 @@ def readable(cluster: EngineCluster) -> Counter[bytes]:
     return found
 
 
+def elections_told(cluster: EngineCluster) -> list[UncleanRecoveryEvent]:
+    """Events of elections by comparing logs, of the topic."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("__ebbline_events", 0, 0)])
+    end = consumer.get_watermark_offsets(TopicPartition("__ebbline_events", 0), timeout=WAIT_S)[1]
+    found: list[UncleanRecoveryEvent] = []
+    at = 0
+    while at < end:
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        at = (message.offset() or 0) + 1
+        event = decode(message.value())
+        if isinstance(event, UncleanRecoveryEvent) and event.topic == "kept":
+            found.append(event)
+    consumer.close()
+    return found
+
+
 @pytest.mark.parametrize("how", ["orderly stop", "kill"])
 @pytest.mark.parametrize("lost", NODES)
 def test_the_disk_of_one_broker_is_lost_while_all_are_down(tmp_path: Path, how: str, lost: int) -> None:
@@ -75,3 +95,8 @@ def test_the_disk_of_one_broker_is_lost_while_all_are_down(tmp_path: Path, how: 
             return partition is not None and sorted(partition.isr) == list(NODES)
 
         cluster.wait_until("all are in sync again", is_whole, WAIT_S)
+        if how == "kill":
+            told = wait_until("the election is told", lambda: elections_told(cluster), WAIT_S)
+            assert [event.leader == lost for event in told] == [False]
+        else:
+            assert elections_told(cluster) == []

@@ -24,6 +24,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rules_cluster.voters_catching_up,
     rules_cluster.disks,
     rules_cluster.set_aside,
+    rules_cluster.unclean_recoveries,
     rules_cluster.metadata_unsafe,
     rules_cluster.metadata_loading,
     rules_cluster.throttles_left,
@@ -70,6 +71,7 @@ SLUGS: Final[Mapping[str, str]] = {
     "thin-leader": "A leader holds little local data",
     "throttle-left": "A throttle was left behind",
     "truncation-refused": "A leader lacks acknowledged records",
+    "unclean-recovery": "Leaders were elected by comparing logs",
     "voter-catching-up": "A voter of the metadata quorum does not count yet",
 }
 

@@ -194,6 +194,37 @@ def set_aside(sight: Sight) -> Iterable[Candidate]:
         )
 
 
+# Partitions that a sentence names.
+_NAMED_MAX: Final = 3
+
+
+def unclean_recoveries(sight: Sight) -> Iterable[Candidate]:
+    """Leaders elected by comparing logs: every replica in sync had stopped uncleanly. One crash is one finding."""
+    if not sight.recoveries:
+        return
+    incomplete = [one for one in sight.recoveries if not one.complete]
+    shown = incomplete or sight.recoveries
+    named = ", ".join(f"{one.topic}-{one.partition}" for one in shown[:_NAMED_MAX])
+    more = "" if len(shown) <= _NAMED_MAX else f" and {len(shown) - _NAMED_MAX} more"
+    if incomplete:
+        why = f"Of {named}{more} fewer than min.insync.replicas of the logs that had every acknowledged record could be"
+        why += " compared: after a kill none is missing, after a power failure some may be."
+        action = "Compare with what producers know; keep the disks that did not come back."
+    else:
+        why = f"Their logs were compared and the best leads ({named}{more}): nothing acknowledged is missing, but what"
+        why += " no disk had yet would be after a power failure."
+        action = "Find out why all brokers ended at once; nothing has to be done here."
+    yield Candidate(
+        slug="unclean-recovery",
+        object="cluster",
+        severity=WARNING if incomplete else NOTICE,
+        sentence=f"{count(len(sight.recoveries), 'leader')} elected by comparing logs",
+        why=why,
+        action=action,
+        facts={"partitions": len(sight.recoveries), "incomplete": len(incomplete)},
+    )
+
+
 def _full(sight: Sight, broker: BrokerRow, directory: Mapping[str, Any]) -> Iterable[Candidate]:
     total, usable = directory.get("total_bytes"), directory.get("usable_bytes")
     if not total or usable is None:

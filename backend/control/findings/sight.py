@@ -10,7 +10,7 @@ from backend.control.gateway.eligible_replicas import EligibleReplicas
 from backend.control.gateway.features import FeatureLevel
 from backend.control.gateway.quorum import QuorumReplica
 from backend.store.queries.config import TopicRow
-from backend.store.queries.findings import CopyEvent
+from backend.store.queries.findings import CopyEvent, UncleanRecovery
 from backend.store.queries.lineage import FinishedSegment
 from backend.store.queries.overview import BrokerRow
 from backend.store.queries.partitions import SegmentRow
@@ -87,7 +87,8 @@ class Sight:
     database back. `reader_queues`: reads that wait for a reader of the remote tier, by broker; absent: the broker does
     not tell. `feature_levels`, `quorum_replicas`: empty as long as the cluster has not told. `eligible`: of partitions
     without a leader, where the cluster tells. `passed_over`: records of internal topics that could not be read, by who
-    reads: `broker 2`, or `events` for our own reader of `__ebbline_events`.
+    reads: `broker 2`, or `events` for our own reader of `__ebbline_events`. `recoveries`: leaders elected by comparing
+    logs within the last hour.
     """
 
     at_ms: int
@@ -110,6 +111,7 @@ class Sight:
     restored: Sequence[Restored] = ()
     feature_levels: Mapping[str, FeatureLevel] = field(default_factory=dict)
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    recoveries: Sequence[UncleanRecovery] = ()
     quorum_replicas: Sequence[QuorumReplica] = ()
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
 

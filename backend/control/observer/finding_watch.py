@@ -44,6 +44,8 @@ Row = Mapping[str, Any]
 # 20,000 segments are read and compared in about 0.2 s: 1.5 % of a core.
 LINEAGE_INTERVAL_MS: Final = 15_000
 COPY_EVENTS_MS: Final = 600_000
+# So long a crash of all brokers stays a finding after its elections.
+RECOVERIES_MS: Final = 3_600_000
 # Closed findings stay a year: 100 a day of 1 kB are 36 MB.
 KEEP_CLOSED_MS: Final = 365 * 86_400_000
 PRUNE_INTERVAL_MS: Final = 3_600_000
@@ -216,6 +218,7 @@ class FindingWatch:
             open_segments=open_segments,
             p99_ms=overview.copy_p99_ms(connection, cluster_id, copying),
             copy_events=queries.copy_events(connection, cluster_id, at_ms - COPY_EVENTS_MS),
+            recoveries=queries.unclean_recoveries(connection, cluster_id, at_ms - RECOVERIES_MS),
             finished=self._finished,
             throttles=throttles(seen.settings, seen.topics),
             moved_ms={key: memory.moved_ms for key, memory in seen.round.memories.items()},

@@ -89,7 +89,7 @@ class ControllerPart:
         )
         services.log_ends = questions = LogEndQuestions(self._client)
         await controller.start()
-        recovery = UncleanRecovery(self._ports.clock, config, controller, questions)
+        recovery = UncleanRecovery(self._ports.clock, config, controller, questions, services)
         self._recovery = tasks.spawn(recovery.run(), name=f"unclean recovery of controller {config.id}")
         for listener in self._listeners:
             listener.start(services)

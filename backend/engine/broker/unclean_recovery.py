@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from backend.engine.apis.services import Services
 from backend.engine.broker.log_end_questions import LogEndQuestions
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.elections import Found
@@ -36,6 +37,8 @@ EXPIRED_PAUSE_MS: Final = 1000
 TELL_AFTER_MS: Final = 1000
 # Partitions that one line of the log names.
 NAMED_MAX: Final = 3
+# Partitions of one round that are told one by one as events, some 300 bytes each; the line of the log counts all.
+EVENTS_MAX: Final = 1000
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +63,17 @@ class _LogEnds:
 class UncleanRecovery:
     """One per controller."""
 
-    def __init__(self, clock: Clock, config: BrokerConfig, controller: Controller, questions: LogEndQuestions) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        config: BrokerConfig,
+        controller: Controller,
+        questions: LogEndQuestions,
+        services: Services,
+    ) -> None:
+        """`services.events` takes what was decided; a node that is a controller alone has no topic of events."""
         self._clock = clock
+        self._services = services
         self._config = config
         self._controller = controller
         self._questions = questions
@@ -112,6 +124,7 @@ class UncleanRecovery:
         if recoveries:
             command = partial(elect_recovered, config=self._config, recoveries=recoveries)
             await self._controller.submit("elect the best logs", command)
+            self._publish(waiting, verdicts)
 
     async def _ask(self, image: MetadataImage, waiting: list[Found]) -> None:
         asked: dict[int, list[Found]] = {}
@@ -138,6 +151,18 @@ class UncleanRecovery:
             min_isr,
             expired=now_ms - known.since_ms >= self._config.unclean_recovery_timeout_ms,
         )
+
+    def _publish(self, waiting: list[Found], verdicts: list[Verdict]) -> None:
+        decided = [(found, verdict) for found, verdict in zip(waiting, verdicts, strict=True) if verdict.leader >= 0]
+        for (topic, index, _), verdict in decided[:EVENTS_MAX]:
+            self._services.events.emit(
+                "unclean_recovery",
+                topic=topic.name,
+                topic_id=topic.id,
+                partition=index,
+                leader=verdict.leader,
+                complete=verdict.complete,
+            )
 
     def _tell(self, waiting: list[Found], verdicts: list[Verdict]) -> None:
         """What is decided, and once whom is waited for."""

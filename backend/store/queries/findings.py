@@ -112,6 +112,35 @@ class CopyEvent:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class UncleanRecovery:
+    """A partition whose leader was elected by comparing logs; `complete`: of `min.insync.replicas` or more."""
+
+    topic: str
+    partition: int
+    leader: int
+    complete: bool
+    at_ms: int
+
+
+RECOVERIES_MAX: Final = 1000
+
+
+def unclean_recoveries(connection: Connection, cluster_id: str, since_ms: int) -> list[UncleanRecovery]:
+    """The newest since then, newest first; one start of a cluster may have one of each partition."""
+    table = t.engine_event
+    rows = connection.execute(
+        select(table.c.topic, table.c.partition, table.c.at_ms, table.c.body)
+        .where(table.c.cluster_id == cluster_id, table.c.at_ms >= since_ms, table.c.type == "unclean_recovery")
+        .order_by(table.c.at_ms.desc(), table.c.source_offset.desc())
+        .limit(RECOVERIES_MAX)
+    )
+    return [
+        UncleanRecovery(row.topic, row.partition, int(row.body["leader"]), bool(row.body["complete"]), row.at_ms)
+        for row in rows
+    ]
+
+
 # The newest are enough: a copy that fails is tried again every task interval (30 s).
 COPY_EVENTS_MAX: Final = 500
 

@@ -12,6 +12,7 @@ from backend.control.findings.sight import SEVERITIES, Candidate, GroupOffset, T
 from backend.control.gateway.eligible_replicas import EligibleReplicas
 from backend.control.gateway.features import FeatureLevel
 from backend.control.gateway.quorum import QuorumReplica
+from backend.store.queries.findings import UncleanRecovery
 from backend.store.restoring import Restored
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS as ELR
 from backend.tiering.ids import TopicPartition
@@ -75,6 +76,7 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
             {"brokers": [broker(1, log_dirs=[{**disk(), "set_aside": []}])]},
         ),
     ],
+    "unclean-recovery": [({"recoveries": [UncleanRecovery("orders", 0, 2, True, 1)]}, {"recoveries": []})],
     "disk-runway": [
         ({"brokers": [broker(1, log_dirs=[disk(0.86)])]}, {"brokers": [broker(1, log_dirs=[disk(0.84)])]}),
         ({"disk_rates": {(1, "/data"): 100.0}}, {"disk_rates": {(1, "/data"): 10.0}}),
@@ -448,3 +450,13 @@ def test_a_partition_without_a_leader_names_who_is_waited_for(
     assert why in found.why
     assert found.action.startswith(action)
     assert "an unclean election may lose records" in found.action
+
+
+def test_one_crash_is_one_finding_and_a_warning_only_where_too_few_logs_were_compared() -> None:
+    whole = [UncleanRecovery("orders", at, 2, True, 1) for at in range(5)]
+    found = rules(recoveries=whole)["unclean-recovery"]
+    assert (found.severity, found.sentence) == ("notice", "5 leaders elected by comparing logs")
+    assert "orders-0, orders-1, orders-2 and 2 more" in found.why
+    found = rules(recoveries=[*whole, UncleanRecovery("payments", 3, 1, False, 1)])["unclean-recovery"]
+    assert found.severity == "warning"
+    assert found.why.startswith("Of payments-3 fewer than min.insync.replicas of the logs that had every")
