@@ -38,16 +38,19 @@ def check_record_rules(
         message = "Producer should not set timestamp type to LogAppendTime."
         errors = tuple((index, message) for index in range(min(header.record_count, RECORD_ERRORS_MAX)))
         raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, f"{_REJECTED} due to invalid timestamp", errors)
-    earliest_ms = max(now_ms - config.message_timestamp_before_max_ms, INT64_MIN)
-    latest_ms = min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX)
+    # Within 64 bits, unlike the other one.
+    earliest_ms = now_ms - config.message_timestamp_before_max_ms
+    latest_ms = now_ms + config.message_timestamp_after_max_ms
+    if latest_ms > INT64_MAX:
+        latest_ms = INT64_MAX
     min_timestamp = header.base_timestamp + summary.delta_ms_min
     max_timestamp = header.base_timestamp + summary.delta_ms_max
     keys_wanted = summary.has_null_key and config.is_compacted
-    in_time = config.is_log_append_time or (earliest_ms <= min_timestamp and max_timestamp <= latest_ms)
+    in_time = (earliest_ms <= min_timestamp and max_timestamp <= latest_ms) or config.is_log_append_time
     if keys_wanted or not in_time:
         limits = None if in_time else (earliest_ms, latest_ms)
         _reject(records, partition if keys_wanted else None, limits)
-    return max(max_timestamp, NO_TIMESTAMP)
+    return max_timestamp if max_timestamp > NO_TIMESTAMP else NO_TIMESTAMP
 
 
 def _reject(records: memoryview, compacted: TopicPartition | None, limits_ms: tuple[int, int] | None) -> None:

@@ -80,13 +80,16 @@ class UnifiedLog(LogStorage):
             now_ms=now_ms,
             decompressed_bytes_max=decompressed_bytes_max,
         )
-        return self.append_validated(batch, leader_epoch, now_ms=now_ms)
+        return self._append_validated(batch, leader_epoch, now_ms)
 
     def append_validated(self, batch: ValidatedBatch, leader_epoch: int, *, now_ms: int) -> AppendInfo:
         """The second half of `append_as_leader` for a client's batch, which :func:`validate_produced` found good; that
         half may have been done elsewhere meanwhile, and needs the log's settings alone.
         """
         self.check_online()
+        return self._append_validated(batch, leader_epoch, now_ms)
+
+    def _append_validated(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
         config = self._local.config
         records, header, decompressed_bytes = batch
         if header.producer_id >= 0:

@@ -98,7 +98,12 @@ def validate_produced(
     if len(records) > size_bytes:
         records = records[:size_bytes]
     _check_header(header, records, config)
-    body, decompressed_bytes = _body(header, records, decompressed_bytes_max)
+    plain = records[HEADER_BYTES:]
+    body: Buffer = plain
+    decompressed_bytes = 0
+    if header.compression:
+        body = _decompressed(header, plain, decompressed_bytes_max)
+        decompressed_bytes = len(body)
     rebuilt = config.compression_type != "producer" and _TARGET_CODECS[config.compression_type] != header.compression
     summary = _check_body(header, body, rebuilt)
     max_timestamp = check_record_rules(header, records, summary, config, partition, now_ms)
@@ -128,11 +133,13 @@ def validate_produced(
 
 
 def _one_batch(records: memoryview) -> BatchHeader:
-    size_bytes = len(records)
-    if size_bytes >= HEADER_BYTES and records[_MAGIC_AT] == MAGIC:
-        length = int.from_bytes(records[8:12], "big", signed=True)
-        if length + LOG_OVERHEAD_BYTES == size_bytes:
-            return parse_header(records)
+    try:
+        header = parse_header(records)
+    except DecodeError:
+        pass
+    else:
+        if header.magic == MAGIC and header.size_bytes == len(records):
+            return header
     whole = _check_shape(records, 0)
     if whole is None:
         raise _invalid("Produce requests must have exactly one record batch per partition, found none that is whole")
@@ -175,11 +182,7 @@ def _check_header(header: BatchHeader, records: memoryview, config: LogConfig) -
         raise _inconsistent("Clients are not allowed to write control records")
 
 
-def _body(header: BatchHeader, records: memoryview, bytes_max: int) -> tuple[Buffer, int]:
-    """What the batch's codec gives back, and how many bytes that are when there is a codec."""
-    body = records[HEADER_BYTES:]
-    if not header.compression:
-        return body, 0
+def _decompressed(header: BatchHeader, body: memoryview, bytes_max: int) -> Buffer:
     try:
         data = decompress(header.compression, body, bytes_max)
         if header.compression == Compression.LZ4:
@@ -188,7 +191,7 @@ def _body(header: BatchHeader, records: memoryview, bytes_max: int) -> tuple[Buf
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"The batch cannot be decompressed with codec {header.compression}: {error}"
         ) from None
-    return data, len(data)
+    return data
 
 
 def _check_body(header: BatchHeader, body: Buffer, rebuilt: bool) -> RecordsSummary:

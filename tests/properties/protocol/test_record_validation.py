@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from backend.protocol.record_columns import check_many
-from backend.protocol.record_validation import MANY_RECORDS, MalformedRecords, check_records
+from backend.protocol.record_validation import MANY_RECORDS, MalformedRecords, check_alone, check_records
 from backend.protocol.records import Header, RecordData, decode_records, encode_record
 from backend.protocol.varint import encode_varint
 from tests.effort import effort
@@ -90,6 +90,17 @@ def _compare(chance: random.Random) -> None:
         if expected is not None and expected.consecutive:
             records = list(decode_records(data, claimed, 0, 0, None))
             assert [record.offset for record in records] == list(range(claimed))
+
+
+def test_an_only_record_says_the_same_without_the_loop() -> None:
+    without_loop = 0
+    for seed in range(effort(2_000, 200_000)):
+        chance = random.Random(seed)
+        data = _mutate(chance, _records(chance, 1))
+        expected, found = _walked(data, 1), check_alone(data)
+        assert found is None or tuple(found) == expected, data[:100].hex()
+        without_loop += found is not None
+    assert without_loop > effort(200, 20_000)
 
 
 def test_no_count_and_no_bytes_are_refused() -> None:
