@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
@@ -135,6 +135,34 @@ def broken_remote(site: ControlSite) -> Iterator[None]:
     finally:
         folder.unlink()
         away.rename(folder)
+
+
+def test_idle_partitions_whose_leaders_were_elected_again_contradict_nobody(
+    own: ControlSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after each stop and start: leaders announce an epoch that no record has."""
+    monkeypatch.setattr(rules_replica, "DIVERGENCE_HOLD_MS", 0)
+    for name, leader in (("idle", 2), ("written", 2)):
+        create_on(own, name, [leader, 1, 3])
+    own.produce("written", 20)
+    own.cluster.stop_broker(2)
+    own.cluster.start_broker(2)
+    names = ("idle", "written")
+
+    def led_again() -> bool:
+        rows = [row for name in names for row in own.partitions(name)]
+        return all((row["leader"], len(row["isr"])) == (2, 3) and row["leader_epoch"] >= 2 for row in rows)
+
+    def elected() -> bool:
+        own.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(name, 0) for name in names]).result(30)
+        return led_again()
+
+    own.wait_until("broker 2 leads again", elected)
+    judged = own.cluster.ask(lambda: own.plane.observer.findings.rounds)
+    own.wait_until(
+        "rounds are judged", lambda: own.cluster.ask(lambda: own.plane.observer.findings.rounds) > judged + 5
+    )
+    assert [found(own, "divergence", name, state="all") for name in names] == [[], []]
 
 
 @breaks("metadata-unsafe")

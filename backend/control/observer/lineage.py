@@ -31,8 +31,12 @@ def epoch_at(chain: Sequence[EpochEntry], offset: int) -> int | None:
 def follower_chain(
     leader: Sequence[EpochEntry], points: Iterable[EpochPoint], log_start: int, log_end: int
 ) -> FollowerChain:
-    """What a follower's chain is, from the leader's and from the points the follower named."""
-    ordered = sorted(points, key=lambda point: point.offset)
+    """What a follower's chain is, from the leader's and from the points the follower named.
+
+    A point at the follower's log end stands for no record: of an empty or idle log it is the epoch of what was there
+    before, while the leader tells the epoch that it leads in. Only points below are compared.
+    """
+    ordered = sorted((point for point in points if point.offset < log_end), key=lambda point: point.offset)
     for point in ordered:
         if epoch_at(leader, point.offset) not in (None, point.epoch):
             agreed = [entry for entry in leader if entry[1] < point.offset and entry[0] < point.epoch]

@@ -96,5 +96,16 @@ def test_a_follower_that_names_another_epoch_disagrees_from_there_on() -> None:
     assert chain.entries[-1][0] == 1
 
 
+@pytest.mark.parametrize("log_end", [0, 10])
+def test_a_follower_has_no_epoch_where_it_has_no_record(log_end: int) -> None:
+    """An idle partition whose leader was elected again: it announces an epoch that no record has."""
+    elected = (*([(0, 0)] if log_end else []), (2, log_end))
+    chain = follower_chain(elected, [EpochPoint(log_end, 0)], 0, log_end)
+    assert chain.disagrees is None
+    assert chain.entries == (((0, 0),) if log_end else ((2, 0),))
+    # One record more, of the earlier epoch, is one that the leader does not have.
+    assert follower_chain(elected, [EpochPoint(log_end, 0)], 0, log_end + 1).disagrees == EpochPoint(log_end, 0)
+
+
 def test_an_offset_below_the_chain_has_no_epoch() -> None:
     assert [epoch_at(((1, 10), (3, 30)), offset) for offset in (9, 10, 29, 30, 99)] == [None, 1, 1, 3, 3]

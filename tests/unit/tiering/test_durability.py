@@ -46,7 +46,10 @@ def _copies(**changed: Any) -> Copies:
         (
             {"replicas": 1, "tiered": True, "min_isr": None},
             0,
-            ["A lost disk loses every record that is not in the remote tier: there is 1 replica."],
+            [
+                "A lost disk loses every record: there is 1 replica.",
+                "What the remote tier has of it then stays there, and cannot be read from the topic.",
+            ],
         ),
         (
             {"elr_level": 0},
