@@ -25,6 +25,8 @@ HUNG_FACTOR: Final = 3.0
 HUNG_MS_MIN: Final = 60_000
 # Kafka deletes a remote segment within seconds; a minute means that the remote tier does not do it.
 DELETE_OVERDUE_MS: Final = 60_000
+# The finding whose folders Config lists, with the plan that removes one.
+SET_ASIDE: Final = "set-aside"
 METADATA_TOPIC: Final = "__remote_log_metadata"
 METADATA_REPLICATION: Final = 3
 SEVERITIES: Final = ("critical", "warning", "notice")
@@ -42,7 +44,7 @@ PHASE_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One line of the card. ``partition`` or ``page`` is where its link leads."""
+    """One line of the card. ``partition`` or ``page``, there a ``section``, is where its link leads."""
 
     slug: str
     object: str
@@ -52,6 +54,7 @@ class Problem:
     link: str = ""
     page: str = ""
     partition: str = ""
+    section: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,9 @@ def _stored(finding: FindingRow) -> Problem:
     name = f"{finding.topic}-{finding.partition}" if known else ""
     link = "Open partition" if known else ""
     detail = str(evidence.get("sentence", ""))
+    if finding.slug == SET_ASIDE:
+        link, page, section = "Folders", "config", "brokers"
+        return Problem(finding.slug, finding.object, severity, finding.sentence, detail, link, page, section=section)
     return Problem(finding.slug, finding.object, severity, finding.sentence, detail, link, partition=name)
 
 

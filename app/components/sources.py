@@ -91,6 +91,7 @@ BY_CARD: Final[dict[str, tuple[Source, ...]]] = {
     "changes": (RECORDS,),
     "matter": (OFFSETS, SIZES, LEDGER),
     "broker-settings": (CONFIGS,),
+    "set-aside": (SIZES,),
     "topics": (CONFIGS,),
     "config-history": (RECORDS,),
     "timeline": (RECORDS, EVENTS),

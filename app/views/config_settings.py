@@ -9,14 +9,15 @@ from app.components import config_table, markup, plan_dialog
 from app.components import format as fmt
 from app.components.cards import card_head
 from app.components.page import Page, body_key, live
-from app.views import config_broker, config_topic
+from app.views import config_broker, config_set_aside, config_topic
 from backend.store.queries import config
 
 
 def brokers(page: Page) -> None:
-    """The settings of all brokers, and the form for their limits and pools. Raises DatabaseAway."""
+    """What can be done to brokers, and the settings of all of them. Raises DatabaseAway."""
     plan_dialog.host(page)
     config_broker.draw(page)
+    config_set_aside.draw(page)
     with st.container(horizontal=True, key="filters"):
         wanted = st.text_input(
             "Setting",

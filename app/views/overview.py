@@ -193,7 +193,8 @@ def _problem(number: int, problem: attention.Problem) -> None:
         if problem.partition:
             st.page_link(links.page("partition"), label=f"{problem.link} →", query_params={"tp": problem.partition})
         elif problem.page:
-            st.page_link(links.page("partitions"), label=f"{problem.link} →")
+            query = {"section": problem.section} if problem.section else None
+            st.page_link(links.page(problem.page), label=f"{problem.link} →", query_params=query)
         if problem.slug in runbooks.slugs():
             st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": problem.slug})
 

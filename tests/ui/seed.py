@@ -71,7 +71,7 @@ def seed(
 
         insert(t.cluster, [_cluster(now_ms, interval_ms)])
         insert(t.process_status, _processes(now_ms, interval_ms))
-        insert(t.broker, _brokers(now_ms))
+        insert(t.broker, _brokers(now_ms, trouble))
         insert(t.topic, _topics(now_ms, topics))
         parts = [
             _partition(name, index, now_ms, chance, trouble) for name in topics for index in range(TOPICS[name][0])
@@ -119,7 +119,20 @@ def _processes(now_ms: int, interval_ms: int) -> list[Row]:
     ]
 
 
-def _brokers(now_ms: int) -> list[Row]:
+def set_aside(now_ms: int) -> list[Row]:
+    """What broker 2 keeps: a stray, and a damaged replica that was copied again."""
+    stray = "metadata has no replica of it on this broker"
+    return [
+        {"name": f"legacy-0.{'a1' * 16}-stray", "size_bytes": 4_200_000_000, "since_ms": now_ms - 50 * HOUR_MS}
+        | {"reason": stray},
+        {"name": f"orders-7.{'c3' * 16}-stray", "size_bytes": 12_000_000, "since_ms": now_ms - 3 * HOUR_MS}
+        | {"reason": "/data/orders-7/00000000000004310020.log is corrupt at byte 4096"},
+    ]
+
+
+def _brokers(now_ms: int, trouble: bool) -> list[Row]:
+    kept = set_aside(now_ms) if trouble else []
+    sizes = {"set_aside_count": len(kept), "set_aside_bytes": sum(one["size_bytes"] for one in kept)}
     return [
         {
             "broker_id": number,
@@ -131,6 +144,7 @@ def _brokers(now_ms: int) -> list[Row]:
             "error": None,
             "log_dirs": [
                 {"path": "/data", "total_bytes": 3_000_000_000_000, "usable_bytes": 1_080_000_000_000, "error": None}
+                | ({"set_aside": kept, **sizes} if number == 2 else {})
             ],
             "seen_ms": now_ms,
             "sampled_ms": now_ms,

@@ -165,6 +165,9 @@ def long_names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with writing(engine) as connection:
         for table in (t.topic, t.partition_current, t.replica_current, t.remote_partition, t.segment):
             connection.execute(table.update().where(table.c.topic == "orders").values(topic=LONG))
+        kept = {"name": f"{LONG[:210]}-0.{'ab' * 16}-stray", "size_bytes": 1, "since_ms": 0, "reason": EVIL + LONG}
+        directory = {"path": f"/{LONG}", "set_aside_count": 1, "set_aside_bytes": 1, "set_aside": [kept]}
+        connection.execute(t.broker.update().values(log_dirs=[directory]))
         connection.execute(t.cluster.update().values(name=EVIL))
         connection.execute(t.audit.update().values(actor=EVIL, reason=EVIL + LONG))
         connection.execute(t.operation.update().values(author=EVIL, reason=EVIL + LONG))
@@ -182,6 +185,7 @@ NAMED: Final = (
     f"/config?section=topics&topic={LONG}",
     "/config",
     "/activity",
+    "/config?section=brokers",
 )
 
 

@@ -19,7 +19,7 @@ from tests.ui.conftest import Database, now_ms, open_page, text_of
 CALLS = {
     r"change|change-other|dry-run": "POST /v1/plans",
     r"clear-throttle": "POST /v1/plans",
-    r"review|save|elect|remove-records|topic-change|broker-change": "POST /v1/plans",
+    r"review|save|elect|remove-records|topic-change|broker-change|set-aside-remove": "POST /v1/plans",
     r"revert-(\d+)": r"POST /v1/plans/\1/revert",
     r"race-start": "POST /v1/lab/bootstrap",
     r"race-cancel": "POST /v1/lab/bootstrap/cancel",
@@ -141,9 +141,10 @@ def test_every_button_makes_exactly_one_call_or_only_changes_the_view(running: D
                     assert api.calls == [expected], f"{where}: to draw the page again asks nothing"
                 pressed[key] = name
     missing = [pattern for pattern in CALLS if not any(re.fullmatch(pattern, key) for key in pressed)]
-    assert missing == ["clear-throttle", "review|save|elect|remove-records|topic-change|broker-change"], (
-        "these need more than a press"
-    )
+    assert missing == [
+        "clear-throttle",
+        "review|save|elect|remove-records|topic-change|broker-change|set-aside-remove",
+    ], "these need more than a press"
 
 
 def _expected(key: str) -> str | None:

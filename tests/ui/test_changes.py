@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import ConfigResource
@@ -15,6 +17,7 @@ from tests.engine_cluster import CLUSTER_ID
 from tests.ui.conftest import open_page, press, text_of, viewer
 from tests.ui.seed import FLAG
 from tests.ui.test_config import broker_lines, config_page
+from tests.waiting import wait_until
 
 MOVED = "moved"
 
@@ -106,6 +109,44 @@ def test_the_flag_goes_on_through_the_dialog_and_off_by_its_revert(cluster: Cont
     assert "true → not set. Every broker shows it." in text_of(page)
     done = [(row["actor"], row["action"], row["result"]) for row in cluster.get("/v1/audit?limit=2")["items"]]
     assert done == [("local operator", "revert toggle_bootstrap", result) for result in ("verified", "accepted")]
+
+
+def stray(site: ControlSite, node: int, unique: str) -> Path:
+    """A folder as a broker keeps one."""
+    folder = Path(site.cluster.layout.log_dirs[node], f"gone-0.{unique * 16}-stray")
+    folder.mkdir()
+    (folder / f"{0:020d}.log").write_bytes(bytes(5_000))
+    note = {"version": 0, "setAsideMs": 1_700_000_000_000, "reason": "metadata has no replica of it"}
+    (folder / "set-aside.json").write_text(json.dumps(note))
+    return folder
+
+
+def test_a_set_aside_folder_is_removed_through_the_dialog_and_only_the_one_that_was_named(cluster: ControlSite) -> None:
+    folder, other = stray(cluster, 2, "ab"), stray(cluster, 2, "cd")
+
+    def choices(page: AppTest) -> list[str]:
+        return [name for box in page.selectbox if box.key == "set-aside-folder" for name in box.options]
+
+    wait_until("both are listed", lambda: len(choices(config_page(section="brokers"))) == 2)
+    page = config_page(section="brokers")
+    page.selectbox(key="set-aside-folder").select_index(["abab" in one for one in choices(page)].index(True)).run()
+    press(page, "set-aside-remove")
+    shown = text_of(page)
+    assert f"Deletes 1 folder, 5.1 kB. {folder.name}: metadata has no replica of it." in shown
+    assert "It may be the only copy of its records. This cannot be reverted." in shown
+    assert "Broker 2 keeps what is named, and nobody uses it." in shown
+    assert folder.exists(), "looking at a plan removes nothing"
+    confirm(page)
+    page.button(key="act").click().run()
+    assert not page.exception
+    wait_until("it is gone", lambda: not folder.exists())
+    assert (other / f"{0:020d}.log").exists()
+    wait_until("it is not listed any more", lambda: len(choices(config_page(section="brokers"))) == 1)
+
+    plan = cluster.get("/v1/plans?limit=1")["items"][0]
+    assert cluster.operator.post(f"/v1/plans/{plan['id']}/revert").status_code == 409
+    again = cluster.plan(plan["inputs"], kind="broker_config")
+    assert "set-aside" in {check["name"] for check in again["checks"] if check["outcome"] == "refused"}
 
 
 def test_a_plan_that_no_longer_fits_is_refused_in_the_dialog(cluster: ControlSite) -> None:

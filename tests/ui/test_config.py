@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from backend.store import tables as t
+from tests.ui.api_stub import refusing_api
 from tests.ui.conftest import Database, html_of, open_page, plain, text_of, viewer
 from tests.ui.seed import FLAG
 
@@ -108,6 +110,36 @@ def test_settings_that_differ_between_brokers_come_first(trouble: Database) -> N
     pool = "remote.log.manager.copier.thread.pool.size ◆ differs 20 this broker broker 5"
     assert 0 < shown.index(FLAG) < shown.index(pool) < shown.index("remote.log.storage.system.enable true")
     assert "broker's file every broker with a restart" in shown
+
+
+def test_set_aside_folders_are_listed_and_lead_to_the_plan_that_removes_one(trouble: Database, tmp_path: Path) -> None:
+    page = config_page(section="brokers")
+    shown = text_of(page)
+    assert "Set aside 2 folders, 4.2 GB · kept until a plan removes them" in shown
+    name = f"legacy-0.{'a1' * 16}-stray"
+    assert f"legacy-0 2 /data/{name} metadata has no replica of it on this broker 4.2 GB 2 d 2 h" in shown
+    assert page.button(key="set-aside-remove").help == "Choose a folder first."
+    page.selectbox(key="set-aside-folder").select_index(0).run()
+    with refusing_api(tmp_path) as api:
+        page.button(key="set-aside-remove").click().run()
+        assert api.calls == ["POST /v1/plans"]
+    assert "Nothing was changed. This server refuses everything." in text_of(page)
+
+
+def test_without_set_aside_folders_there_is_nothing_to_remove(healthy: Database) -> None:
+    page = config_page(section="brokers")
+    assert "No broker keeps a replica folder that nobody uses." in text_of(page)
+    assert "set-aside-remove" not in {button.key for button in page.button}
+
+
+def test_a_chosen_folder_that_is_gone_meanwhile_is_not_chosen_any_more(trouble: Database) -> None:
+    page = config_page(section="brokers")
+    page.selectbox(key="set-aside-folder").select_index(0).run()
+    assert not page.button(key="set-aside-remove").disabled
+    trouble.change(t.broker.update().where(t.broker.c.broker_id == 2).values(log_dirs=[]))
+    page.run()
+    assert not page.exception
+    assert "No broker keeps a replica folder" in text_of(page)
 
 
 def test_settings_are_found_by_part_of_their_name(trouble: Database) -> None:

@@ -24,7 +24,7 @@ from tests.ui.conftest import Database, html_of, now_ms, open_page, plain, text_
 # Buttons that plan or change something in the cluster; `revert-N` and `open-N` carry a plan's number.
 WRITES = re.compile(
     r"change|change-other|revert-\d+|race-start|race-cancel|fault-break|fault-heal|clear-throttle|save|move|pause|raise|stop"
-    r"|broker-change|topic-change|elect|remove-records"
+    r"|broker-change|set-aside-remove|topic-change|elect|remove-records"
 )
 # Old data stops nobody there: what the lab broke may be the cause, and must be healed.
 LAB = re.compile(r"race-.*|fault-.*")

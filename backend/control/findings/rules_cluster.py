@@ -178,17 +178,19 @@ def set_aside(sight: Sight) -> Iterable[Candidate]:
         ]
         if not kept:
             continue
-        total_bytes = sum(one["size_bytes"] for _, one in kept)
+        # The oldest of each directory are stored, and how many and how large all of them are.
+        folders = sum(directory.get("set_aside_count") or 0 for directory in broker.log_dirs or [])
+        total_bytes = sum(directory.get("set_aside_bytes") or 0 for directory in broker.log_dirs or [])
         oldest = min((one for _, one in kept), key=lambda one: int(one["since_ms"]))
         age_ms = max(0, sight.at_ms - int(oldest["since_ms"]))
         yield Candidate(
             slug="set-aside",
             object=f"broker {broker.broker_id}",
             severity=NOTICE,
-            sentence=f"{count(len(kept), 'replica folder')} set aside on broker {broker.broker_id}",
+            sentence=f"{count(folders, 'replica folder')} set aside on broker {broker.broker_id}",
             why=f"{in_bytes(total_bytes)}, for {in_time(age_ms)}; the oldest is {oldest['name']}: {oldest['reason']}.",
-            action=f"See that nothing in them is missed (ebbline set-aside); then remove them by a plan that sets"
-            f" ebbline.remove.set.aside of broker {broker.broker_id} to their names.",
+            action="See that nothing in them is missed (Config, Brokers, or ebbline set-aside); then remove them by a"
+            f" plan that sets ebbline.remove.set.aside of broker {broker.broker_id} to their names.",
             facts={"folders": [{"path": path, **one} for path, one in kept], "size_bytes": total_bytes},
             broker_id=broker.broker_id,
         )

@@ -11,7 +11,7 @@ from backend.control.observer.recorder import Settings
 from backend.control.observer.settings_sample import SettingsSample, by_resource
 from backend.store.writes_observer import Resource
 
-# Set-aside folders of a directory that are stored with each look at a broker: some 200 bytes each.
+# Set-aside folders of a directory that are stored with each look at a broker, the oldest: some 200 bytes each.
 SET_ASIDE_STORED_MAX: Final = 20
 
 Row = dict[str, Any]
@@ -70,7 +70,11 @@ def _log_dirs(broker: BrokerFacts) -> list[Row] | None:
             "total_bytes": directory.total_bytes,
             "usable_bytes": directory.usable_bytes,
             "error": directory.error.name if directory.error else None,
-            "set_aside": [asdict(one) for one in directory.set_aside[:SET_ASIDE_STORED_MAX]],
+            "set_aside_count": len(directory.set_aside),
+            "set_aside_bytes": sum(one.size_bytes for one in directory.set_aside),
+            "set_aside": [
+                asdict(one) for one in sorted(directory.set_aside, key=lambda one: one.since_ms)[:SET_ASIDE_STORED_MAX]
+            ],
         }
         for directory in broker.log_dirs
     ]

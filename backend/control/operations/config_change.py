@@ -6,7 +6,8 @@ regret (copying paused, remote data deleted) is said in words before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -16,6 +17,7 @@ from backend.control.gateway.client import sentence
 from backend.control.gateway.configs import AlterOp, ConfigChange, ConfigSource, Entries, Resource
 from backend.control.gateway.metadata import fetch_brokers, fetch_cluster
 from backend.control.gateway.pool import Lane
+from backend.control.operations import set_aside_removal as removal
 from backend.control.operations.config_words import lines, words
 from backend.control.operations.errors import InvalidInput
 from backend.control.operations.kinds import OneRequest, Site
@@ -113,11 +115,10 @@ class _ConfigKind(OneRequest):
         found = [_change(inputs, snapshot), await _accepted(site, inputs), _visible(snapshot)]
         if isinstance(inputs, TopicInputs):
             found += rules(inputs.settings, snapshot["seen"]["effective"], remote_bytes)
-        order = [Outcome.REFUSED, Outcome.WARNING, Outcome.OK]
         return Draft(
             object=inputs.object,
             changes=tuple(Change(inputs.object, name, before[name], value) for name, value in inputs.settings.items()),
-            checks=tuple(sorted(found, key=lambda check: order.index(check.outcome))),
+            checks=_worst_first(found),
             cli=tuple(cli(inputs)),
             words=words(site.cluster_name, inputs.object, inputs.settings, remote_bytes),
             extra={"lines": lines(inputs.settings, snapshot)},
@@ -153,10 +154,33 @@ class TopicConfig(_ConfigKind):
 
 
 class BrokerConfig(_ConfigKind):
-    """See `kinds.Kind`."""
+    """See `kinds.Kind`. Set-aside folders are removed by a setting; then the plan is about them."""
 
     name = "broker_config"
     inputs: type[BaseModel] = BrokerInputs
+
+    async def draft(self, site: Site, inputs: Inputs, snapshot: Json) -> Draft:
+        """With what is removed, in the words of that."""
+        found = await super().draft(site, inputs, snapshot)
+        names = removal.named(inputs.settings)
+        if not isinstance(inputs, BrokerInputs) or inputs.broker_id is None or not names:
+            return found
+        kept = await removal.kept_by(site.gateway, inputs.broker_id)
+        checks = _worst_first([*found.checks, removal.check(names, inputs.broker_id, kept)])
+        return replace(found, checks=checks, words=removal.words(site.cluster_name, inputs.broker_id, names, kept))
+
+    async def verify(self, site: Site, inputs: Inputs, snapshot: Json) -> Verification:
+        """Also that what was to be removed is gone."""
+        found = await super().verify(site, inputs, snapshot)
+        names = removal.named(inputs.settings)
+        if not found.done or not isinstance(inputs, BrokerInputs) or inputs.broker_id is None or not names:
+            return found
+        left = removal.left(names, await removal.kept_by(site.gateway, inputs.broker_id))
+        return found if left is None else Verification(False, left)
+
+    def revert_inputs(self, inputs: Inputs, snapshot: Json) -> Mapping[str, object] | None:
+        """What was removed does not come back."""
+        return None if removal.named(inputs.settings) else super().revert_inputs(inputs, snapshot)
 
 
 async def _describe(site: Site, inputs: Inputs) -> Entries:
@@ -173,6 +197,11 @@ async def _describe(site: Site, inputs: Inputs) -> Entries:
         known = ", ".join(map(str, sorted(registered)))
         raise InvalidInput(f"There is no broker {inputs.broker_id}; registered are {known}.")
     return await configs.describe_broker(site.gateway, inputs.broker_id, lane=Lane.ACT)
+
+
+def _worst_first(checks: Iterable[Check]) -> tuple[Check, ...]:
+    order = [Outcome.REFUSED, Outcome.WARNING, Outcome.OK]
+    return tuple(sorted(checks, key=lambda check: order.index(check.outcome)))
 
 
 def _own(entries: Entries, name: str, source: ConfigSource) -> str | None:

@@ -71,7 +71,7 @@ CASES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     ],
     "set-aside": [
         (
-            {"brokers": [broker(1, log_dirs=[{**disk(), "set_aside": [
+            {"brokers": [broker(1, log_dirs=[{**disk(), "set_aside_count": 1, "set_aside_bytes": 5, "set_aside": [
                 {"name": "t-0.00-stray", "size_bytes": 5, "since_ms": 7, "reason": "nobody knows it"}]}])]},
             {"brokers": [broker(1, log_dirs=[{**disk(), "set_aside": []}])]},
         ),
