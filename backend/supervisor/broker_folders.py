@@ -23,7 +23,8 @@ from backend.engine.log.names import (
     META_PROPERTIES_FILE,
     parse_dir_name,
 )
-from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, decode_acknowledged
+from backend.engine.ports.disk import OsDisk
+from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
 from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, BadQuorumState, Standing, decode_quorum_state
 
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
@@ -38,6 +39,8 @@ class MetadataCondition(StrEnum):
     MISSING = "missing"
     # There are records, but what this voter promised (its epoch, its vote) cannot be read.
     FORGETFUL = "without a readable quorum-state"
+    # The voter's other folders tell of a later epoch than its quorum-state: the metadata folder was put back.
+    OLDER = "an older copy of what it was"
     # Its disk was lost before, and it has not caught up since.
     CATCHING_UP = "not caught up since it was lost"
 
@@ -67,25 +70,20 @@ def read_broker_folders(folder: DataFolder, identity: ClusterIdentity) -> tuple[
 def _read(node_id: int, folder: DataFolder) -> BrokerFolder:
     path = folder.broker_log_dir(node_id)
     notes = (path / ACKNOWLEDGED_FILE, folder.quorum / f"node-{node_id}.{ACKNOWLEDGED_FILE}")
-    acknowledged = any(_acknowledged_records(note) for note in notes)
+    known = AcknowledgedFiles(OsDisk(), map(str, notes)).read()
     metadata = path / f"{CLUSTER_METADATA_TOPIC}-0"
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     partitions = [parsed for name in names if (parsed := parse_dir_name(name)) is not None]
     logs = any(one.topic != CLUSTER_METADATA_TOPIC for one in partitions)
-    in_use = logs or _has_records(metadata) or _stopped_as_broker(path / CLEAN_SHUTDOWN_FILE) or acknowledged
-    return BrokerFolder(node_id, path, _owner(path / META_PROPERTIES_FILE), _condition(metadata), in_use)
+    in_use = logs or _has_records(metadata) or _stopped_as_broker(path / CLEAN_SHUTDOWN_FILE)
+    in_use |= known is not None and known.end.offset > 0
+    condition = _condition(metadata, 0 if known is None else known.leader_epoch)
+    return BrokerFolder(node_id, path, _owner(path / META_PROPERTIES_FILE), condition, in_use)
 
 
 def _stopped_as_broker(path: Path) -> bool:
     """Whether a broker that had registered has stopped here in order."""
     return path.exists() and decode_clean_shutdown(path.read_bytes()) >= 0
-
-
-def _acknowledged_records(path: Path) -> bool:
-    try:
-        return decode_acknowledged(path.read_bytes()).end.offset > 0
-    except (OSError, ValueError):
-        return False
 
 
 def _owner(path: Path) -> int | None:
@@ -95,17 +93,20 @@ def _owner(path: Path) -> int | None:
         return None  # what is damaged is refused by its own broker
 
 
-def _condition(folder: Path) -> MetadataCondition:
+def _condition(folder: Path, noted_epoch: int) -> MetadataCondition:
+    """`noted_epoch`: the newest that the voter's notes outside of the folder tell of."""
     state = folder / QUORUM_STATE_FILE
     if not state.exists():
         return MetadataCondition.FORGETFUL if _has_records(folder) else MetadataCondition.MISSING
     try:
-        standing = decode_quorum_state(state.read_bytes()).standing
+        stored = decode_quorum_state(state.read_bytes())
     except BadQuorumState:
         return MetadataCondition.FORGETFUL
-    if standing is Standing.CATCHING_UP:
+    if stored.standing is Standing.CATCHING_UP:
         return MetadataCondition.CATCHING_UP
-    return MetadataCondition.WHOLE if standing is Standing.MEMBER else MetadataCondition.MISSING
+    if stored.standing is not Standing.MEMBER:
+        return MetadataCondition.MISSING
+    return MetadataCondition.OLDER if stored.leader_epoch < noted_epoch else MetadataCondition.WHOLE
 
 
 def _has_records(folder: Path) -> bool:

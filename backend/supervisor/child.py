@@ -48,7 +48,9 @@ class ChildSpec:
     healthy: Callable[[], bool] | None = None
     # Does it serve? Asked at the start only: what it waits for later, a restart would not bring. None: as `healthy`.
     ready: Callable[[], bool] | None = None
-    start_timeout_s: float = 60.0
+    # Longer than a node's own start may take (initial.broker.registration.timeout.ms, 60 s, behind imports and the
+    # recovery of its logs): its own sentence says what it waited for.
+    start_timeout_s: float = 90.0
     # It prepares itself, and begins when `Child.tell` says so.
     when_told: bool = False
 

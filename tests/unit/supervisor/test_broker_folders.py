@@ -8,7 +8,9 @@ import pytest
 
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
 from backend.engine.log.checkpoints import MetaProperties, encode_clean_shutdown
+from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, Acknowledged, encode_acknowledged
 from backend.engine.raft.quorum_state import QuorumState, encode_quorum_state
+from backend.engine.raft.state import LogEnd
 from backend.supervisor.broker_folders import MetadataCondition, misplaced, quorum_lost, read_broker_folders
 
 BROKERS = 4
@@ -61,6 +63,23 @@ def test_a_voter_whose_promises_cannot_be_read_does_not_count(tmp_path: Path) ->
     conditions = [one.metadata for one in read_broker_folders(folder, identity())]
     assert conditions[:2] == [MetadataCondition.FORGETFUL] * 2
     assert "2 of 3 voters have lost" in str(lost(folder))
+
+
+@pytest.mark.parametrize("older", [(1,), (1, 2)])
+def test_metadata_that_was_put_back_from_an_older_copy_does_not_count(tmp_path: Path, older: tuple[int, ...]) -> None:
+    """The note beside the folder, or the one in `quorum/`, tells of a later epoch."""
+    folder = DataFolder(tmp_path)
+    folder.quorum.mkdir()
+    for node_id in range(1, BROKERS + 1):
+        log_dir = write(folder, node_id).parent
+        epoch = 4 if node_id in older else 3
+        note = encode_acknowledged(Acknowledged(LogEnd(90, epoch), epoch))
+        where = log_dir / ACKNOWLEDGED_FILE if node_id % 2 else folder.quorum / f"node-{node_id}.{ACKNOWLEDGED_FILE}"
+        where.write_bytes(note)
+    said = lost(folder)
+    assert (said is not None) == (len(older) == 2)
+    for node_id in older if said else ():
+        assert f"voter {node_id}: {folder.broker_log_dir(node_id)}/__cluster_metadata-0 is an older copy" in str(said)
 
 
 def test_a_first_start_that_was_interrupted_may_be_repeated(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine.config.broker import BrokerConfig
 from backend.supervisor.child import HEALTHY_AFTER_S, Child, ChildSpec, LogFile, backoff_s
 
 
@@ -129,3 +130,9 @@ def test_telling_a_child_that_has_ended_or_never_began_is_no_error(tmp_path: Pat
     one.tell()
     one.stop()
     assert one.exit_code == 0
+
+
+def test_a_child_may_take_longer_to_start_than_the_nodes_in_it() -> None:
+    """Else it is stopped a moment before it says what it waited for."""
+    spec = ChildSpec("backend", ["true"], {}, "", stop_timeout_s=1.0)
+    assert spec.start_timeout_s * 1000 > BrokerConfig.parse({"node.id": "1"}).initial_broker_registration_timeout_ms
