@@ -135,6 +135,7 @@ def _postgresql_engine(url: URL, limits: Limits, name: str) -> Engine:
         max_overflow=POOL_OVERFLOW,
         pool_timeout=POOL_TIMEOUT_S,
         pool_pre_ping=True,
+        isolation_level="READ COMMITTED",  # whatever the database's default is: who waits for a lock then sees more
         connect_args=postgresql.connect_arguments(name),
     )
     postgresql.listen(engine, limits)
@@ -151,7 +152,9 @@ def looking_engine(url: str) -> Engine:
     from backend.store import postgresql
 
     arguments = postgresql.connect_arguments("look")
-    engine = sqlalchemy.create_engine(parsed, poolclass=NullPool, connect_args=arguments)
+    engine = sqlalchemy.create_engine(
+        parsed, poolclass=NullPool, isolation_level="READ COMMITTED", connect_args=arguments
+    )
     postgresql.listen(engine, MIGRATION)
     return engine
 

@@ -1,7 +1,8 @@
 """How this product connects to PostgreSQL: with an end to every wait, and only to a server that it can work with.
 
-Sessions are set up by what stays within a transaction, so a pooler between (pgbouncer in transaction mode) does no
-harm: no statements are prepared in the server, no setting outlives its transaction, locks are those of transactions.
+A pooler may stand between (pgbouncer in transaction mode), which gives each transaction another session: no setting
+outlives its transaction, locks are those of transactions, and statements are prepared in the server only where the
+session is the connection's own. Prepared, a round of samples is stored twice as fast.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 import psycopg
+from psycopg import generators
 from psycopg.abc import PQGen
 from psycopg.errors import _WaitTimeout
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from sqlalchemy import Connection, Engine, event
 
 from backend.store import limits as t
 
 # The oldest that was played with this release.
 VERSION_MIN: Final = 130_000
+# A statement that comes this often is prepared: the driver's own default.
+PREPARE_THRESHOLD: Final = 5
 RV = TypeVar("RV")
 
 
@@ -28,21 +32,40 @@ class Unsuitable(psycopg.NotSupportedError):
 class PatientConnection(psycopg.Connection[Any]):
     """Gives up an answer that does not come: the server is frozen, or the network loses what is sent.
 
-    `answer_s`: for one answer within a transaction; None: no limit.
+    `limit`: of the transaction; None: no limit.
     """
 
-    answer_s: float | None = None
+    limit: t.Wait | None = None
+
+    def begin(self) -> None:
+        """A transaction with its limits, all in one message: they take no round trip."""
+        if not self.autocommit:
+            with self.lock:
+                self.wait(self._begin())
+
+    def _begin(self) -> PQGen[None]:
+        self._check_connection_ok()
+        self.pgconn.send_query(self._get_tx_start_command() + _set_local(self.limit))
+        result = (yield from generators.execute(self.pgconn))[-1]
+        if result.status != ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result, encoding=self.pgconn._encoding)
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
         if timeout is None:
             # The first answer of a transaction comes at once.
             idle = self.pgconn.transaction_status == TransactionStatus.IDLE
-            timeout = t.FIRST_ANSWER_S if idle else self.answer_s
+            timeout = t.FIRST_ANSWER_S if idle or self.limit is None else self.limit.answer_s
         try:
             return super().wait(gen, interval, timeout)
         except _WaitTimeout:
             self.close()
             raise psycopg.OperationalError(f"no answer within {timeout:.0f} s") from None
+
+
+def _set_local(limit: t.Wait | None) -> bytes:
+    if limit is None:
+        return b""
+    return f"; SET LOCAL lock_timeout = {limit.lock_ms}; SET LOCAL statement_timeout = {limit.statement_ms}".encode()
 
 
 def connect_arguments(name: str) -> dict[str, Any]:
@@ -54,8 +77,7 @@ def connect_arguments(name: str) -> dict[str, Any]:
         "keepalives_interval": t.KEEPALIVES_INTERVAL_S,
         "keepalives_count": t.KEEPALIVES_COUNT,
         "tcp_user_timeout": t.TCP_USER_TIMEOUT_MS,
-        # A pooler gives each transaction another session: one that was prepared elsewhere is not there.
-        "prepare_threshold": None,
+        "prepare_threshold": None,  # until the session is known to be its own
     }
 
 
@@ -67,20 +89,39 @@ def listen(engine: Engine, limits: t.Limits) -> None:
         connection = PatientConnection.connect(*arguments, **options)
         try:
             check_server(connection)
+            if own_session(connection, limits.writing):
+                connection.prepare_threshold = PREPARE_THRESHOLD
         except Unsuitable:
             connection.close()
             raise
         return connection
 
+    def begin(connection: Any) -> None:
+        connection.driver_connection.begin()
+
+    # SQLAlchemy leaves BEGIN to the driver, which sends it alone; no event lets another one send it.
+    dialect: Any = engine.dialect
+    dialect.do_begin = begin
+
     @event.listens_for(engine, "begin")
     def _on_begin(connection: Connection) -> None:
-        wait = limits.writing if connection.get_execution_options().get("ebbline_writes", False) else limits.reading
         driver: Any = connection.connection.driver_connection
-        driver.answer_s = wait.answer_s
-        connection.exec_driver_sql(
-            f"SELECT set_config('lock_timeout', '{wait.lock_ms}', true),"
-            f" set_config('statement_timeout', '{wait.statement_ms}', true)"
-        )
+        writes = connection.get_execution_options().get("ebbline_writes", False)
+        driver.limit = limits.writing if writes else limits.reading
+
+
+def own_session(connection: psycopg.Connection[Any], limit: t.Wait) -> bool:
+    """Whether the session stays the connection's own, as without a pooler; if so, BEGIN has these limits as well.
+
+    A pooler tells a process id of its own at the login, that of no session of the server's.
+    """
+    connection.autocommit = True
+    row = connection.execute(
+        "SELECT set_config('statement_timeout', %s, false) WHERE pg_backend_pid() = %s",
+        (str(limit.statement_ms), connection.info.backend_pid),
+    ).fetchone()
+    connection.autocommit = False
+    return row is not None
 
 
 def check_server(connection: psycopg.Connection[Any]) -> None:

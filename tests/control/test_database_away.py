@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,8 +15,10 @@ import psycopg
 import pytest
 
 from tests.control.site import ControlSite
+from tests.control.steps import LIMIT, SETTINGS, audit, ended, limits, moving, replicas, slow, steer
 from tests.databases import new_postgresql
 from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, running_server
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,8 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def site(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlSite]:
-    with ControlSite(tmp_path_factory.mktemp("site"), database_url=owned(server, new_postgresql(server))) as made:
+    url = owned(server, new_postgresql(server))
+    with ControlSite(tmp_path_factory.mktemp("site"), database_url=url, settings=SETTINGS) as made:
         made.create_topic("orders", partitions=1)
         yield made
 
@@ -102,6 +106,24 @@ def stopped(server: Server, site: ControlSite) -> Callable[[], None]:
     return server.start
 
 
+def killed(server: Server, site: ControlSite) -> Callable[[], None]:
+    """As by the kernel when memory is short: sessions end when they notice, and the next start replays the log."""
+    os.kill(processes_of(server)[0], signal.SIGKILL)
+
+    def start() -> None:
+        wait_until("the server starts once its sessions have ended", lambda: starts(server), 60)
+
+    return start
+
+
+def starts(server: Server) -> bool:
+    try:
+        server.start()
+    except subprocess.CalledProcessError:
+        return False
+    return True
+
+
 def locked(server: Server, site: ControlSite) -> Callable[[], None]:
     connection = psycopg.connect(site.database_url)
     tables = "segment, segment_event, partition_current, cluster_sample, cluster, process_status"
@@ -135,6 +157,7 @@ def processes_of(server: Server) -> list[int]:
 
 TROUBLES: dict[str, tuple[Callable[[Server, ControlSite], Callable[[], None]], str]] = {
     "stopped": (stopped, "does not answer"),
+    "killed": (killed, "does not answer"),
     "read-only": (read_only_by_setting, "refuses writes, it is read-only"),
     "read-only by the server": (read_only_by_server, "refuses writes, it is read-only"),
     "a right withdrawn": (right_withdrawn, "permission denied for table"),
@@ -197,6 +220,28 @@ def test_the_lab_acts_without_a_database_and_the_audit_has_it_afterwards(server:
         assert site.client("x" * 43).get("/v1/cluster").status_code == 503  # it cannot be known
     actions = site.wait_until("the audit has both", lambda: audited(site), 30)
     assert actions == ["heal", "break"]
+
+
+def test_a_move_goes_on_over_a_stop_of_the_server_and_leaves_no_limit(server: Server, site: ControlSite) -> None:
+    site.wait_until("it is ready", lambda: site.operator.get("/readyz").status_code == 200)
+    plan = slow(site, "moved", 2, at_once=1)
+    site.execute(plan["id"], wait_ms=0)
+    moving(site, plan["id"])
+    with trouble("stopped", server, site) as said:
+        site.wait_until("/readyz says so", lambda: said in unready(site), 20)
+        site.produce("moved", 20)
+        assert limits(site, "moved"), "the move goes on without the database"
+    site.wait_until("it is ready", lambda: site.operator.get("/readyz").status_code == 200, 30)
+    assert site.get(f"/v1/plans/{plan['id']}")["plan"]["state"] == "running"
+    steer(site, plan["id"], "limit", throttle_bytes_per_s=LIMIT)
+    done = ended(site, plan["id"])
+    assert done["state"] == "verified", done["result"]
+    assert replicas(site, "moved") == {0: [1, 2, 3], 1: [1, 2, 3]}
+    assert limits(site, "moved") == {}
+    assert [row for row in audit(site, plan["id"]) if row[0] == "execute reassign"] == [
+        ("execute reassign", "accepted"),
+        ("execute reassign", "verified"),
+    ]
 
 
 def audited(site: ControlSite) -> list[str] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,15 +13,29 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import text
 
 from backend.store import migrate
-from backend.store.engine import StoreError, create_engine
+from backend.store.engine import StoreError, create_engine, reading, writing
+from backend.store.limits import PAGES
 from spark.sinks.ledger_sink import LedgerSink
 from tests.certificates import Authority
 from tests.control.site import ControlSite
+from tests.control.steps import ended
 from tests.databases import new_postgresql
 from tests.migrations.postgresql import NoPostgreSQL, Server, running_server
 from tests.ports import free_ports
+
+STRANGE = (
+    "DateStyle = 'SQL, DMY'",
+    "default_transaction_isolation = 'serializable'",
+    "default_transaction_deferrable = on",
+    "bytea_output = 'escape'",
+    "statement_timeout = 50",
+    "lock_timeout = 1",
+    "standard_conforming_strings = off",
+    "search_path = '$user', public",
+)
 
 
 @pytest.fixture
@@ -96,8 +112,8 @@ def pgbouncer(server: Server, folder: Path) -> Iterator[int]:
     lines = ["[databases]", f"* = host=127.0.0.1 port={server.port}", "[pgbouncer]", "listen_addr = 127.0.0.1"]
     lines += [f"listen_port = {port}", "auth_type = any", f"auth_file = {folder / 'users'}", "unix_socket_dir ="]
     lines += ["pool_mode = transaction", "default_pool_size = 3", f"logfile = {folder / 'log'}"]
-    text = "\n".join(lines).replace("* = host", "* = user=postgres host")
-    (folder / "ini").write_text(text + "\n")
+    content = "\n".join(lines).replace("* = host", "* = user=postgres host")
+    (folder / "ini").write_text(content + "\n")
     for path in (folder, *folder.iterdir()):
         if server.user:
             shutil.chown(path, server.user)
@@ -127,6 +143,29 @@ def test_a_pooler_in_transaction_mode_does_no_harm(server: Server, tmp_path: Pat
             stores_batches(url)
 
 
+def test_transactions_are_limited_and_statements_prepared_where_the_session_is_its_own(
+    server: Server, tmp_path: Path
+) -> None:
+    direct = new_postgresql(server)
+    with pgbouncer(server, tmp_path) as port:
+        for url, prepares in ((direct, True), (direct.replace(str(server.port), str(port)), False)):
+            engine = create_engine(url, PAGES)
+            for opens, lock, statement in ((reading, "2s", "8s"), (writing, "2s", "8s")):
+                with opens(engine) as connection:
+                    assert connection.scalar(text("SHOW lock_timeout")) == lock
+                    assert connection.scalar(text("SHOW statement_timeout")) == statement
+            with reading(engine) as connection:
+                assert connection.scalar(text("SHOW transaction_isolation")) == "repeatable read"
+                for _ in range(10):
+                    connection.execute(text("SELECT 1"))
+                prepared = connection.scalar(text("SELECT count(*) FROM pg_prepared_statements"))
+                assert isinstance(prepared, int)
+                assert (prepared > 0) is prepares
+            with psycopg.connect(url, autocommit=True) as other:  # in the session that the pooler gave out before
+                assert other.execute(b"SHOW lock_timeout").fetchone() == ("0",)
+            engine.dispose()
+
+
 def stores_batches(url: str) -> None:
     import pyarrow as pa
 
@@ -145,13 +184,50 @@ def stores_batches(url: str) -> None:
     engine.dispose()
 
 
+def test_what_an_operator_set_for_the_database_changes_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zones of server, database and this program, another DateStyle, serializable transactions, limits of its own."""
+    url = new_postgresql(server)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(b"ALTER SYSTEM SET timezone = 'America/St_Johns'")
+        connection.execute(b"SELECT pg_reload_conf()")
+        for setting in (*STRANGE, "TimeZone = 'Pacific/Kiritimati'"):
+            connection.execute(f"ALTER DATABASE {url.rsplit('/', 1)[1]} SET {setting}".encode())
+    zone = os.environ.get("TZ")
+    monkeypatch.setenv("TZ", "Pacific/Niue")  # 25 hours behind the database's
+    monkeypatch.setenv("PGDATESTYLE", "German")
+    time.tzset()
+    try:
+        with ControlSite(tmp_path, database_url=url) as site:
+            site.create_topic("orders", partitions=3)
+            site.produce("orders", 30)
+            began_ms = 1000 * time.time()
+            plan = site.plan({"enable": True})
+            assert site.execute(plan["id"], reason="grün, за, 理由 −").status_code in (200, 202)
+            site.wait_until("samples are stored", lambda: bool(site.partitions("orders")))
+            assert ended(site, plan["id"])["state"] == "verified"
+            (row, *_) = site.get("/v1/audit?limit=10")["items"]
+            assert (row["operation_id"], row["reason"]) == (plan["id"], "grün, за, 理由 −")
+            assert abs(row["at_ms"] - began_ms) < 60_000
+            observer, recorder = site.plane.observer, site.plane.observer.recorder
+            site.wait_until("rounds go on", lambda: site.cluster.ask(lambda: observer.state.rounds) > 20)
+            site.wait_until("nothing waits", lambda: site.cluster.ask(lambda: recorder.waiting_rounds) == 0)
+            assert recorder.dropped_rounds == 0
+        stores_batches(url)
+    finally:
+        monkeypatch.undo()
+        assert os.environ.get("TZ") == zone
+        time.tzset()
+
+
 def test_tls_is_as_strict_as_the_url_says(server: Server, tmp_path: Path) -> None:
     right, wrong = Authority(), Authority("another authority")
     known, unknown = right.write(tmp_path / "right.pem"), wrong.write(tmp_path / "wrong.pem")
     identity = right.identity("database", hosts=("localhost",))
-    for text, name in ((identity.certificate_pem, "server.crt"), (identity.key_pem, "server.key")):
+    for pem, name in ((identity.certificate_pem, "server.crt"), (identity.key_pem, "server.key")):
         file = server.folder / "data" / name
-        file.write_text(text)
+        file.write_text(pem)
         file.chmod(0o600)
         if server.user:
             shutil.chown(file, server.user)

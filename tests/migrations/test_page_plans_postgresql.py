@@ -95,7 +95,7 @@ def plans(engine: Engine, query: Query) -> dict[str, list[dict[str, Any]]]:
     with engine.connect() as connection:
         connection.exec_driver_sql("SET plan_cache_mode = force_custom_plan")
         for statement, parameters in asked:
-            if statement.lstrip().startswith("SELECT") and "set_config" not in statement:
+            if statement.lstrip().startswith("SELECT"):
                 (plan,) = connection.exec_driver_sql("EXPLAIN (FORMAT JSON) " + statement, parameters).scalar_one()
                 found[statement] = list(nodes(plan["Plan"]))
     return found
