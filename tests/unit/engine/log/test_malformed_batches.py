@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import json
 import re
+import struct
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from crc32c import crc32c
 
 from backend.engine.log.config import LogConfig
 from backend.engine.log.errors import RecordsRejected
+from backend.engine.log.timestamps import TimestampedOffset
 from backend.engine.log.validation import ValidatedBatch, validate_produced
 from backend.protocol import record_validation
 from backend.protocol.batch import iter_records
@@ -19,7 +23,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.record_validation import MANY_RECORDS, check_records, columns_wanted, load_columns
 from backend.tiering.ids import TopicPartition
 from tests.scenarios.malformed_batches import TOPICS, Case, Rec, Row, asked, build
-from tests.unit.engine.log.logs import FIXTURES, NOW_MS
+from tests.unit.engine.log.logs import FIXTURES, NOW_MS, batch, open_test_log, replicate
 
 KAFKAS: Final[list[Row]] = json.loads((FIXTURES / "malformed-batches.json").read_text())
 
@@ -149,3 +153,28 @@ def test_large_batches_are_checked_as_columns_once_a_worker_has_made_them_ready(
     assert not columns_wanted()
     assert check_records(data, MANY_RECORDS) == first
     assert not columns_wanted()
+
+
+def test_a_header_that_lies_about_its_time_misleads_neither_rolls_nor_retention_nor_searches(tmp_path: Path) -> None:
+    """Its largest timestamp is the records': with the header's, each such batch rolled three brokers' segments, stayed
+    for ever and hid the offsets behind it from a search by time.
+    """
+    future_ms = 10**14
+    config = LogConfig(
+        index_interval_bytes=1, segment_ms=60_000, retention_ms=1000, message_timestamp_after_max_ms=5000
+    )
+    log = open_test_log(tmp_path, config)
+    for index in range(6):
+        lying = batch(index)
+        struct.pack_into(">q", lying, 35, NOW_MS + (future_ms if index % 2 == 0 else -future_ms))
+        struct.pack_into(">I", lying, 17, crc32c(memoryview(lying)[21:]))
+        validated = validate_produced(memoryview(lying), config, TopicPartition("orders", 0), now_ms=NOW_MS)
+        log.append_validated(validated, 0, now_ms=NOW_MS)
+    replicate(log)
+    assert len(log.segments) == 1
+    assert log.max_timestamp_offset() == TimestampedOffset(NOW_MS + 5, 5, 0)
+    assert log.offset_by_timestamp(NOW_MS + 4) == TimestampedOffset(NOW_MS + 4, 4, 0)
+    log.roll()
+    assert log.delete_old_segments(NOW_MS + 1000) == 0
+    assert log.delete_old_segments(NOW_MS + 2000) == 1
+    assert log.log_start_offset == 6
