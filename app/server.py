@@ -15,11 +15,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from streamlit.auth_util import get_secrets_auth_section
+from streamlit.runtime import Runtime
 
 from app import links
 from app.addresses import Addresses
 from app.gate import Gate
 from app.login import login_endpoint
+from app.media_files import keep_downloads
 from backend.dashboard_login import LOGIN_PATH, DashboardLogin
 
 MAIN: Final = Path(__file__).resolve().parent / "main.py"
@@ -37,6 +39,13 @@ def document() -> str:
     return page.replace("<head>", f"<head>\n    {_WHERE}", 1)
 
 
+class Dashboard(st.App):
+    """Streamlit's application with a storage of files that waits for slow browsers."""
+
+    def _create_runtime(self) -> Runtime:
+        return keep_downloads(super()._create_runtime())
+
+
 def application(login: DashboardLogin, addresses: Addresses) -> st.App:
     """The dashboard, to be run once in a process."""
     page = document()
@@ -51,7 +60,7 @@ def application(login: DashboardLogin, addresses: Addresses) -> st.App:
         return RedirectResponse(f"./?{query}" if query else "./", 307)
 
     paths = ("/", *(f"/{name}" for name in links.NAMES if name != links.FIRST))
-    return st.App(
+    return Dashboard(
         MAIN,
         routes=[
             *(Route(path, first) for path in paths),

@@ -1,0 +1,68 @@
+"""Files that a page has made for the browser, such as a table as CSV, stay until it has had time to fetch them.
+
+Streamlit makes such a file when its button is pressed, tells the browser its address, and removes it at the end of the
+second run of any page after that: nobody counts as its user. Pages with live parts run many times in a few seconds, so
+where the browser or the machine is slow, the file would be gone before it is asked for (404).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from streamlit.runtime import Runtime
+from streamlit.runtime.media_file_storage import MediaFileKind
+from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
+
+# The browser asks within milliseconds; this is for a machine without time and for a slow line.
+KEEP_S: Final = 60.0
+# Of all files that only wait to be fetched; the largest, a table of 10,000 partitions, has some 2 MB.
+KEEP_BYTES_MAX: Final = 64_000_000
+
+
+class KeptDownloads(MemoryMediaFileStorage):
+    """Streamlit's storage in memory, but what was made to be taken away goes `KEEP_S` after Streamlit lets go of it.
+
+    Beyond `KEEP_BYTES_MAX` the one that was let go of first goes at once.
+    """
+
+    def __init__(self, media_endpoint: str, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(media_endpoint)
+        self._clock = clock
+        # File ids and when they were let go of, in that order; calls come under the lock of Streamlit's manager.
+        self._released: dict[str, float] = {}
+
+    def load_and_get_id(
+        self, path_or_data: str | bytes, mimetype: str, kind: MediaFileKind, filename: str | None = None
+    ) -> str:
+        """As Streamlit's; a file that was let go of and is made again is in use again."""
+        file_id = super().load_and_get_id(path_or_data, mimetype, kind, filename)
+        self._released.pop(file_id, None)
+        self._remove_old()
+        return file_id
+
+    def delete_file(self, file_id: str) -> None:
+        """Lets go of a file."""
+        file = self._files_by_id.get(file_id)
+        if file is None or file.kind is not MediaFileKind.DOWNLOADABLE:
+            super().delete_file(file_id)
+        else:
+            self._released.setdefault(file_id, self._clock())
+        self._remove_old()
+
+    def _remove_old(self) -> None:
+        kept_bytes = sum(self._files_by_id[one].content_size for one in self._released)
+        for file_id, since_s in list(self._released.items()):
+            if since_s + KEEP_S > self._clock() and kept_bytes <= KEEP_BYTES_MAX:
+                return
+            kept_bytes -= self._files_by_id[file_id].content_size
+            del self._released[file_id]
+            super().delete_file(file_id)
+
+
+def keep_downloads(runtime: Runtime) -> Runtime:
+    """The same runtime with such a storage, before it serves anything: Streamlit has no setting for it."""
+    manager = runtime.media_file_mgr
+    manager._storage = KeptDownloads(manager._storage._media_endpoint)  # type: ignore[attr-defined]
+    return runtime
