@@ -206,6 +206,46 @@ def test_a_broker_that_dies_is_found_until_it_returns_also_by_a_new_backend(
     closes(own, again)
 
 
+def test_a_damaged_file_of_the_only_replica_that_may_lead_is_named_also_by_a_new_backend(own: ControlSite) -> None:
+    create_on(own, "damaged", [2, 3])
+    own.cluster.stop_broker(3)
+    own.produce("damaged", 200)  # which broker 3 does not have
+    own.cluster.stop_broker(2)
+    [path] = Path(own.cluster.layout.log_dirs[2], "damaged-0").glob("*.log")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    own.cluster.start_broker(2)
+    own.cluster.start_broker(3)
+
+    def named() -> str:
+        told = [str(one["evidence"]["sentence"]) for one in found(own, "offline", "damaged")]
+        return next((one for one in told if "cannot use its log" in one), "")
+
+    file = f"damaged-0/{path.name}"
+    sentence = own.wait_until("the file is named", named)
+    assert f"Broker 2 runs and cannot use its log: {file} at byte " in sentence
+    lost = opens(own, "offline", "damaged")
+    assert file in lost["evidence"]["unusable"]["2"]
+    assert str(own.folder) not in str(lost), "a file is named as it lies in the log directory"
+    assert lost["action"].startswith(
+        "Delete nothing. Mend the disk of broker 2, or put the file back from a copy of it"
+    )
+    replicas = own.get("/v1/partitions/damaged/0")["replicas"]
+    assert file in next(one["error"] for one in replicas if one["broker_id"] == 2)
+
+    own.stop_plane()
+    own.start_plane()
+    own.wait_until("rounds are judged", lambda: own.cluster.ask(lambda: own.plane.observer.findings.rounds) > 2)
+    assert file in str(found(own, "offline", "damaged")[0]["evidence"])
+
+    own.cluster.stop_broker(2)
+    path.write_bytes(whole)
+    own.cluster.start_broker(2)
+    closes(own, lost)
+    (row,) = own.partitions("damaged")
+    assert (row["leader"], row["log_end_offset"]) == (2, 200)
+
+
 def page_by_page(site: ControlSite) -> list[int]:
     seen: list[int] = []
     before = ""

@@ -65,14 +65,20 @@ def offline(sight: Sight) -> Iterable[Candidate]:
         if row.leader >= 0:
             continue
         named, last = _who_may_lead(sight, row)
+        partition = TopicPartition(row.topic, row.partition)
+        unusable = {
+            one: sight.offline_logs[partition, one] for one in row.replicas if (partition, one) in sight.offline_logs
+        }
+        damage = "".join(f" Broker {one} runs and cannot use its log: {why}." for one, why in unusable.items())
         yield Candidate(
             slug="offline",
             object=name_of(row),
             severity=CRITICAL,
             sentence=f"No leader: {name_of(row)}",
-            why=f"Nobody can read or write it. {last}",
-            action=f"{_return_of(sight, named)}; an unclean election may lose records.",
-            facts={"isr": list(row.isr), "replicas": list(row.replicas), "waits_for": sorted(named)},
+            why=f"Nobody can read or write it. {last}{damage}",
+            action=f"{_return_of(sight, named, unusable)}; an unclean election may lose records.",
+            facts={"isr": list(row.isr), "replicas": list(row.replicas), "waits_for": sorted(named)}
+            | ({"unusable": {str(one): why for one, why in unusable.items()}} if unusable else {}),
             topic=row.topic,
             partition=row.partition,
         )
@@ -98,12 +104,19 @@ def _who_may_lead(sight: Sight, row: PartitionSample) -> tuple[Collection[int], 
     return row.replicas, "No replica is known to have every acknowledged record."
 
 
-def _return_of(sight: Sight, named: Collection[int]) -> str:
-    """What brings back the brokers; those that run have another disk than the one asked for, or are about to lead."""
+def _return_of(sight: Sight, named: Collection[int], unusable: Collection[int]) -> str:
+    """What brings back the brokers; those that run cannot use their log (`unusable`), have another disk than the one
+    asked for, or are about to lead."""
     running = {broker.broker_id for broker in sight.brokers if broker.reachable and not broker.fenced}
     away = [one for one in named if one not in running]
     if away:
         return f"Start broker {ids(away)}"
+    damaged = [one for one in named if one in unusable]
+    if damaged:
+        return (
+            f"Delete nothing. Mend the disk of broker {ids(damaged)}, or put the file back from a copy of it, and start"
+            " the broker again"
+        )
     return f"Look in the log of broker {ids(named)} whether the disk that held the partition is there"
 
 

@@ -88,7 +88,7 @@ class Sight:
     not tell. `feature_levels`, `quorum_replicas`: empty as long as the cluster has not told. `eligible`: of partitions
     without a leader, where the cluster tells. `passed_over`: records of internal topics that could not be read, by who
     reads: `broker 2`, or `events` for our own reader of `__ebbline_events`. `recoveries`: leaders elected by comparing
-    logs within the last hour.
+    logs within the last hour. `offline_logs`: why a broker that runs cannot use its log, by partition and broker.
     """
 
     at_ms: int
@@ -114,6 +114,7 @@ class Sight:
     recoveries: Sequence[UncleanRecovery] = ()
     quorum_replicas: Sequence[QuorumReplica] = ()
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
+    offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
 
     def topic(self, name: str) -> TopicRow | None:
         """A topic's settings; None when they are not known."""

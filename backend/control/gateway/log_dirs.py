@@ -10,6 +10,7 @@ from backend.control.gateway.client import Gateway
 from backend.control.gateway.pool import Lane
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, error_code, error_for
+from backend.redact import printable
 from backend.tiering.ids import TopicPartition
 
 
@@ -24,6 +25,15 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class OfflineLog:
+    """A replica whose log its broker cannot use, though the directory works, and why: a file as it lies in the
+    directory, and what is wrong with it. Told by our engine only."""
+
+    partition: TopicPartition
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogDir:
     """One log directory; the sizes of its volume are None where the broker does not say."""
 
@@ -32,6 +42,7 @@ class LogDir:
     usable_bytes: int | None
     error: ErrorCode
     set_aside: tuple[SetAside, ...] = ()
+    offline_logs: tuple[OfflineLog, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,11 @@ class BrokerDisk:
 
     log_dirs: tuple[LogDir, ...]
     replicas: dict[TopicPartition, ReplicaSize]
+
+    @property
+    def offline_logs(self) -> dict[TopicPartition, str]:
+        """Why logs cannot be used."""
+        return {one.partition: one.reason for directory in self.log_dirs for one in directory.offline_logs}
 
 
 async def describe_log_dirs(
@@ -78,6 +94,10 @@ async def describe_log_dirs(
                 result.usable_bytes if result.usable_bytes >= 0 else None,
                 error_code(result.error_code),
                 tuple(SetAside(one.name, one.size_bytes, one.since_ms, one.reason) for one in result.set_aside),
+                tuple(
+                    OfflineLog(TopicPartition(one.topic, one.partition_index), printable(one.reason))
+                    for one in result.offline_logs
+                ),
             )
         )
         for topic in result.topics:

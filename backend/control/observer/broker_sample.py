@@ -100,6 +100,7 @@ class BrokerSampler:
             return BrokerSample(self._broker_id, error=str(error))
         earliest, local, remote, pending, high_watermarks, latest = answers
         sizes = self._disk.replicas if self._disk is not None else {}
+        offline = self._disk.offline_logs if self._disk is not None else {}
         self._replicas.turn()
         facts = {
             tp: self._replicas.value(
@@ -111,6 +112,7 @@ class BrokerSampler:
                 latest.get(tp, UNKNOWN),
                 (local.get(tp), remote.get(tp)) if tp in local or tp in remote else None,
                 sizes.get(tp),
+                offline.get(tp),
             )
             for tp in asked.replicas
         }
@@ -137,6 +139,7 @@ def _replica(
     latest: OffsetAnswer,
     at_tier: tuple[OffsetAnswer | None, OffsetAnswer | None] | None,
     size: ReplicaSize | None,
+    offline: str | None,
 ) -> ReplicaFacts:
     problem = next((a.error for a in (earliest, latest) if a.error is not ErrorCode.NONE), None)
     if problem is not None:
@@ -144,7 +147,9 @@ def _replica(
             broker_id,
             local_bytes=size.size_bytes if size else None,
             log_dir=size.log_dir if size else None,
-            error=f"Broker {broker_id} answered {problem.name} for {tp}.",
+            error=f"Broker {broker_id} answered {problem.name} for {tp}."
+            if offline is None
+            else f"Broker {broker_id} cannot use its log of {tp}: {offline}.",
         )
     # A topic that is not tiered has nothing but local data; Kafka answers -4 as -2 and -5 as -1 there.
     local, remote = at_tier or (earliest, OffsetAnswer(-1, -1))

@@ -108,6 +108,16 @@ class ClusterFacts:
     # Of partitions without a leader, where the cluster tells.
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
 
+    @property
+    def offline_logs(self) -> dict[tuple[TopicPartition, int], str]:
+        """Why brokers cannot use their logs, by partition and broker; what silent ones cannot use is not known."""
+        return {
+            (one.partition, broker_id): one.reason
+            for broker_id, broker in self.brokers.items()
+            for directory in broker.log_dirs or ()
+            for one in directory.offline_logs
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteFacts:

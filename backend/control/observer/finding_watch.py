@@ -74,6 +74,7 @@ class Seen:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     quorum_replicas: Sequence[QuorumReplica] = ()
     eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
+    offline_logs: Mapping[tuple[TopicPartition, int], str] = field(default_factory=dict)
 
 
 class FindingWatch:
@@ -231,6 +232,7 @@ class FindingWatch:
             passed_over=seen.passed_over,
             quorum_replicas=seen.quorum_replicas,
             eligible=seen.eligible,
+            offline_logs=seen.offline_logs,
             kafka_rules=self._attached or _kafka_overlap(seen.settings),
         )
 

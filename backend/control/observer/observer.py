@@ -206,6 +206,7 @@ class Observer:
                 | ({"events": self.events.unreadable} if self.events.unreadable else {}),
                 self.quorum_replicas,
                 facts.eligible,
+                facts.offline_logs,
             )
         )
 

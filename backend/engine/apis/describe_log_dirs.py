@@ -20,6 +20,9 @@ MAX_VERSION: Final = 5
 # What Kafka's tools show for a lag that is not known (`UnifiedLog.UNKNOWN_OFFSET`).
 UNKNOWN_LAG: Final = -1
 
+# Of a reason why a log is offline: a file's name and what is wrong with it.
+REASON_CHARS_MAX: Final = 1_000
+
 _Result = m.DescribeLogDirsResponse.Results
 _Partition = m.DescribeLogDirsResponse.Results.Topics.Partitions
 
@@ -30,7 +33,8 @@ def describe_log_dirs(
     """Local bytes only: what lies in the remote tier does not count. No topics given means all.
 
     Partitions that are offline are listed, too; a directory that failed answers KAFKA_STORAGE_ERROR. Who asks for all
-    is told, in a tagged field of our own, of the folders that are kept although nobody uses them (`log.set_aside`).
+    is told, in tagged fields of our own, of the folders that are kept although nobody uses them (`log.set_aside`), and
+    why logs are offline, with files as they lie in the directory.
     """
     wanted = None
     if request.topics is not None:
@@ -71,7 +75,20 @@ def _result(services: Services, log_dir: LogDir, wanted: set[tuple[str, int]] | 
         set_aside=[_Result.SetAside(**one._asdict()) for one in manager.set_aside_in(log_dir)]
         if wanted is None
         else [],
+        offline_logs=_offline_logs(services, log_dir) if wanted is None else [],
     )
+
+
+def _offline_logs(services: Services, log_dir: LogDir) -> list[_Result.OfflineLogs]:
+    manager = services.log_manager
+    return [
+        _Result.OfflineLogs(
+            topic=one.topic,
+            partition_index=one.partition,
+            reason=(manager.offline_reason(one) or "").replace(f"{log_dir.path}/", "")[:REASON_CHARS_MAX],
+        )
+        for one in manager.offline_in(log_dir)
+    ]
 
 
 def _failed(path: str) -> _Result:

@@ -995,6 +995,11 @@ class DescribeLogDirsResponse(Message):
             since_ms: int
             reason: str
             def __init__(self, *, name: str = ..., size_bytes: int = ..., since_ms: int = ..., reason: str = ...) -> None: ...
+        class OfflineLogs(Struct):
+            topic: str
+            partition_index: int
+            reason: str
+            def __init__(self, *, topic: str = ..., partition_index: int = ..., reason: str = ...) -> None: ...
         error_code: int
         log_dir: str
         topics: list[DescribeLogDirsResponse.Results.Topics]
@@ -1002,7 +1007,8 @@ class DescribeLogDirsResponse(Message):
         usable_bytes: int
         is_cordoned: bool
         set_aside: list[DescribeLogDirsResponse.Results.SetAside]
-        def __init__(self, *, error_code: int = ..., log_dir: str = ..., topics: list[DescribeLogDirsResponse.Results.Topics] = ..., total_bytes: int = ..., usable_bytes: int = ..., is_cordoned: bool = ..., set_aside: list[DescribeLogDirsResponse.Results.SetAside] = ...) -> None: ...
+        offline_logs: list[DescribeLogDirsResponse.Results.OfflineLogs]
+        def __init__(self, *, error_code: int = ..., log_dir: str = ..., topics: list[DescribeLogDirsResponse.Results.Topics] = ..., total_bytes: int = ..., usable_bytes: int = ..., is_cordoned: bool = ..., set_aside: list[DescribeLogDirsResponse.Results.SetAside] = ..., offline_logs: list[DescribeLogDirsResponse.Results.OfflineLogs] = ...) -> None: ...
     throttle_time_ms: int
     error_code: int
     results: list[DescribeLogDirsResponse.Results]

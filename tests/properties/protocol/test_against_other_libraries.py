@@ -46,7 +46,8 @@ def _cases(name: str, version: int) -> Iterator[Any]:
         message = random_message(Random(f"{name} {version} {seed}"), name, version)
         if name == "DescribeLogDirsResponse":
             for result in cast(Any, message).results:
-                result.set_aside = []  # a tagged field of our own, which readers pass over and do not write again
+                # Tagged fields of our own, which readers pass over and do not write again.
+                result.set_aside, result.offline_logs = [], []
         yield message
 
 

@@ -452,6 +452,24 @@ def test_a_partition_without_a_leader_names_who_is_waited_for(
     assert "an unclean election may lose records" in found.action
 
 
+def test_a_broker_that_runs_and_cannot_use_its_log_is_named_with_the_file_before_anything_is_deleted() -> None:
+    row = partition(leader=-1, isr=(2,), replicas=(2, 3))
+    reasons = {(TopicPartition("orders", 0), 2): "orders-0/00.log is corrupt at byte 7"}
+    up = [broker(2), broker(3)]
+    found = rules(partitions=[row], brokers=up, offline_logs=reasons)["offline"]
+    assert found.why.endswith("Broker 2 runs and cannot use its log: orders-0/00.log is corrupt at byte 7.")
+    assert found.action.startswith("Delete nothing. Mend the disk of broker 2,")
+    assert found.facts["unusable"] == {"2": "orders-0/00.log is corrupt at byte 7"}
+    # One that is away, whose log may be whole, is started first.
+    row = partition(leader=-1, isr=(2, 3), replicas=(2, 3))
+    found = rules(partitions=[row], brokers=[broker(2), broker(3, reachable=False)], offline_logs=reasons)["offline"]
+    assert found.action.startswith("Start broker 3;")
+    assert "orders-0/00.log" in found.why
+    # Another partition's log says nothing of this one.
+    other = {(TopicPartition("orders", 1), 2): "orders-1/00.log is corrupt at byte 7"}
+    assert "unusable" not in rules(partitions=[row], brokers=up, offline_logs=other)["offline"].facts
+
+
 def test_one_crash_is_one_finding_and_a_warning_only_where_too_few_logs_were_compared() -> None:
     whole = [UncleanRecovery("orders", at, 2, True, 1) for at in range(5)]
     found = rules(recoveries=whole)["unclean-recovery"]
