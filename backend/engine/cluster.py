@@ -17,7 +17,7 @@ from backend.engine.config import BrokerConfig, ConfigError, parse_properties
 from backend.engine.log.names import META_PROPERTIES_FILE
 from backend.engine.ports import Ports, system_ports, tasks
 from backend.engine.ports.disk import OsDisk
-from backend.engine.ports.program import BROKER_FILES, raise_file_limit, run_until_signalled
+from backend.engine.ports.program import BROKER_FILES, Ended, raise_file_limit, run_until_signalled
 from backend.private_files import close_to_others
 
 LOOPBACK: Final = "127.0.0.1"
@@ -152,16 +152,17 @@ class Cluster:
 
 
 def run_broker(properties_path: str) -> int:
-    """`ebbline broker`: one node from a properties file until SIGTERM or SIGINT; its exit code.
+    """`ebbline broker`: one node from a properties file until it is told to end; its exit code.
 
+    SIGTERM and SIGINT: it hands its leadership over. `WHOLE_CLUSTER_ENDS`: nobody is left to take it.
     A node that cannot start, or cannot go on, says why in one line on stderr and gives 1.
     """
     configure_logging(logging.StreamHandler(), "INFO")
 
-    async def program(ended: tasks.Event) -> int:
+    async def program(ended: Ended) -> int:
         signalled = tasks.spawn(ended.wait(), name="wait for a signal")
         try:
-            return await _run(properties_path, signalled)
+            return await _run(properties_path, ended, signalled)
         except (ConfigError, StartRefused) as error:
             sys.stderr.write(f"ebbline: {error}\n")
             return EXIT_REFUSED
@@ -171,7 +172,7 @@ def run_broker(properties_path: str) -> int:
     return run_until_signalled(program)
 
 
-async def _run(properties_path: str, signalled: tasks.Task[bool]) -> int:
+async def _run(properties_path: str, ended: Ended, signalled: tasks.Task[bool]) -> int:
     files = raise_file_limit()
     if 0 <= files < BROKER_FILES:
         raise ConfigError(
@@ -191,7 +192,10 @@ async def _run(properties_path: str, signalled: tasks.Task[bool]) -> int:
         return _told(broker)
     starting.result()
     await tasks.first([signalled, broker.failed])
-    await broker.stop()
+    if ended.whole_cluster:
+        await broker.stop_with_all()
+    else:
+        await broker.stop()
     return _told(broker)
 
 

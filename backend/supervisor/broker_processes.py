@@ -11,6 +11,7 @@ from functools import partial
 
 from backend.data_folder import DataFolder
 from backend.engine.config import format_properties
+from backend.engine.ports.program import WHOLE_CLUSTER_ENDS
 from backend.process import cluster_layout
 from backend.settings import LOOPBACK, Settings
 from backend.start import ONE_BROKER
@@ -36,6 +37,7 @@ def broker_specs(settings: Settings, folder: DataFolder, environment: Mapping[st
                 environment=environment,
                 where=f"{LOOPBACK}:{port}",
                 stop_timeout_s=STOP_TIMEOUT_S,
+                all_end_signal=WHOLE_CLUSTER_ENDS,
                 # A voter has a second listener, which no limit of the first one's connections closes.
                 healthy=partial(any_broker_answers, ports),
             )

@@ -6,6 +6,7 @@ import ctypes
 import logging
 import logging.handlers
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -29,6 +31,8 @@ BACKOFF_MAX_S: Final = 30.0
 HEALTHY_AFTER_S: Final = 60.0
 LAST_LINE_CHARS: Final = 300
 KILL_WAIT_S: Final = 10.0
+# Time, level and logger as `log_context.LOG_FORMAT` has them, then the message.
+_WAITS: Final = re.compile(r"\S+ \S+ WARNING (?:\[node \d+\] )?[\w.]+: (.* waits for .*)$")
 _PR_SET_PDEATHSIG: Final = 1
 # Found before any fork: between fork and exec of a process with threads nothing may be loaded.
 _libc: Final = ctypes.CDLL(None)
@@ -53,6 +57,8 @@ class ChildSpec:
     start_timeout_s: float = 90.0
     # It prepares itself, and begins when `Child.tell` says so.
     when_told: bool = False
+    # Tells it to end because all children do; also sent when the supervisor is killed.
+    all_end_signal: signal.Signals = signal.SIGTERM
 
 
 def backoff_s(restarts: int) -> float:
@@ -60,14 +66,18 @@ def backoff_s(restarts: int) -> float:
     return min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** (restarts - 1))
 
 
-def _die_with_parent() -> None:
-    """Linux: the child gets SIGTERM when its supervisor is killed, so that no orphan keeps a port."""
+def _die_with_parent(number: signal.Signals) -> None:
+    """Linux: the child gets a signal when its supervisor is killed, so that no orphan keeps a port."""
     if sys.platform == "linux":
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        _libc.prctl(_PR_SET_PDEATHSIG, number)
 
 
 def spawn(
-    command: Sequence[str], environment: Mapping[str, str], *, stdin: int = subprocess.DEVNULL
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    at_parents_death: signal.Signals = signal.SIGTERM,
 ) -> subprocess.Popen[bytes]:
     """A process in a session of its own, so that Ctrl-C reaches only the supervisor. OSError when it cannot start."""
     return subprocess.Popen(
@@ -77,7 +87,7 @@ def spawn(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=_die_with_parent,
+        preexec_fn=partial(_die_with_parent, at_parents_death),
     )
 
 
@@ -108,6 +118,8 @@ class Child:
     has_answered: bool = False
     process: subprocess.Popen[bytes] | None = None
     last_line: str = ""
+    # What its newest line about a wait says (`said_to_wait`).
+    waits: str = ""
     _pump: threading.Thread | None = None
     _logger: logging.Handler | None = field(default=None, repr=False)
 
@@ -138,11 +150,17 @@ class Child:
         self.process = None if waiting is None else waiting(self.spec.environment)
         if self.process is None:
             stdin = subprocess.PIPE if self.spec.when_told else subprocess.DEVNULL
-            self.process = spawn(self.spec.command, {**os.environ, **self.spec.environment}, stdin=stdin)
+            self.process = spawn(
+                self.spec.command,
+                {**os.environ, **self.spec.environment},
+                stdin=stdin,
+                at_parents_death=self.spec.all_end_signal,
+            )
         assert self.process.stdout is not None
         self.started_at_s = now_s
         self.unhealthy_since_s = None
         self.has_answered = False
+        self.waits = ""
         self._pump = threading.Thread(
             target=self._pump_output, args=(self.process.stdout,), name=f"log-{self.spec.name}", daemon=True
         )
@@ -177,6 +195,7 @@ class Child:
                 line = printable(raw.decode(errors="replace").rstrip("\n").expandtabs(4))
                 if line.strip():
                     self.last_line = line
+                self.waits = said_to_wait(line) or self.waits
                 handler.emit(logging.LogRecord(self.spec.name, logging.INFO, "", 0, line, None, None))
 
     def note_exit(self, now_s: float) -> float:
@@ -187,6 +206,11 @@ class Child:
         pause_s = backoff_s(self.restarts)
         self.next_start_at_s = now_s + pause_s
         return pause_s
+
+    def end_with_all(self) -> None:
+        """Tells a process that is about to be stopped that all are; returns at once."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(self.spec.all_end_signal)
 
     def stop(self, timeout_s: float | None = None) -> None:
         """SIGTERM, a wait of its stop time or of the one given, then SIGKILL for it and what it started."""
@@ -228,8 +252,19 @@ class Child:
         return 0.0 if self.unhealthy_since_s is None else now_s - self.unhealthy_since_s
 
 
-def wait_until_healthy(child: Child, *, stopping: Callable[[], bool]) -> bool:
-    """True once the child serves; False when it ended, ran out of its start time, or we are stopping."""
+def said_to_wait(line: str) -> str | None:
+    """The message of a log line that says whom a node waits for (metadata quorum, last ISRs, best logs), or None."""
+    found = _WAITS.match(line)
+    return None if found is None else found[1]
+
+
+def wait_until_healthy(
+    child: Child, *, stopping: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None
+) -> bool:
+    """True once the child serves; False when it ended, ran out of its start time, or we are stopping.
+
+    `meanwhile` is called between two looks.
+    """
     deadline = time.monotonic() + child.spec.start_timeout_s
     while time.monotonic() < deadline and not stopping():
         if not child.running:
@@ -237,5 +272,6 @@ def wait_until_healthy(child: Child, *, stopping: Callable[[], bool]) -> bool:
         if child.spec.ready() if child.spec.ready is not None else child.probe(time.monotonic()):
             child.has_answered = True
             return True
+        meanwhile()
         time.sleep(0.1)
     return False

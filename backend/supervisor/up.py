@@ -334,6 +334,7 @@ class Supervisor:
             if child.spec.name == "backend" and warm is not None:
                 child.waiting = warm.begin
         self._stop = threading.Event()
+        self._told_waits: dict[str, str] = {}
 
     def run(self) -> int:
         """Starts, watches, stops; the exit code."""
@@ -378,7 +379,7 @@ class Supervisor:
             child.tell()
         for child in self._children:
             if child.spec.healthy is not None:
-                wait_until_healthy(child, stopping=self._stop.is_set)
+                wait_until_healthy(child, stopping=self._stop.is_set, meanwhile=self._tell_waits)
         return not self._stop.is_set()
 
     def _backend_serves(self, backend: Child) -> bool:
@@ -388,7 +389,10 @@ class Supervisor:
             begun = (child for child in self._children if child.process is not None and not child.spec.when_told)
             return [child for child in begun if not child.running]
 
-        if wait_until_healthy(backend, stopping=lambda: self._stop.is_set() or bool(ended())):
+        def stopping() -> bool:
+            return self._stop.is_set() or bool(ended())
+
+        if wait_until_healthy(backend, stopping=stopping, meanwhile=self._tell_waits):
             return True
         if not self._stop.is_set():
             failed = next(iter(ended()), backend)
@@ -399,6 +403,15 @@ class Supervisor:
                 soft_wrap=True,
             )
         return False
+
+    def _tell_waits(self) -> None:
+        """Whom the brokers wait for, each time that it is somebody else."""
+        for child in self._children:
+            if child.waits and child.waits != self._told_waits.get(child.spec.name):
+                self._told_waits[child.spec.name] = child.waits
+                self._console.print(
+                    f"{child.spec.name}: {child.waits}", highlight=False, markup=False, soft_wrap=True, style="yellow"
+                )
 
     def _watch(self) -> None:
         next_probe_s = time.monotonic() + HEALTH_INTERVAL_S
@@ -436,7 +449,12 @@ class Supervisor:
             self._console.print(f"{child.spec.name} could not be started ({error}); trying again in {pause_s:.0f} s")
 
     def _stop_all(self) -> None:
+        # One after the other they would leave every ISR, and so every partition, to the last.
+        together = [child for child in self._children if child.spec.all_end_signal is not signal.SIGTERM]
         for child in reversed(self._children):
+            if together and child is together[-1]:
+                for broker in together:
+                    broker.end_with_all()
             if child.process is not None:
                 self._console.print(f"Stopping {child.spec.name} …")
                 child.stop()

@@ -20,6 +20,7 @@ from backend.engine.controller.commands import (
     partition_change,
     recovery,
 )
+from backend.engine.controller.commands.cluster_start import ClusterStart
 from backend.engine.controller.commands.elections import in_isr, leader_and_isr_changes
 from backend.engine.controller.commands.partition_change import LogEnds
 from backend.engine.controller.commands.recovery import Verdict
@@ -45,7 +46,11 @@ def an_unclean_shutdown_changes_nothing(patch: pytest.MonkeyPatch) -> None:
     """Who comes back is taken for who it was, and stays eligible to lead."""
 
     def careless(
-        image: MetadataImage, config: BrokerConfig, ended: BrokerRegistration, request: m.BrokerRegistrationRequest
+        image: MetadataImage,
+        config: BrokerConfig,
+        ended: BrokerRegistration,
+        request: m.BrokerRegistrationRequest,
+        start: ClusterStart | None,
     ) -> list[m.PartitionChangeRecord]:
         return leader_and_isr_changes(image, config, in_isr(image, ended.id), remove=ended.id)
 

@@ -167,7 +167,9 @@ class Broker:
         )
 
     async def keep_isr(self) -> None:
-        """From now on this broker proposes no ISR: the whole cluster is about to stop."""
+        """From now on no ISR changes because of this node: the whole cluster is about to stop."""
+        if self._services is not None and self._services.controller is not None:
+            self._services.controller.keep_isr()
         if self._broker is not None:
             await self._broker.keep_isr()
 
@@ -196,6 +198,15 @@ class Broker:
     async def stop(self) -> None:
         """Hands leadership over, answers what waits, writes everything down. What fails is logged; the rest goes on."""
         with logging_as_node(self.config.id):
+            await self._stop()
+
+    async def stop_with_all(self) -> None:
+        """As `stop`, while every other node of the cluster stops too: nothing is handed over, and each ISR stays."""
+        with logging_as_node(self.config.id):
+            await self.keep_isr()
+            await self._leave(hands_over=False)
+            # No controller that misses a broker is left while logs are being closed.
+            await self._leave_quorum()
             await self._stop()
 
     async def _stop(self) -> None:

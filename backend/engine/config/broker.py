@@ -267,6 +267,11 @@ class BrokerConfig:
     ebbline_quorum_start_wait_ms: int = _int(
         10_000, least=0, doc="how long a voter waits after its start to hear every other one before a majority may lead"
     )
+    ebbline_leader_start_wait_ms: int = _int(
+        5_000,
+        least=0,
+        doc="how long a start of the whole cluster waits for brokers that were in sync before others lead",
+    )
     ebbline_delete_vanished_topics: bool = _bool(
         False, doc="delete remote data of topics that this cluster does not know and nobody marked as deleted"
     )

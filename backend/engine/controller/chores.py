@@ -37,7 +37,7 @@ class Chores:
     async def watch_sessions(self) -> None:
         """Fences brokers that are silent for a whole session."""
         pause_ms = max(1.0, self._config.broker_session_timeout_ms / SESSION_CHECKS)
-        while self._controller.failure is None:
+        while self._controller.failure is None and not self._controller.keeps_isr:
             due_ms = self._ports.clock.monotonic_ms() + pause_ms
             await tasks.sleep_ms(pause_ms)
             now_ms = self._ports.clock.monotonic_ms()
@@ -58,7 +58,8 @@ class Chores:
     async def _fence(self, broker_id: int) -> None:
         def command(image: MetadataImage) -> Outcome[None]:
             # A heartbeat may have come while the command waited for its turn.
-            if broker_id not in self._sessions.expired(image, self._ports.clock.monotonic_ms()):
+            silent = broker_id in self._sessions.expired(image, self._ports.clock.monotonic_ms())
+            if not silent or self._controller.keeps_isr:
                 return Outcome((), None)
             return fence_broker(image, broker_id, self._config)
 

@@ -19,6 +19,7 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.chores import Chores
 from backend.engine.controller.commands.brokers import broker_heartbeat, register_broker
 from backend.engine.controller.commands.cluster import bootstrap
+from backend.engine.controller.commands.cluster_start import ClusterStart
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import NO_LEADER, ControllerRegistration, MetadataImage
 from backend.engine.controller.introduction import Introduction
@@ -26,6 +27,7 @@ from backend.engine.controller.node_metadata import NodeMetadata
 from backend.engine.controller.removed_topics import RemovedPartition
 from backend.engine.controller.replay import apply_records
 from backend.engine.controller.sessions import Sessions
+from backend.engine.controller.start_wait import StartWait
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
 from backend.engine.raft.node import QuorumMismatch
@@ -74,6 +76,8 @@ class Controller:
         self._on_failure = on_failure
         self._sessions = Sessions(config.broker_session_timeout_ms)
         self._chores = Chores(ports, config, self, self._sessions)
+        # Of the epoch that this controller leads.
+        self._start_wait: StartWait | None = None
         self._queue: deque[_Waiting] = deque()
         self._wake = tasks.Event()
         self._running: list[tasks.Task[None]] = []
@@ -89,6 +93,7 @@ class Controller:
         # Set when the image may have partitions that nobody may lead without a look at their logs.
         self.leaderless = tasks.Event()
         self._nobody_may_lead = False
+        self.keeps_isr = False
         self._introduction = Introduction(config, self, registration, channel)
 
     @property
@@ -104,6 +109,11 @@ class Controller:
     @property
     def _alone(self) -> bool:
         return len(self.raft.voters) == 1
+
+    @property
+    def _start_of_all(self) -> ClusterStart | None:
+        """What elections have to wait for while the whole cluster starts."""
+        return None if self._start_wait is None else self._start_wait.start
 
     @property
     def log(self) -> MetadataLog:
@@ -146,6 +156,10 @@ class Controller:
         self._running.clear()
         self._refuse_all("The controller is shutting down")
 
+    def keep_isr(self) -> None:
+        """From now on no broker is fenced for its silence: the whole cluster is about to stop."""
+        self.keeps_isr = True
+
     async def submit(self, name: str, command: Command[R], *, by_worker: bool = False) -> R:
         """The command's response once its records are committed; KafkaError when the whole command is refused.
 
@@ -177,6 +191,7 @@ class Controller:
                 self._config,
                 next_offset=self.log.end_offset,
                 session_alive=self._sessions.alive(request.broker_id, self._ports.clock.monotonic_ms()),
+                start=self._start_of_all,
             )
 
         return await self.submit("register broker", command)
@@ -184,10 +199,12 @@ class Controller:
     async def heartbeat(self, request: m.BrokerHeartbeatRequest) -> m.BrokerHeartbeatResponse:
         """See `commands.brokers.broker_heartbeat`; counts as a sign of life on arrival."""
         self._sessions.touch(request.broker_id, request.broker_epoch, self._ports.clock.monotonic_ms())
+        if self._start_wait is not None:
+            self._start_wait.heard(request.broker_id, request.broker_epoch)
 
         def command(image: MetadataImage) -> Outcome[m.BrokerHeartbeatResponse]:
             progress = self._sessions.progress(image, request.broker_id)
-            result = broker_heartbeat(image, request, self._config, progress)
+            result = broker_heartbeat(image, request, self._config, progress, self._start_of_all)
             self._sessions.caught_up_to(request.broker_id, request.current_metadata_offset)
             if request.want_shut_down and result.records:
                 offset = self.log.end_offset + len(result.records) - 1
@@ -248,6 +265,7 @@ class Controller:
         self._sessions = Sessions(self._config.broker_session_timeout_ms)
         self._chores = Chores(self._ports, self._config, self, self._sessions)
         self._sessions.update(self.image, self._ports.clock.monotonic_ms())
+        self._start_wait = StartWait(self._ports.clock, self._config, self, self._sessions)
         self._active_epoch = epoch
         self.leaderless.set()
         name = f"controller {self._config.id}"
@@ -255,6 +273,7 @@ class Controller:
             tasks.spawn(self._chores.watch_sessions(), name=f"{name} sessions"),
             tasks.spawn(self._chores.tend_leaders(), name=f"{name} leaders"),
             tasks.spawn(self._begin(), name=f"{name} first commands"),
+            tasks.spawn(self._start_wait.run(), name=f"{name} start"),
             tasks.spawn(self._wake_at_end_of(epoch), name=f"{name} epoch"),
         ]
         _log.info(
@@ -273,6 +292,7 @@ class Controller:
                     self._wake.clear()
         finally:
             self._active_epoch = -1
+            self._start_wait = None
             # What was not committed may be replaced by the next leader: the log will tell.
             self._newest = self.image
             self._refuse_all("The controller leads no longer")

@@ -14,6 +14,8 @@ from typing import Final
 BROKER_FILES: Final = 440
 # macOS shows no limit, and takes none above this.
 FILES_WISHED: Final = 10_240
+# Tells a broker's process to end because its whole cluster does. SIGTERM and SIGINT are about this process alone.
+WHOLE_CLUSTER_ENDS: Final = signal.SIGUSR1
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +41,26 @@ def raise_file_limit() -> int:
     return soft
 
 
-def run_until_signalled(program: Callable[[asyncio.Event], Awaitable[int]]) -> int:
-    """Runs a program on a fresh event loop; SIGTERM and SIGINT set the event it is given. Returns its exit code."""
+class Ended(asyncio.Event):
+    """Set once the process is to end."""
+
+    whole_cluster = False
+
+    def of_whole_cluster(self) -> None:
+        """Sets it: all of the cluster ends."""
+        self.whole_cluster = True
+        self.set()
+
+
+def run_until_signalled(program: Callable[[Ended], Awaitable[int]]) -> int:
+    """Runs a program on a fresh event loop; signals set the event that it is given. Returns its exit code."""
 
     async def main() -> int:
-        ended = asyncio.Event()
+        ended = Ended()
         loop = asyncio.get_running_loop()
         for one in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(one, ended.set)
+        loop.add_signal_handler(WHOLE_CLUSTER_ENDS, ended.of_whole_cluster)
         return await program(ended)
 
     return asyncio.run(main())

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine.common.log_context import LOG_FORMAT, NodeFilter, PrintableFormatter, logging_as_node
 from backend.engine.config.broker import BrokerConfig
-from backend.supervisor.child import HEALTHY_AFTER_S, Child, ChildSpec, LogFile, backoff_s
+from backend.supervisor.child import HEALTHY_AFTER_S, Child, ChildSpec, LogFile, backoff_s, said_to_wait
 
 
 def child(folder: Path, program: str, *, when_told: bool = False) -> Child:
@@ -136,3 +137,29 @@ def test_a_child_may_take_longer_to_start_than_the_nodes_in_it() -> None:
     """Else it is stopped a moment before it says what it waited for."""
     spec = ChildSpec("backend", ["true"], {}, "", stop_timeout_s=1.0)
     assert spec.start_timeout_s * 1000 > BrokerConfig.parse({"node.id": "1"}).initial_broker_registration_timeout_ms
+
+
+def written(message: str, level: int = logging.WARNING) -> str:
+    """As a node writes the message into its log."""
+    record = logging.LogRecord("backend.engine.controller.start_wait", level, "", 0, message, None, None)
+    with logging_as_node(2):
+        NodeFilter().filter(record)
+    return PrintableFormatter(LOG_FORMAT).format(record)
+
+
+def test_whom_a_node_waits_for_is_found_in_its_log() -> None:
+    message = "Controller 2: the cluster starts; 3 partitions (t-0) get a leader later: waits for broker 3"
+    assert said_to_wait(written(message)) == message
+    assert said_to_wait(message) is None
+    assert said_to_wait(written("A client waits for nothing", logging.INFO)) is None
+    assert said_to_wait(written("Broker 2 is registered with epoch 7")) is None
+
+
+def test_a_child_keeps_what_it_says_it_waits_for(tmp_path: Path) -> None:
+    line = written("Node 2 waits for a leader of the metadata quorum. Not heard: voter 1; start it.")
+    one = child(tmp_path, f"print({line!r}); print('and goes on')")
+    one.start(time.monotonic())
+    wait_for_end(one)
+    one.stop()
+    assert one.waits == "Node 2 waits for a leader of the metadata quorum. Not heard: voter 1; start it."
+    assert one.last_line == "and goes on"

@@ -8,6 +8,7 @@ from enum import Enum
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.broker_epoch import check_broker_epoch
+from backend.engine.controller.commands.cluster_start import ClusterStart, keeps_its_place, leaders_at_start
 from backend.engine.controller.commands.elections import (
     Found,
     in_isr,
@@ -38,10 +39,12 @@ def register_broker(
     *,
     next_offset: int,
     session_alive: bool,
+    start: ClusterStart | None = None,
 ) -> Outcome[m.BrokerRegistrationResponse]:
     """A new life of a broker, fenced at first; its epoch is the offset the log has reached.
 
-    `session_alive`: the broker registered under this id has sent heartbeats within its session.
+    `session_alive`: the broker registered under this id has sent heartbeats within its session. `start`: the whole
+    cluster is starting.
     """
     if request.cluster_id != image.cluster_id:
         raise KafkaError(
@@ -64,7 +67,7 @@ def register_broker(
     if existing and same_life:
         epoch = existing.epoch
     elif existing:
-        records += _end_of_life(image, config, existing, request)
+        records += _end_of_life(image, config, existing, request, start)
     if existing and same_life:
         without = _without_directory(image, existing.id, request)
         records += leader_and_isr_changes(image, config, without, unclean=existing.id)
@@ -73,21 +76,31 @@ def register_broker(
 
 
 def _end_of_life(
-    image: MetadataImage, config: BrokerConfig, ended: BrokerRegistration, request: m.BrokerRegistrationRequest
+    image: MetadataImage,
+    config: BrokerConfig,
+    ended: BrokerRegistration,
+    request: m.BrokerRegistrationRequest,
+    start: ClusterStart | None,
 ) -> list[m.PartitionChangeRecord]:
     """What the broker's former life was in is left by its next one.
 
     After a clean shutdown its logs are whole, and it may be eligible; else records that were not flushed may be missing
     (handleBrokerShutdown). The same where the directory of a log has not come back.
     """
-    if elr_enabled(image) and request.previous_broker_epoch != ended.epoch:
+    clean = request.previous_broker_epoch == ended.epoch
+    if elr_enabled(image) and not clean:
         return leader_and_isr_changes(image, config, in_isr_or_elr(image, ended.id), unclean=ended.id)
     gone = list(_without_directory(image, ended.id, request))
     lost = {(topic.id, index) for topic, index, _ in gone}
-    whole = (found for found in in_isr(image, ended.id) if (found[0].id, found[1]) not in lost)
+    whole = [found for found in in_isr(image, ended.id) if (found[0].id, found[1]) not in lost]
+    waited_for = start is not None and clean and ended.id not in start.given_up
     return [
         *leader_and_isr_changes(image, config, gone, unclean=ended.id),
-        *leader_and_isr_changes(image, config, whole, remove=ended.id),
+        *(
+            keeps_its_place(image, ended, whole)
+            if waited_for
+            else leader_and_isr_changes(image, config, whole, remove=ended.id)
+        ),
     ]
 
 
@@ -208,9 +221,16 @@ def next_state(
 
 
 def broker_heartbeat(
-    image: MetadataImage, request: m.BrokerHeartbeatRequest, config: BrokerConfig, progress: ShutdownProgress
+    image: MetadataImage,
+    request: m.BrokerHeartbeatRequest,
+    config: BrokerConfig,
+    progress: ShutdownProgress,
+    start: ClusterStart | None = None,
 ) -> Outcome[m.BrokerHeartbeatResponse]:
-    """State changes that a heartbeat asks for; STALE_BROKER_EPOCH for an earlier life."""
+    """State changes that a heartbeat asks for; STALE_BROKER_EPOCH for an earlier life.
+
+    `start`: the whole cluster is starting.
+    """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     state, wanted = state_of(broker), next_state(image, broker, request, progress)
     records: list[Message] = []
@@ -219,7 +239,7 @@ def broker_heartbeat(
             case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
                 records += _fence(image, broker, config)
             case BrokerState.UNFENCED:
-                records += _unfence(image, broker, config)
+                records += _unfence(image, broker, config, start)
             case BrokerState.CONTROLLED_SHUTDOWN:
                 records += _start_shutdown(image, broker, config)
     records += _offline_directories(image, broker, request, config)
@@ -246,10 +266,16 @@ def _fence(image: MetadataImage, broker: BrokerRegistration, config: BrokerConfi
     ]
 
 
-def _unfence(image: MetadataImage, broker: BrokerRegistration, config: BrokerConfig) -> list[Message]:
+def _unfence(
+    image: MetadataImage, broker: BrokerRegistration, config: BrokerConfig, start: ClusterStart | None
+) -> list[Message]:
     return [
         m.BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE),
-        *leader_and_isr_changes(image, config, leaderless(image), add=broker.id),
+        *(
+            leader_and_isr_changes(image, config, leaderless(image), add=broker.id)
+            if start is None
+            else leaders_at_start(image, config, start, unfencing=broker.id)
+        ),
     ]
 
 

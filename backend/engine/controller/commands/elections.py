@@ -162,7 +162,7 @@ def leader_and_isr_changes(
     settings: dict[bytes, tuple[Election, int]] = {}
     for topic, index, partition in partitions:
         if topic.id not in settings:
-            settings[topic.id] = _election_settings(image, config, topic.name)
+            settings[topic.id] = election_settings(image, config, topic.name)
         election, min_isr = settings[topic.id]
         target = replace(
             target_of(partition),
@@ -189,7 +189,8 @@ def _only(broker: int | None) -> Collection[int]:
     return NOBODY if broker is None else (broker,)
 
 
-def _election_settings(image: MetadataImage, config: BrokerConfig, topic: str) -> tuple[Election, int]:
+def election_settings(image: MetadataImage, config: BrokerConfig, topic: str) -> tuple[Election, int]:
+    """How leaders of a topic may be elected, and its effective `min.insync.replicas`."""
     unclean = unclean_election_enabled(image, config, topic)
     return Election.UNCLEAN if unclean else Election.ONLINE, effective_min_isr(image, config, topic)
 

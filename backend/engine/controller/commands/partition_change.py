@@ -63,6 +63,8 @@ class Target:
     any_log: bool = False
     # The replica with the best of all logs that may hold every committed record: leads, and nothing is lost.
     recovered_leader: int = NO_LEADER
+    # Led when the whole cluster stopped: has what acks=1 wrote, and leads again where it may.
+    last_leader: int = NO_LEADER
 
 
 def target_of(partition: PartitionRegistration) -> Target:
@@ -152,6 +154,8 @@ def _clean_leader(
         return target.replicas[0]
     if valid(partition.leader):
         return partition.leader
+    if valid(target.last_leader):
+        return target.last_leader
     return next((replica for replica in target.replicas if valid(replica)), NO_LEADER)
 
 

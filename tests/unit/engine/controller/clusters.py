@@ -11,6 +11,7 @@ from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import ShutdownProgress, broker_heartbeat, register_broker
 from backend.engine.controller.commands.cluster import ELIGIBLE_LEADER_REPLICAS, bootstrap
+from backend.engine.controller.commands.cluster_start import ClusterStart
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.commands.topics import create_topics
 from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
@@ -70,6 +71,7 @@ class Play:
         rack: str | None = None,
         clean: bool = False,
         directories: Sequence[bytes] | None = None,
+        start: ClusterStart | None = None,
     ) -> int:
         """The broker's new epoch. `clean`: its former life ended in an orderly way."""
         former = self.image.brokers.get(broker)
@@ -93,12 +95,18 @@ class Play:
                 config=self.config,
                 next_offset=self.image.offset + 1,
                 session_alive=alive,
+                start=start,
             )
         )
         return response.broker_epoch
 
     def heartbeat(
-        self, broker: int, *, progress: ShutdownProgress | None = None, **fields: Any
+        self,
+        broker: int,
+        *,
+        progress: ShutdownProgress | None = None,
+        start: ClusterStart | None = None,
+        **fields: Any,
     ) -> m.BrokerHeartbeatResponse:
         """A heartbeat of the broker's present life, caught up unless said otherwise."""
         fields = {
@@ -113,6 +121,7 @@ class Play:
                 request=m.BrokerHeartbeatRequest(**fields),
                 config=self.config,
                 progress=progress or ShutdownProgress(),
+                start=start,
             )
         )
 

@@ -1,0 +1,169 @@
+"""The start of a whole cluster: leaders are elected once the brokers that were in sync when it stopped are back.
+
+Apache Kafka takes each broker that registers out of its ISRs and elects the first that may lead, so the order of a
+start decides: the ISR is gone, and with it what only the last leader had (acks=1). Here a broker that stopped cleanly
+keeps its place, since its log holds all that was committed, and nobody is elected before all of ISR and ELR are back or
+have been given up (decision 34). Then the last leader leads again. Decisions alone: `controller.start_wait` carries
+them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.commands.elections import Found, all_partitions, election_settings
+from backend.engine.controller.commands.outcome import Outcome
+from backend.engine.controller.commands.partition_change import AcceptableLeader, change_record, target_of
+from backend.engine.controller.image import NO_LEADER, BrokerRegistration, MetadataImage, PartitionRegistration
+from backend.engine.controller.replay import FENCE
+from backend.protocol import messages as m
+from backend.protocol.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStart:
+    """The cluster as its controller found it when it became active, and who is waited for no longer."""
+
+    found: MetadataImage
+    given_up: frozenset[int] = frozenset()
+    # A broker that was unfenced then has been heard: the cluster had not stopped.
+    goes_on: bool = False
+
+    def is_former_life(self, broker: BrokerRegistration) -> bool:
+        """Whether the registration is one that the controller found unfenced: unless the cluster goes on, its broker
+        has ended.
+        """
+        before = self.found.brokers.get(broker.id)
+        return not self.goes_on and before is not None and not before.fenced and before.epoch == broker.epoch
+
+    def is_back(self, image: MetadataImage, broker_id: int) -> bool:
+        """Whether the broker may lead, in a life that is not over."""
+        broker = image.brokers.get(broker_id)
+        return broker is not None and broker.active and not self.is_former_life(broker)
+
+    def waits_for(
+        self, image: MetadataImage, partition: PartitionRegistration, unfencing: int | None = None
+    ) -> set[int]:
+        """Members of ISR and ELR that are to come before the partition gets a leader; `unfencing` is back already."""
+        members = eligible(partition) - self.given_up - {unfencing}
+        return {one for one in members if not self.is_back(image, one)}
+
+
+def eligible(partition: PartitionRegistration) -> set[int]:
+    """Replicas that have every committed record as far as metadata knows."""
+    return {*partition.isr, *partition.elr}
+
+
+def found_by(image: MetadataImage) -> ClusterStart | None:
+    """What a controller that becomes active has to wait for; None where nobody can be missing."""
+    partitions = any(topic.partitions for topic in image.topics.values())
+    return ClusterStart(image) if partitions else None
+
+
+def heard(start: ClusterStart, broker_id: int, broker_epoch: int) -> ClusterStart:
+    """After a heartbeat: one of a life that was unfenced before the controller became active is of a living broker."""
+    before = start.found.brokers.get(broker_id)
+    lives = before is not None and not before.fenced and before.epoch == broker_epoch
+    return replace(start, goes_on=True) if lives else start
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Partitions that get no leader yet, and the brokers that they wait for."""
+
+    partitions: tuple[Found, ...]
+    brokers: frozenset[int]
+
+
+def waiting(image: MetadataImage, start: ClusterStart) -> Waiting:
+    """Partitions that nobody leads in a life that is not over, and that wait for somebody."""
+    found: list[Found] = []
+    brokers: set[int] = set()
+    for one in all_partitions(image):
+        partition = one[2]
+        leader = image.brokers.get(partition.leader)
+        if leader is not None and not start.is_former_life(leader) and not leader.fenced:
+            continue
+        if missing := start.waits_for(image, partition):
+            found.append(one)
+            brokers |= missing
+    return Waiting(tuple(found), frozenset(brokers))
+
+
+def give_up(start: ClusterStart, brokers: Collection[int]) -> ClusterStart:
+    """Without these brokers from now on."""
+    return replace(start, given_up=start.given_up | frozenset(brokers))
+
+
+def keeps_its_place(
+    image: MetadataImage, ended: BrokerRegistration, in_sync: Collection[Found]
+) -> list[m.PartitionChangeRecord]:
+    """A broker comes back from a clean shutdown of the whole cluster: it stays in sync, and leads nothing until it is
+    unfenced. No leader has moved a high watermark without it, since nobody was there to take it out of an ISR.
+    """
+    return [
+        m.PartitionChangeRecord(topic_id=topic.id, partition_id=index, leader=NO_LEADER)
+        for topic, index, partition in in_sync
+        if partition.leader == ended.id
+    ]
+
+
+def leaders_at_start(
+    image: MetadataImage, config: BrokerConfig, start: ClusterStart, *, unfencing: int | None = None
+) -> list[m.PartitionChangeRecord]:
+    """Who has been given up leaves its ISRs, and partitions that wait for nobody get a leader: the last one where it
+    may lead, else as ever.
+    """
+    gone = {one for one in start.given_up if one != unfencing and not start.is_back(image, one)}
+
+    def acceptable(broker: int) -> bool:
+        return broker == unfencing or start.is_back(image, broker)
+
+    records = []
+    for topic, index, partition in all_partitions(image):
+        leaves = partition.leader in gone or not gone.isdisjoint(partition.isr)
+        waits = bool(start.waits_for(image, partition, unfencing))
+        if not leaves and (waits or partition.leader != NO_LEADER):
+            continue
+        election, min_isr = election_settings(image, config, topic.name)
+        before = start.found.partition_by_id(topic.id, index)
+        record = change_record(
+            image,
+            topic.id,
+            index,
+            partition,
+            replace(
+                target_of(partition),
+                isr=tuple(member for member in partition.isr if member not in gone),
+                last_leader=NO_LEADER if before is None else _last_leader(before),
+            ),
+            min_isr=min_isr,
+            acceptable=_only(partition.leader, acceptable) if waits else acceptable,
+            election=election,
+        )
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def _only(leader: int, acceptable: AcceptableLeader) -> AcceptableLeader:
+    """Who leads may stay; nobody is elected."""
+    return lambda broker: broker == leader and acceptable(broker)
+
+
+def _last_leader(before: PartitionRegistration) -> int:
+    """Of an ISR that became empty the last known ELR names it first."""
+    return next(iter(before.last_known_elr), NO_LEADER) if before.leader == NO_LEADER else before.leader
+
+
+def without_given_up(image: MetadataImage, config: BrokerConfig, start: ClusterStart) -> Outcome[None]:
+    """Who has been given up is fenced, and what waits for nobody else is led."""
+    ended = (broker for broker in image.brokers.values() if broker.id in start.given_up and not broker.fenced)
+    fenced: list[Message] = [
+        m.BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE)
+        for broker in sorted(ended, key=lambda broker: broker.id)
+        if start.is_former_life(broker)
+    ]
+    return Outcome((*fenced, *leaders_at_start(image, config, start)), None)

@@ -1,0 +1,139 @@
+"""The driver of `commands.cluster_start`: waits for the brokers of the last ISRs, says so, and gives them up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.commands.cluster_start import (
+    ClusterStart,
+    Waiting,
+    eligible,
+    found_by,
+    give_up,
+    heard,
+    waiting,
+    without_given_up,
+)
+from backend.engine.controller.commands.elections import leaderless
+from backend.engine.controller.commands.outcome import Outcome
+from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.sessions import Sessions
+from backend.engine.ports import Clock, tasks
+from backend.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from backend.engine.controller.driver import Controller
+
+# A look goes over all partitions, some 10 ms for 6,000. Elections do not wait for it: each unfencing looks by itself.
+LOOK_MS: Final = 250
+# Brokers of one process come back within less: nobody has to be told of those waits.
+TELL_AFTER_MS: Final = 1000
+# Partitions and brokers that one line of the log names.
+PARTITIONS_NAMED_MAX: Final = 3
+BROKERS_NAMED_MAX: Final = 10
+
+_log = logging.getLogger(__name__)
+
+
+class StartWait:
+    """Of one epoch of a controller that has just become active; `sessions` are those of that epoch."""
+
+    def __init__(self, clock: Clock, config: BrokerConfig, controller: Controller, sessions: Sessions) -> None:
+        self._clock = clock
+        self._config = config
+        self._controller = controller
+        self._sessions = sessions
+        self._since_ms = clock.monotonic_ms()
+        self._start = found_by(controller.image) if config.ebbline_leader_start_wait_ms else None
+        self._told: frozenset[int] = frozenset()
+
+    @property
+    def start(self) -> ClusterStart | None:
+        """What elections have to wait for; None once they wait for nobody."""
+        return None if self._start is None or self._start.goes_on else self._start
+
+    def heard(self, broker_id: int, broker_epoch: int) -> None:
+        """A heartbeat has arrived."""
+        if self._start is not None:
+            self._start = heard(self._start, broker_id, broker_epoch)
+
+    async def run(self) -> None:
+        """Until nobody is waited for."""
+        while self._start is not None and not self._controller.keeps_isr:
+            try:
+                await self._look(self._start)
+            except KafkaError as error:
+                _log.info("Controller %d looks again at who is back: %s", self._config.id, error)
+            if self._start is not None:
+                await tasks.sleep_ms(LOOK_MS)
+
+    async def _look(self, start: ClusterStart) -> None:
+        image, now_ms = self._controller.image, self._clock.monotonic_ms()
+        waits = Waiting((), frozenset()) if start.goes_on else waiting(image, start)
+        if not waits.brokers:
+            await self._end(start)
+            return
+        opening = frozenset(one for one in waits.brokers if self._opens_its_logs(image, start, one, now_ms))
+        absent = waits.brokers - opening
+        waited_ms = now_ms - self._since_ms
+        if waited_ms >= self._config.ebbline_leader_start_wait_ms and absent:
+            self._start = given_up = give_up(start, absent)
+            await self._controller.submit("elect leaders at a start", partial(self._without, start=given_up))
+            self._tell_given_up(absent)
+        elif waited_ms >= TELL_AFTER_MS and waits.brokers != self._told:
+            self._told = waits.brokers
+            self._tell(waits, absent, opening)
+
+    def _opens_its_logs(self, image: MetadataImage, start: ClusterStart, broker_id: int, now_ms: float) -> bool:
+        """Whether it has registered and lives: initial.broker.registration.timeout.ms limits its own start."""
+        broker = image.brokers.get(broker_id)
+        here = broker is not None and not start.is_former_life(broker) and not broker.in_controlled_shutdown
+        return here and self._sessions.alive(broker_id, now_ms)
+
+    async def _end(self, start: ClusterStart) -> None:
+        """From here on a fenced broker is in no ISR, as ever."""
+
+        def command(image: MetadataImage) -> Outcome[None]:
+            self._start = None
+            fenced = [broker.id for broker in image.brokers.values() if broker.fenced]
+            return self._without(image, give_up(start, fenced))
+
+        try:
+            await self._controller.submit("end of the start", command)
+        except KafkaError:
+            self._start = start
+            raise
+
+    def _without(self, image: MetadataImage, start: ClusterStart) -> Outcome[None]:
+        return without_given_up(image, self._config, start)
+
+    def _tell(self, waits: Waiting, absent: Collection[int], opening: Collection[int]) -> None:
+        limit_s = self._config.ebbline_leader_start_wait_ms / 1000
+        whom = [f"broker {_listed(absent)} (not here yet; at most {limit_s:g} s)"] if absent else []
+        whom += [f"broker {_listed(opening)} (opens its logs)"] if opening else []
+        named = [f"{topic.name}-{index}" for topic, index, _ in waits.partitions[:PARTITIONS_NAMED_MAX]]
+        more = ", …" if len(waits.partitions) > PARTITIONS_NAMED_MAX else ""
+        _log.warning(
+            "Controller %d: the cluster starts; %d partitions (%s%s) get a leader once those are back that were in sync"
+            " when it stopped: waits for %s",
+            self._config.id, len(waits.partitions), ", ".join(named), more, " and ".join(whom),
+        )  # fmt: skip
+
+    def _tell_given_up(self, absent: frozenset[int]) -> None:
+        open_ = [found for found in leaderless(self._controller.image) if not absent.isdisjoint(eligible(found[2]))]
+        _log.warning(
+            "Controller %d: broker %s has not come within %g s, so leaders are elected without it%s",
+            self._config.id, _listed(absent), self._config.ebbline_leader_start_wait_ms / 1000,
+            f"; {len(open_)} partitions have none, since nobody else has all their records: start it. If its disk is"
+            " gone for good, ask for an unclean election, which takes the best log of the brokers that are here"
+            if open_ else "",
+        )  # fmt: skip
+
+
+def _listed(brokers: Collection[int]) -> str:
+    named = ", ".join(map(str, sorted(brokers)[:BROKERS_NAMED_MAX]))
+    return named + (", …" if len(brokers) > BROKERS_NAMED_MAX else "")
