@@ -31,7 +31,7 @@ from backend.engine.config.security import (
     listener_security,
 )
 from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, EMPTY_IMAGE, Endpoint, MetadataImage
-from backend.engine.controller.lifecycle import BrokerLifecycle
+from backend.engine.controller.lifecycle import BrokerLifecycle, no_controller
 from backend.engine.controller.loader import MetadataLoader
 from backend.engine.controller.node_metadata import NodeMetadata
 from backend.engine.controller.producer_ids import ProducerIdManager
@@ -49,7 +49,6 @@ from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.net.topic_producer import TopicProducer
 from backend.engine.ports import Ports, tasks
 from backend.engine.replica.replica_manager import ReplicaManager
-from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
 # A controller that is gone must not hold up a stop for longer.
@@ -83,7 +82,9 @@ class BrokerPart:
         self._events: EventPublisher | None = None
         self._publishing: tasks.Task[None] | None = None
         self._registered: tasks.Future[int] = tasks.future()
+        self._shown_registered = tasks.Event()
         self._first_image: tasks.Future[None] = tasks.future()
+        self._metadata: NodeMetadata | None = None
         self._services: Services | None = None
         self._removed_set_aside: set[str] = set()
 
@@ -119,6 +120,7 @@ class BrokerPart:
     async def start(self, services: Services, metadata: NodeMetadata) -> None:
         """Returns once the controller lets clients know this broker."""
         self._services = services
+        self._metadata = metadata
         self._make_parts(services, metadata)
         assert self._loader is not None
         assert self._lifecycle is not None
@@ -149,14 +151,15 @@ class BrokerPart:
                          timeout_ms)  # fmt: skip
 
     async def _first_image_applied(self) -> None:
-        timeout_ms = self._config.initial_broker_registration_timeout_ms
+        """What it waits for is metadata; once they are there its logs may take as long as they need to be opened."""
+        assert self._metadata is not None
         try:
-            await tasks.wait_for(tasks.shield(self._first_image), timeout_ms)
+            timeout_ms = self._config.initial_broker_registration_timeout_ms
+            await tasks.wait_for(self._shown_registered.wait(), timeout_ms)
         except tasks.Timeout:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"The controller gave broker {self._config.id} no metadata within {timeout_ms} ms; check that it runs",
-            ) from None
+            waits_for = self._metadata.raft.waits_for
+            raise no_controller(self._config, "to be told the cluster's metadata", None, waits_for) from None
+        await tasks.shield(self._first_image)
 
     def _make_parts(self, services: Services, metadata: NodeMetadata) -> None:
         config, ports, node_id = self._config, self._ports, self._config.id
@@ -233,6 +236,7 @@ class BrokerPart:
             applied_offset=lambda: services.metadata.applied_offset,
             previous_epoch=services.log_manager.previous_broker_epoch,
             offline_log_dirs=lambda: services.log_manager.failed_directory_ids,
+            quorum_waits_for=lambda: metadata.raft.waits_for,
         )
 
     def _channel(self, purpose: str) -> PeerControllerChannel:
@@ -303,6 +307,7 @@ class BrokerPart:
         if own is None or own.epoch != self.lifecycle.broker_epoch:
             # Until it shows this life the image speaks of the one before, which may have led with data we lack.
             return
+        self._shown_registered.set()
         try:
             _refuse_tiered_topics(self._config, new)
             # What a topic's settings say decides how its logs are opened.

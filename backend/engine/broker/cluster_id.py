@@ -7,6 +7,7 @@ from typing import Final, cast
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import controller_addresses
 from backend.engine.config.security import controller_security
+from backend.engine.controller.lifecycle import no_controller
 from backend.engine.log.checkpoints import decode_meta_properties
 from backend.engine.log.errors import LogDirError
 from backend.engine.log.names import META_PROPERTIES_FILE
@@ -62,9 +63,9 @@ async def _asked(ports: Ports, config: BrokerConfig) -> str:
                         timeout_ms=ASK_TIMEOUT_MS,
                     ),
                 )
-            except KafkaError:
+            except KafkaError as error:
                 if ports.clock.monotonic_ms() >= deadline_ms:
-                    raise
+                    raise no_controller(config, "to be told its cluster's id", error) from error
                 await tasks.sleep_ms(ASK_PAUSE_MS)
                 continue
             return answer.cluster_id

@@ -8,6 +8,7 @@ from typing import Final
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
+from backend.engine.config.listeners import controller_addresses
 from backend.engine.controller.image import Endpoint, SupportedFeature
 from backend.engine.ports import Ports, tasks
 from backend.protocol import messages as m
@@ -30,6 +31,29 @@ _LOST_REGISTRATION: Final = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.B
 _log = logging.getLogger(__name__)
 
 
+def no_controller(
+    config: BrokerConfig, what: str, refusal: KafkaError | None, quorum_waits_for: str | None = None
+) -> KafkaError:
+    """A start gives up (REQUEST_TIMED_OUT): what it waited for, whom it could not reach, and what to do.
+
+    `refusal`: what came of the last try; `quorum_waits_for`: whom this node, a voter itself, waits for.
+    """
+    waited_s = config.initial_broker_registration_timeout_ms / 1000
+    text = f"Broker {config.id} has waited {waited_s:g} s (initial.broker.registration.timeout.ms) {what}"
+    if refusal is not None and refusal.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+        text += f", and another broker runs as node.id {config.id}: stop that one, or give this one an id of its own"
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+    addresses = ", ".join(f"{host}:{port}" for host, port in controller_addresses(config))
+    text += f" by an active controller, one of {addresses}"
+    reason = quorum_waits_for or ("" if refusal is None else refusal.message)
+    if reason:
+        text += f" ({reason.rstrip('.')})"
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"{text}. It has changed nothing: start the controllers that are away, then this broker again",
+    )
+
+
 class BrokerLifecycle:
     """One task per broker; `channel` is used by nothing else, so that no slow request delays a heartbeat."""
 
@@ -46,7 +70,9 @@ class BrokerLifecycle:
         applied_offset: Callable[[], int],
         previous_epoch: int = -1,
         offline_log_dirs: Callable[[], Sequence[bytes]] = tuple,
+        quorum_waits_for: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`quorum_waits_for`: why this node knows no leader of the metadata quorum, in one sentence."""
         self._ports = ports
         self._config = config
         self._channel = channel
@@ -57,6 +83,9 @@ class BrokerLifecycle:
         self._ready = False
         self._fenced = True
         self._leaving = False
+        self._quorum_waits_for = quorum_waits_for
+        # Why the last try to register failed.
+        self._refusal: KafkaError | None = None
         self._refused_in_a_row = 0
         self._told: ErrorCode | None = None
         self._wake = tasks.Event()
@@ -110,12 +139,7 @@ class BrokerLifecycle:
         try:
             return await tasks.wait_for(self._registered, self._config.initial_broker_registration_timeout_ms)
         except tasks.Timeout:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"Broker {self._config.id} could not register within"
-                f" {self._config.initial_broker_registration_timeout_ms} ms; check that the controller runs and that"
-                " no other broker uses this id",
-            ) from None
+            raise no_controller(self._config, "to be registered", self._refusal, self._quorum_waits_for()) from None
 
     async def unfence(self) -> None:
         """The broker is ready to serve: returns once the controller lets clients know it."""
@@ -172,6 +196,7 @@ class BrokerLifecycle:
             try:
                 self._broker_epoch = await self._send_registration()
             except KafkaError as error:
+                self._refusal = error
                 if error.code in _HOPELESS and not self._registered.done():
                     self._registered.set_exception(self._explained(error))
                     return

@@ -80,6 +80,8 @@ class StartWait:
         opening = frozenset(one for one in waits.brokers if self._opens_its_logs(image, start, one, now_ms))
         absent = waits.brokers - opening
         waited_ms = now_ms - self._since_ms
+        if waited_ms >= self._config.unclean_recovery_timeout_ms:
+            absent = waits.brokers
         if waited_ms >= self._config.ebbline_leader_start_wait_ms and absent:
             self._start = given_up = give_up(start, absent)
             await self._controller.submit("elect leaders at a start", partial(self._without, start=given_up))
@@ -89,7 +91,7 @@ class StartWait:
             self._tell(waits, absent, opening)
 
     def _opens_its_logs(self, image: MetadataImage, start: ClusterStart, broker_id: int, now_ms: float) -> bool:
-        """Whether it has registered and lives: initial.broker.registration.timeout.ms limits its own start."""
+        """Whether it has registered and lives."""
         broker = image.brokers.get(broker_id)
         here = broker is not None and not start.is_former_life(broker) and not broker.in_controlled_shutdown
         return here and self._sessions.alive(broker_id, now_ms)
@@ -114,7 +116,8 @@ class StartWait:
     def _tell(self, waits: Waiting, absent: Collection[int], opening: Collection[int]) -> None:
         limit_s = self._config.ebbline_leader_start_wait_ms / 1000
         whom = [f"broker {_listed(absent)} (not here yet; at most {limit_s:g} s)"] if absent else []
-        whom += [f"broker {_listed(opening)} (opens its logs)"] if opening else []
+        opening_s = self._config.unclean_recovery_timeout_ms / 1000
+        whom += [f"broker {_listed(opening)} (opens its logs; at most {opening_s:g} s)"] if opening else []
         named = [f"{topic.name}-{index}" for topic, index, _ in waits.partitions[:PARTITIONS_NAMED_MAX]]
         more = ", …" if len(waits.partitions) > PARTITIONS_NAMED_MAX else ""
         _log.warning(
@@ -126,8 +129,8 @@ class StartWait:
     def _tell_given_up(self, absent: frozenset[int]) -> None:
         open_ = [found for found in leaderless(self._controller.image) if not absent.isdisjoint(eligible(found[2]))]
         _log.warning(
-            "Controller %d: broker %s has not come within %g s, so leaders are elected without it%s",
-            self._config.id, _listed(absent), self._config.ebbline_leader_start_wait_ms / 1000,
+            "Controller %d: broker %s has not come within %.0f s, so leaders are elected without it%s",
+            self._config.id, _listed(absent), (self._clock.monotonic_ms() - self._since_ms) / 1000,
             f"; {len(open_)} partitions have none, since nobody else has all their records: start it. If its disk is"
             " gone for good, ask for an unclean election, which takes the best log of the brokers that are here"
             if open_ else "",

@@ -301,6 +301,7 @@ def test_a_second_broker_with_the_same_id_waits_for_the_first_ones_session(tmp_p
             with pytest.raises(KafkaError) as error:
                 await twin.lifecycle.start()
             assert error.value.code == ErrorCode.REQUEST_TIMED_OUT
+            assert "another broker runs as node.id 1: stop that one" in error.value.message
             await twin.lifecycle.stop()
             epoch = brokers[0].lifecycle.broker_epoch
             await brokers[0].stop()
