@@ -24,6 +24,7 @@ LOOPBACK: Final = "127.0.0.1"
 NODES_MAX: Final = 9
 # Stops last: the others' controller may be there.
 CONTROLLER_NODE: Final = 1
+METADATA_FACTOR: Final = "rlmm.config.remote.log.metadata.topic.replication.factor"
 EXIT_REFUSED: Final = 1
 
 _log = logging.getLogger(__name__)
@@ -72,12 +73,27 @@ class ClusterLayout:
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": min_isr,
-            "rlmm.config.remote.log.metadata.topic.replication.factor": replicas,
+            METADATA_FACTOR: replicas,
             "rlmm.config.remote.log.metadata.topic.min.isr": min_isr,
         }
         if node_id in self.metrics_ports:
             own["ebbline.metrics.listener"] = f"{LOOPBACK}:{self.metrics_ports[node_id]}"
         return own | dict(self.settings) | dict(self.node_settings.get(node_id, {}))
+
+    def check_replicas(self) -> None:
+        """StartRefused where nothing could ever be tiered: no broker can come that the layout does not name."""
+        nodes = len(self.ports)
+        for node_id in self.ports:
+            own = self.properties(node_id)
+            factor = own[METADATA_FACTOR]
+            # What is no number is refused by whoever reads it.
+            too_many = factor.isdecimal() and int(factor) > nodes
+            if own.get("remote.log.storage.system.enable") == "true" and too_many:
+                raise StartRefused(
+                    f"{METADATA_FACTOR} is {factor}, and this cluster has {nodes} broker"
+                    f"{'s' if nodes > 1 else ''}: set it, and rlmm.config.remote.log.metadata.topic.min.isr, to {nodes}"
+                    " at most, or start more brokers."
+                )
 
     @property
     def bootstrap_servers(self) -> str:
@@ -97,7 +113,11 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
 
     async def start(self) -> None:
-        """All nodes serve. When one cannot, the others are not waited for but stopped, and its error is raised."""
+        """All nodes serve. When one cannot, the others are not waited for but stopped, and its error is raised.
+
+        StartRefused also where the settings ask for more brokers than the layout has.
+        """
+        self.layout.check_replicas()
         starting = [
             tasks.start(self.start_broker(node_id), name=f"start of node {node_id}") for node_id in self.layout.ports
         ]

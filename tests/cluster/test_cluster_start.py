@@ -55,3 +55,11 @@ def test_a_start_that_is_given_up_leaves_nothing_open(tmp_path: Path) -> None:
         await cluster.stop()
 
     asyncio.run(play())
+
+
+def test_a_metadata_topic_with_more_replicas_than_brokers_is_refused_by_its_setting(tmp_path: Path) -> None:
+    factor = "rlmm.config.remote.log.metadata.topic.replication.factor"
+    made = layout(tmp_path, brokers=1, tiering=True, settings={factor: "3"})
+    with pytest.raises(StartRefused, match=f"{factor} is 3, and this cluster has 1 broker: set it"):
+        asyncio.run(Cluster(made).start())
+    assert not Path(made.log_dirs[1]).exists()

@@ -19,6 +19,10 @@ IN_CREATION_MAX: Final = 1000
 # A topic that was refused is not tried again at every question of a client.
 REFUSED_PAUSE_MS: Final = 1000
 
+_FACTORS: Final = {
+    "__consumer_offsets": "offsets.topic.replication.factor",
+    "__transaction_state": "transaction.state.log.replication.factor",
+}
 _Topic = m.CreateTopicsRequest.Topics
 _log = logging.getLogger(__name__)
 
@@ -42,8 +46,8 @@ async def _create(services: Services, names: list[str]) -> None:
         for topic in answer.topics if isinstance(answer, m.CreateTopicsResponse) else ():
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 refused = True
-                _log.warning("Broker %d could not create topic %s automatically: %s", services.node_id, topic.name,
-                             error_for(topic.error_code, topic.error_message))  # fmt: skip
+                _log.warning("Broker %d could not create topic %s automatically: %s%s", services.node_id, topic.name,
+                             error_for(topic.error_code, topic.error_message), _way_out(topic))  # fmt: skip
     except KafkaError as error:
         refused = True
         _log.warning("Broker %d could not create topics %s automatically: %s", services.node_id, names, error)
@@ -51,6 +55,14 @@ async def _create(services: Services, names: list[str]) -> None:
         if refused:
             await tasks.sleep_ms(REFUSED_PAUSE_MS)
         services.metadata.topics_in_creation.difference_update(names)
+
+
+def _way_out(refused: m.CreateTopicsResponse.Topics) -> str:
+    """What to do where an internal topic asks for more replicas than there are brokers."""
+    setting = _FACTORS.get(refused.name)
+    if setting is None or refused.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
+        return ""
+    return f" Start the other brokers, or set {setting} to their number; it is tried again"
 
 
 def topic_request(name: str, config: BrokerConfig) -> _Topic:

@@ -7,7 +7,6 @@ from functools import partial
 
 from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
-from backend.engine.config.listeners import voter_addresses
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Ports, Workers
 from backend.engine.remote.checked_storage import CheckedStorage
@@ -23,7 +22,7 @@ from backend.engine.remote.plugins import (
     open_remote_storage,
 )
 from backend.engine.remote.rlm import RemoteLogManager
-from backend.engine.remote.rlmm import ONLY_VOTER, TopicBasedRemoteLogMetadataManager
+from backend.engine.remote.rlmm import TopicBasedRemoteLogMetadataManager
 from backend.engine.remote.tier import Tier
 
 
@@ -56,8 +55,7 @@ def open_remote_log_manager(
         settings.remote_log_metadata_manager_class_name,
         settings.prefixed(settings.remote_log_metadata_manager_impl_prefix)
         | identity
-        | {"cluster.id": cluster_id, "log.dir": log_dir}
-        | {ONLY_VOTER: str(list(voter_addresses(settings)) == [broker_id]).lower()},
+        | {"cluster.id": cluster_id, "log.dir": log_dir},
         MetadataContext(ports, topic, events, on_fatal, settings.remote_log_metadata_overlap, metrics.passed_over),
     )
     meters = RemoteMeters()

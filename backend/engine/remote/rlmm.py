@@ -35,10 +35,8 @@ from backend.tiering.ids import TopicIdPartition, uuid_text
 from backend.tiering.segment_state import SegmentState
 
 PUBLISH_RETRY_MS: Final = 100
-ONLY_VOTER: Final = "ebbline.only.voter"
-# So long an only voter waits for other brokers to register when the topic wants more than there are. Those of one
-# start come within seconds; a single broker with Kafka's default of three replicas would wait for nobody.
-OTHER_BROKERS_MS: Final = 20_000
+# While fewer brokers are registered than the topic asks for; the next one may come at any time.
+FEW_BROKERS_PAUSE_MS: Final = 1000
 CREATION_DELAY: Final = "ebbline.remote.log.metadata.topic.creation.delay.ms"
 PUBLISH_RETRY_MAX_MS: Final = 2000
 
@@ -139,8 +137,6 @@ class RlmmSettings:
     # Where the local files lie; None: a restart reads the topic from its beginning.
     log_dir: str | None = None
     files_flush_interval_ms: int = 60_000
-    # Whether no other node is a voter: then this one is probably the only broker too.
-    only_voter: bool = False
     # How long the topic of a new cluster may wait for the first tiered partition; 0: it is made at the start, as Kafka
     # does.
     creation_delay_ms: int = 0
@@ -167,7 +163,6 @@ class RlmmSettings:
             ),
             overlap=Overlap(overlap),
             log_dir=config.get("log.dir"),
-            only_voter=config.get(ONLY_VOTER) == "true",
             files_flush_interval_ms=_number(config, "remote.log.metadata.files.flush.interval.ms", 60_000, least=1),
             creation_delay_ms=_number(config, CREATION_DELAY, 0, least=0),
         )
@@ -176,7 +171,8 @@ class RlmmSettings:
 def _too_few_brokers(topic: MetadataTopicSettings) -> str:
     return (
         f"rlmm.config.remote.log.metadata.topic.replication.factor is {topic.replication_factor}, and fewer brokers are"
-        " registered; start the others, or set it, and remote.log.metadata.topic.min.isr, to the number of brokers"
+        " registered; start the others, which is waited for, or set it, and"
+        " rlmm.config.remote.log.metadata.topic.min.isr, to the number of brokers and start this one again"
     )
 
 
@@ -228,7 +224,10 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
         self._running.append(tasks.spawn(self._initialize(), name=f"initialization of {METADATA_TOPIC}"))
 
     async def _initialize(self) -> None:
-        """Creates the topic if need be and checks its partition count, retrying for a while."""
+        """Creates the topic if need be and checks its partition count, retrying for a while.
+
+        As long as too few brokers are registered nothing is tiered, and all else goes on: the others may come.
+        """
         settings = self._settings
         if settings.creation_delay_ms:
             with suppress(tasks.Timeout):
@@ -240,19 +239,17 @@ class TopicBasedRemoteLogMetadataManager(CachedLookups):
                 count = await self._topic.ensure_created(settings.topic)
                 break
             except (KafkaError, OSError) as error:
-                few = isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+                if isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+                    if not told:
+                        told = True
+                        _log.warning("Nothing is tiered yet: %s", _too_few_brokers(settings.topic))
+                    await tasks.sleep_ms(FEW_BROKERS_PAUSE_MS)
+                    began_ms = self._ports.clock.monotonic_ms()
+                    continue
                 waited_ms = settings.initialization_retry_max_timeout_ms
-                if few and settings.only_voter:
-                    waited_ms = min(waited_ms, OTHER_BROKERS_MS)
                 if self._ports.clock.monotonic_ms() >= began_ms + waited_ms:
-                    why = _too_few_brokers(settings.topic) if few else str(error)
-                    self._on_fatal(f"Topic {METADATA_TOPIC} could not be created within {waited_ms} ms: {why}")
+                    self._on_fatal(f"Topic {METADATA_TOPIC} could not be created within {waited_ms} ms: {error}")
                     return
-                if few and not told:
-                    told = True
-                    _log.warning(
-                        "Nothing is tiered yet: %s. This node waits %d ms", _too_few_brokers(settings.topic), waited_ms
-                    )
                 _log.debug("Topic %s is not there yet: %s", METADATA_TOPIC, error)
                 await tasks.sleep_ms(settings.initialization_retry_interval_ms)
         if count != settings.topic.partitions:
