@@ -34,6 +34,7 @@ FIXTURE = Path(__file__).parents[3] / "fixtures" / "apache-kafka-4.3.1" / "confi
 NOT_LISTED_BY_KAFKA = {
     "ebbline.cluster.id",
     "ebbline.quorum.acknowledged.dir",
+    "ebbline.leader.start.wait.ms",
     "ebbline.quorum.start.wait.ms",
     "ebbline.delete.vanished.topics",
     "ebbline.events.topic.replication.factor",
