@@ -315,10 +315,16 @@ class _Loader:
     @property
     def _durable_end(self) -> int:
         """Records below had reached the device. The recovery point follows the log start without a sync: what lies
-        below that is no loss. (After a clean stop all had, and the high watermark says so where the other is lost.)
+        below that is no loss. After a clean stop all had, and the high watermark says so where the other is lost. After
+        a kill the recovery point of a follower may be older than a truncation, which was not below its high watermark.
         """
         options = self.options
-        end = max(options.recovery_point, options.high_watermark if options.clean_shutdown else 0)
+        if options.clean_shutdown:
+            end = max(options.recovery_point, options.high_watermark)
+        elif options.has_others:
+            end = min(options.recovery_point, options.high_watermark)
+        else:
+            end = options.recovery_point
         return end if end > options.log_start_offset else 0
 
     @property

@@ -260,12 +260,7 @@ class RoleChanges:
             if not assigned.registration.is_lost(self._manager.node_id):
                 self._directories.submit(tip, DIRECTORY_LOST)
             return None
-        self._hosted.broken.pop(key, None)
-        if assigned.registration.is_lost(self._manager.node_id):
-            # It was unusable before this start, and is repaired.
-            self._directories.submit(tip, self._manager.log_manager.directory_id(log))
-        else:
-            self._tell_directory(assigned, log)
+        self._tell_directory(assigned, log, repaired=self._hosted.broken.pop(key, None) is not None)
         partition = Partition(tip, log, self._manager)
         self._hosted.by_name[key] = partition
         self._hosted.by_id[(tip.topic_id, tip.partition)] = partition
@@ -299,10 +294,13 @@ class RoleChanges:
             where = ", ".join(manager.left_out)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"its log is not here, and {where} cannot be read")
 
-    def _tell_directory(self, assigned: Assigned, log: UnifiedLog) -> None:
-        """The controller cannot know where a replica lies when there are several, or another one (KIP-858)."""
+    def _tell_directory(self, assigned: Assigned, log: UnifiedLog, *, repaired: bool) -> None:
+        """The controller cannot know where a replica lies when there are several, or another one (KIP-858).
+
+        Nor that one is usable again which it was told is lost: that may be on its way yet, and not in this image.
+        """
         directory = self._manager.log_manager.directory_id(log)
-        if assigned.registration.directory_of(self._manager.node_id) != directory:
+        if repaired or assigned.registration.directory_of(self._manager.node_id) != directory:
             self._directories.submit(assigned.tip, directory)
 
     def _lead(self, partition: Partition, assigned: Assigned) -> bool:

@@ -196,6 +196,7 @@ def test_a_damaged_partition_is_offline_with_the_reason_and_the_others_load(tmp_
         for topic in ("orders", "clicks"):
             append(manager.get_or_create(tip(topic), CONFIG), *range(3))
         for log in manager.all_logs:
+            log.update_high_watermark(log.log_end_offset)
             log.flush()
         await manager.checkpoints.write_all()
         manager.abandon()

@@ -181,8 +181,16 @@ def test_a_log_that_lost_durable_records_is_not_shortened_where_others_have_them
     path(tmp_path).write_bytes(damage(path(tmp_path).read_bytes()))
     before = files(tmp_path)["00000000000000000003.log"]
     with pytest.raises(CorruptLog, match="copied again by itself once another replica leads"):
-        open_test_log(tmp_path, clean=clean, recovery_point=6, has_others=True)
+        open_test_log(tmp_path, clean=clean, recovery_point=6, high_watermark=6, has_others=True)
     assert files(tmp_path)["00000000000000000003.log"] == before
+
+
+def test_a_log_that_was_truncated_after_the_last_checkpoint_is_whole(tmp_path: Path) -> None:
+    log = two_segments(tmp_path)
+    log.truncate_to(4)
+    log.close()
+    # What a kill leaves: a recovery point of before, and a high watermark below which no follower truncates.
+    assert open_test_log(tmp_path, recovery_point=6, high_watermark=4, has_others=True).log_end_offset == 4
 
 
 def test_a_last_segment_that_is_gone_is_missed_where_others_have_it(tmp_path: Path) -> None:

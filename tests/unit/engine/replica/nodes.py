@@ -305,6 +305,8 @@ class Nodes:
         self.controller_errors: list[ErrorCode] = []
         # What a sender gets in place of a receiver's answer to a request; None: the answer.
         self.refuse: Callable[[int, int, Message], ErrorCode | None] = lambda *_: None
+        # Where replicas lie, as the brokers told: directory by (broker, topic id, partition).
+        self.assigned: dict[tuple[int, bytes, int], bytes] = {}
         # Told of every (sender, receiver, request, answer).
         self.listen: Callable[[int, int, Message, Message], None] | None = None
         self.nodes: dict[int, Node] = {node: self._node(node) for node in range(1, count + 1)}
@@ -378,21 +380,30 @@ class Nodes:
         await self.nodes[node].stop()
         self.apply(partial(fence_broker, broker_id=node, config=self.play.config))
 
+    def renew(self, node: int) -> Node:
+        """A stopped node as a new process, which has to be started."""
+        self.nodes[node] = self._node(node)
+        return self.nodes[node]
+
     async def restart(self, node: int) -> None:
         """A stopped node comes back with what is on its disk."""
-        self.nodes[node] = self._node(node)
-        await self.nodes[node].start()
+        await self.renew(node).start()
         self.play.register(node, incarnation=self.play.image.brokers[node].epoch + 2)
         self.publish()
         self.play.heartbeat(node)
         self.publish()
 
     async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
-        """The controller's side of AlterPartition. Where replicas lie is taken note of by nobody here: the brokers are
-        registered without directories.
+        """The controller's side of AlterPartition. Where replicas lie is noted here alone: the brokers are registered
+        without directories.
         """
         await asyncio.sleep(0)
         if isinstance(request, m.AssignReplicasToDirsRequest):
+            for directory in request.directories:
+                for topic in directory.topics:
+                    for row in topic.partitions:
+                        replica = request.broker_id, bytes(topic.topic_id), row.partition_index
+                        self.assigned[replica] = bytes(directory.id)
             return through_codec(_taken(request), version)
         assert isinstance(request, m.AlterPartitionRequest)
         if self.controller_errors:
