@@ -24,6 +24,7 @@ from backend.engine.controller.image import MetadataImage
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine.remote.metadata_topic import METADATA_TOPIC
 from backend.engine_profile import embedded_settings
+from backend.liveness import answer_liveness
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -81,6 +82,7 @@ async def _serve(settings: ChildSettings, environment: Mapping[str, str]) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    answer_liveness(loop)
 
     layout = cluster_layout(settings, environment)
     machine = BreakableCluster(layout, failed=stop.set)

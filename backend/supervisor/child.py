@@ -8,6 +8,7 @@ import logging.handlers
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
+from backend import liveness
 from backend.redact import printable
 
 # Three files of 10 MB a process: at most 30 MB of logs each.
@@ -50,6 +52,8 @@ class ChildSpec:
     stop_timeout_s: float
     # Does it live? One that does not for long is restarted. None: a running process is enough.
     healthy: Callable[[], bool] | None = None
+    # Once it has been healthy it lives as long as its event loop turns, also while its ports have no room for a probe.
+    tells_liveness: bool = False
     # Does it serve? Asked at the start only: what it waits for later, a restart would not bring. None: as `healthy`.
     ready: Callable[[], bool] | None = None
     # Longer than a node's own start may take (initial.broker.registration.timeout.ms, 60 s, behind imports and the
@@ -72,23 +76,43 @@ def _die_with_parent(number: signal.Signals) -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, number)
 
 
+class ChildProcess(subprocess.Popen[bytes]):
+    """A process that may be asked whether its event loop turns."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        stdin: int,
+        at_parents_death: signal.Signals,
+    ) -> None:
+        self.liveness, far = socket.socketpair()
+        try:
+            with far:
+                super().__init__(
+                    list(command),
+                    env={**environment, liveness.VARIABLE: str(far.fileno())},
+                    stdin=stdin,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=partial(_die_with_parent, at_parents_death),
+                    pass_fds=(far.fileno(),),
+                )
+        except BaseException:
+            self.liveness.close()
+            raise
+
+
 def spawn(
     command: Sequence[str],
     environment: Mapping[str, str],
     *,
     stdin: int = subprocess.DEVNULL,
     at_parents_death: signal.Signals = signal.SIGTERM,
-) -> subprocess.Popen[bytes]:
+) -> ChildProcess:
     """A process in a session of its own, so that Ctrl-C reaches only the supervisor. OSError when it cannot start."""
-    return subprocess.Popen(
-        list(command),
-        env=dict(environment),
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        preexec_fn=partial(_die_with_parent, at_parents_death),
-    )
+    return ChildProcess(command, environment, stdin, at_parents_death)
 
 
 class LogFile(logging.handlers.RotatingFileHandler):
@@ -109,14 +133,14 @@ class Child:
     spec: ChildSpec
     log_dir: Path
     # Lets a process of this spec begin that was started before; used once. None from it: that one has ended.
-    waiting: Callable[[Mapping[str, str]], subprocess.Popen[bytes] | None] | None = None
+    waiting: Callable[[Mapping[str, str]], ChildProcess | None] | None = None
     restarts: int = 0
     started_at_s: float = 0.0
     next_start_at_s: float = 0.0
     unhealthy_since_s: float | None = None
     # Since its process began.
     has_answered: bool = False
-    process: subprocess.Popen[bytes] | None = None
+    process: ChildProcess | None = None
     last_line: str = ""
     # What its newest line about a wait says (`said_to_wait`).
     waits: str = ""
@@ -146,6 +170,8 @@ class Child:
         """Spawns the process, or lets begin the one that waits for it."""
         if self._logger is None:
             self._logger = LogFile(self.log_path)
+        if self.process is not None:
+            self.process.liveness.close()
         waiting, self.waiting = self.waiting, None
         self.process = None if waiting is None else waiting(self.spec.environment)
         if self.process is None:
@@ -226,6 +252,7 @@ class Child:
                 _log.warning("%s did not stop within %.0f s and is killed", self.spec.name, wait_s)
         self._kill_session(process.pid)
         process.wait(KILL_WAIT_S)
+        process.liveness.close()
         if self._pump is not None:
             self._pump.join(timeout=KILL_WAIT_S)
         self._pid_path.unlink(missing_ok=True)
@@ -239,13 +266,19 @@ class Child:
 
     def probe(self, now_s: float) -> bool:
         """Asks the health check; remembers since when it fails."""
-        ok = self.running and (self.spec.healthy is None or self.spec.healthy())
+        ok = self.running and (self.spec.healthy is None or self.spec.healthy() or self._loop_turns())
         if ok:
             self.unhealthy_since_s = None
             self.has_answered = True
         elif self.unhealthy_since_s is None:
             self.unhealthy_since_s = now_s
         return ok
+
+    def _loop_turns(self) -> bool:
+        """Whether a process that has served, and whose ports are silent now, lives all the same."""
+        if not (self.spec.tells_liveness and self.has_answered) or self.process is None:
+            return False
+        return liveness.is_alive(self.process.liveness)
 
     def silent_s(self, now_s: float) -> float:
         """For how long the health check has failed; 0 when it does not."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from backend.start import WHEN_TOLD
-from backend.supervisor.child import spawn
+from backend.supervisor.child import ChildProcess, spawn
 
 
 class WarmBackend:
@@ -22,7 +22,7 @@ class WarmBackend:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         self._process = spawn([sys.executable, "-m", "backend.start", WHEN_TOLD], environment, stdin=subprocess.PIPE)
 
-    def begin(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+    def begin(self, environment: Mapping[str, str]) -> ChildProcess | None:
         """The process, which now runs with `environment` added to its own; None when it has ended already."""
         process = self._process
         assert process.stdin is not None
@@ -45,6 +45,7 @@ class WarmBackend:
         process = self._process
         process.kill()
         process.wait()
+        process.liveness.close()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 with suppress(OSError):

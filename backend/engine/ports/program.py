@@ -9,6 +9,8 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from backend.liveness import answer_liveness
+
 # What one broker may need: the logs of 50 partitions of each of three internal topics and of 50 of others, which stay
 # open, 80 connections, and a quarter of all that no connection may take (`socket_network.CONNECTIONS_SHARE`).
 BROKER_FILES: Final = 440
@@ -53,7 +55,10 @@ class Ended(asyncio.Event):
 
 
 def run_until_signalled(program: Callable[[Ended], Awaitable[int]]) -> int:
-    """Runs a program on a fresh event loop; signals set the event that it is given. Returns its exit code."""
+    """Runs a program on a fresh event loop; signals set the event that it is given. Returns its exit code.
+
+    Its supervisor, if it has one, may ask meanwhile whether the loop turns.
+    """
 
     async def main() -> int:
         ended = Ended()
@@ -61,6 +66,7 @@ def run_until_signalled(program: Callable[[Ended], Awaitable[int]]) -> int:
         for one in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(one, ended.set)
         loop.add_signal_handler(WHOLE_CLUSTER_ENDS, ended.of_whole_cluster)
+        answer_liveness(loop)
         return await program(ended)
 
     return asyncio.run(main())
