@@ -23,6 +23,7 @@ from backend.protocol.remote_log_metadata import (
     UnreadableReason,
     decode,
 )
+from backend.store.storable import storable
 from backend.tiering.bulk_events import UsualEvents, id_texts, split
 from backend.tiering.ids import uuid_text
 from spark.schemas import KIND_PARTITION_DELETE, KIND_SEGMENT, KIND_UPDATE, RECORD_ARROW
@@ -30,6 +31,8 @@ from spark.schemas import KIND_PARTITION_DELETE, KIND_SEGMENT, KIND_UPDATE, RECO
 # A quarantined value is kept for a person to look at, the topic still holds the whole. Kafka allows
 # 1 MiB a record; a batch of 50 000 such must not fill the driver: 50 000 * 2 * 1 KiB are 100 MB.
 RAW_VALUE_BYTES_MAX: Final = 1_024
+# Kafka's longest name of a topic.
+TOPIC_CHARS_MAX: Final = 249
 _NOTHING: Final = (None,) * 15  # kind … txn_index_empty
 _DECODED: Final = pa.schema(list(RECORD_ARROW)[3:])  # all after the record's place
 
@@ -119,7 +122,7 @@ def _row(key: bytes | None, value: bytes | None) -> tuple[Any, ...]:
     try:
         event = decode(value)
     except Unreadable as error:
-        problem = f"{error.reason}: {error}"
+        problem = storable(f"{error.reason}: {error}")
     else:
         columns = _columns(event)
         if isinstance(columns, tuple):
@@ -148,6 +151,8 @@ def _columns(event: RemoteLogMetadata) -> tuple[Any, ...] | str:
             return "record-key: a snapshot record belongs in a file, Kafka never publishes it"
     if "\x00" in tip.topic:  # PostgreSQL cannot store it, and no topic name may hold it
         return "invalid-value: the topic name holds a zero character"
+    if len(tip.topic) > TOPIC_CHARS_MAX:  # PostgreSQL's indexes take no text of any length
+        return f"invalid-value: the topic name has {len(tip.topic)} characters, {TOPIC_CHARS_MAX} are allowed"
     return (kind, tip.topic, _id_text(tip.topic_id), tip.partition, segment, int(state), broker, event_ms, *rest)
 
 

@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from backend.store import sqlite
 from backend.store.limits import MIGRATION, POOL_TIMEOUT_S, SERVING, Limits
+from backend.store.storable import storable_json
 from backend.store.trouble import Diagnosis, diagnose, first_line
 
 BUSY_TIMEOUT_MS = 30_000  # at most; a program that serves people waits less
@@ -121,7 +122,7 @@ def _sqlite_engine(url: URL, limits: Limits) -> Engine:
     if opened is not None:
         options = {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW, "pool_timeout": POOL_TIMEOUT_S}
         options["creator"] = opened.connect
-    engine = sqlalchemy.create_engine(url, json_deserializer=_read_json, **options)
+    engine = sqlalchemy.create_engine(url, json_serializer=storable_json, json_deserializer=_read_json, **options)
     sqlite.listen(engine, opened, busy_ms)
     return engine
 
@@ -136,6 +137,7 @@ def _postgresql_engine(url: URL, limits: Limits, name: str) -> Engine:
         pool_timeout=POOL_TIMEOUT_S,
         pool_pre_ping=True,
         isolation_level="READ COMMITTED",  # whatever the database's default is: who waits for a lock then sees more
+        json_serializer=storable_json,
         connect_args=postgresql.connect_arguments(name),
     )
     postgresql.listen(engine, limits)

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Table, bindparam, delete, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from backend.store import tables as t
+from backend.store.storable import storable_key
 
 Row = Mapping[str, Any]
 
@@ -158,7 +159,7 @@ def _remove_others(connection: Connection, table: Table, cluster_id: str, column
     known = connection.execute(
         table.select().with_only_columns(table.c[column]).where(table.c.cluster_id == cluster_id).distinct()
     ).scalars()
-    gone = set(known) - set(keep)
+    gone = set(known) - {storable_key(one) if isinstance(one, str) else one for one in keep}
     if gone:
         statement = delete(table).where(table.c.cluster_id == cluster_id, table.c[column] == bindparam("gone"))
         connection.execute(statement, [{"gone": value} for value in gone])

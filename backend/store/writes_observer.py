@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, delete, select, tuple_, update
 
 from backend.store import tables as t
+from backend.store.storable import storable_key
 from backend.store.writes import save_config_values
 
 Resource = tuple[str, str]
@@ -34,10 +35,10 @@ def save_settings(
     here = table.c.cluster_id == cluster_id
     found = connection.execute(select(table.c.resource_type, table.c.resource).where(here).distinct())
     stored = {(kind, resource) for kind, resource in found}
-    gone = stored - set(known)
+    gone = stored - _stored(known)
     if gone:
         connection.execute(delete(table).where(here, *same), _keys(gone))
-    told = {(row["resource_type"], row["resource"]) for row in changed}.union(unchanged)
+    told = _stored({(row["resource_type"], row["resource"]) for row in changed}.union(unchanged))
     silent = stored - gone - told
     renew = update(table).where(here).values(sampled_ms=at_ms)
     if unchanged and len(silent) <= SILENT_MAX:  # nearly always: one statement for thousands
@@ -45,6 +46,11 @@ def save_settings(
         connection.execute(renew.where(others) if silent else renew)
     elif unchanged:
         connection.execute(renew.where(*same), _keys(unchanged))
+
+
+def _stored(resources: Iterable[Resource]) -> set[Resource]:
+    """As the table has them."""
+    return {(kind, storable_key(resource)) for kind, resource in resources}
 
 
 def _keys(resources: Iterable[Resource]) -> list[dict[str, str]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backend.control.findings.catalogue import RULES, Rule
 from backend.control.findings.sight import SEVERITIES, Candidate, Key, Sight
 from backend.store.queries.findings import Finding
+from backend.store.storable import storable, storable_key
 
 # More lines of one rule help nobody: 20 rules of 500 objects are 10,000 rows of about 1 kB, 10 MB.
 OBJECTS_MAX: Final = 500
@@ -42,7 +43,7 @@ def candidates(sight: Sight, rules: Iterable[Rule] = RULES) -> dict[Key, Candida
     """
     found: dict[Key, Candidate] = {}
     for rule in rules:
-        for candidate in rule(sight):
+        for candidate in map(_as_stored, rule(sight)):
             found.setdefault(candidate.key, candidate)
     if len(found) <= OBJECTS_MAX:
         return found
@@ -53,6 +54,15 @@ def candidates(sight: Sight, rules: Iterable[Rule] = RULES) -> dict[Key, Candida
         if per_slug[candidate.slug] <= OBJECTS_MAX:
             kept[key] = candidate
     return kept
+
+
+def _as_stored(candidate: Candidate) -> Candidate:
+    """With the names as they come back from the database, with which it is compared."""
+    told = (candidate.object, candidate.sentence, candidate.action)
+    stored = (storable_key(candidate.object), storable(candidate.sentence), storable(candidate.action))
+    if told == stored:
+        return candidate
+    return replace(candidate, object=stored[0], sentence=stored[1], action=stored[2])
 
 
 def evaluate(

@@ -23,6 +23,7 @@ from backend.control.gateway.groups import Committed, committed_offsets
 from backend.control.observer.broker_numbers import INTERVAL_S, OWN_FAMILIES, BrokerNumbers, BrokerPages, Source, parse
 from backend.protocol.errors import KafkaError
 from backend.store.samples import PartitionSample
+from backend.store.storable import storable_key
 from backend.tiering.ids import TopicPartition
 
 # 1,000 groups of 100 partitions; more is neither kept nor shown.
@@ -125,8 +126,10 @@ def _moved(found: Iterable[Committed], before: Iterable[GroupOffset]) -> tuple[G
         (row.group, TopicPartition(row.topic, row.partition)): row.committed for row in before
     }
     rows = [
-        GroupOffset(one.group, tp.topic, tp.partition, offset, known.get((one.group, tp), offset) != offset)
+        GroupOffset(group, tp.topic, tp.partition, offset, known.get((group, tp), offset) != offset)
         for one in found
+        # Whoever names a group may make it 32,767 bytes of anything.
+        for group in (storable_key(one.group),)
         for tp, offset in one.offsets
     ]
     return tuple(rows[:OFFSETS_MAX])

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, text
 
+from backend.store.storable import KeyText, Text
 from backend.store.tables.shared import cluster_key, json, metadata, partition_key
 
 cluster = Table(
     "cluster",
     metadata,
     cluster_key(),
-    Column("name", String, nullable=False),
-    Column("kind", String, nullable=False, comment="embedded | attached"),
-    Column("bootstrap_servers", String, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False, comment="embedded | attached"),
+    Column("bootstrap_servers", Text, nullable=False),
     Column("controller_id", Integer),
     Column("features", json(), comment="finalized feature levels, name to level"),
     Column("first_seen_ms", BigInteger, nullable=False),
@@ -27,13 +28,13 @@ broker = Table(
     metadata,
     cluster_key(),
     Column("broker_id", Integer, primary_key=True),
-    Column("host", String, nullable=False),
+    Column("host", Text, nullable=False),
     Column("port", Integer, nullable=False),
-    Column("rack", String),
+    Column("rack", Text),
     Column("epoch", BigInteger),
     Column("fenced", Boolean, nullable=False),
     Column("reachable", Boolean, nullable=False, comment="did it answer the last sample"),
-    Column("error", String, comment="why it did not answer"),
+    Column("error", Text, comment="why it did not answer"),
     Column("log_dirs", json(), comment="list of {path, total_bytes, usable_bytes, error}"),
     Column("seen_ms", BigInteger, nullable=False, comment="last time it answered"),
     Column("sampled_ms", BigInteger, nullable=False, comment="last time it was asked"),
@@ -43,13 +44,13 @@ process_status = Table(
     "process_status",
     metadata,
     cluster_key(),
-    Column("process", String, primary_key=True, comment="backend | observer | pipeline | app"),
+    Column("process", Text, primary_key=True, comment="backend | observer | pipeline | app"),
     Column("pid", Integer),
     Column("started_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
     Column("interval_ms", BigInteger, nullable=False, comment="promised gap between heartbeats"),
-    Column("state", String, nullable=False, comment="starting | running | waiting | failed | stopped"),
-    Column("message", String, comment="one sentence for people"),
+    Column("state", Text, nullable=False, comment="starting | running | waiting | failed | stopped"),
+    Column("message", Text, comment="one sentence for people"),
     Column("detail", json()),
     Column(
         "data_version", BigInteger, nullable=False, server_default=text("0"), comment="grows with each write of data"
@@ -60,8 +61,8 @@ topic = Table(
     "topic",
     metadata,
     cluster_key(),
-    Column("topic", String, primary_key=True),
-    Column("topic_id", String, nullable=False),
+    Column("topic", KeyText, primary_key=True),
+    Column("topic_id", Text, nullable=False),
     Column("partition_count", Integer, nullable=False),
     Column("replication_factor", Integer, nullable=False),
     Column("internal", Boolean, nullable=False),
@@ -73,7 +74,7 @@ topic = Table(
 
 def _partition_facts() -> Iterator[Column[object]]:
     """Columns that a partition's latest row and its history share."""
-    yield Column("topic_id", String, nullable=False)
+    yield Column("topic_id", Text, nullable=False)
     yield Column("leader", Integer, nullable=False, comment="-1: none")
     yield Column("leader_epoch", Integer, nullable=False)
     yield Column("replicas", json(), nullable=False)
@@ -98,10 +99,10 @@ partition_current = Table(
     Column("removing_replicas", json()),
     Column(
         "pending_reason",
-        String,
+        Text,
         comment="what a -1 of ListOffsets -6 means: not_tiered | leader_does_not_know | all_copied | changing",
     ),
-    Column("error", String, comment="why offsets are not known"),
+    Column("error", Text, comment="why offsets are not known"),
     Column("changed_ms", BigInteger, nullable=False, comment="last time a fact changed"),
     Column("sampled_ms", BigInteger, nullable=False),
 )
@@ -118,16 +119,16 @@ partition_sample = Table(
 
 def _replica_facts() -> Iterator[Column[object]]:
     """Columns that a replica's latest row and its history share."""
-    yield Column("role", String, nullable=False, comment="leader | follower")
+    yield Column("role", Text, nullable=False, comment="leader | follower")
     yield Column("in_isr", Boolean, nullable=False)
     yield Column("log_start_offset", BigInteger)
     yield Column("local_log_start_offset", BigInteger)
     yield Column("latest_tiered_offset", BigInteger)
     yield Column("log_end_offset", BigInteger)
     yield Column("local_log_bytes", BigInteger)
-    yield Column("phase", String, comment="backend.tiering.phases.FollowerPhase")
+    yield Column("phase", Text, comment="backend.tiering.phases.FollowerPhase")
     yield Column("phase_since_ms", BigInteger)
-    yield Column("phase_source", String, comment="exact | inferred")
+    yield Column("phase_source", Text, comment="exact | inferred")
 
 
 replica_current = Table(
@@ -137,9 +138,9 @@ replica_current = Table(
     Column("broker_id", Integer, primary_key=True),
     *_replica_facts(),
     Column("leader_epochs", json(), comment="list of [epoch, start_offset]"),
-    Column("log_dir", String),
+    Column("log_dir", Text),
     Column("evidence", json(), comment="what the phase was concluded from"),
-    Column("error", String),
+    Column("error", Text),
     Column("changed_ms", BigInteger, nullable=False),
     Column("sampled_ms", BigInteger, nullable=False),
 )
@@ -183,16 +184,16 @@ config_value = Table(
     "config_value",
     metadata,
     cluster_key(),
-    Column("resource_type", String, primary_key=True, comment="topic | broker"),
+    Column("resource_type", Text, primary_key=True, comment="topic | broker"),
     Column(
-        "resource", String, primary_key=True, comment="topic name or broker id; '' = the cluster default of brokers"
+        "resource", KeyText, primary_key=True, comment="topic name or broker id; '' = the cluster default of brokers"
     ),
-    Column("name", String, primary_key=True),
-    Column("value", String),
-    Column("source", String, nullable=False, comment="Kafka's ConfigSource, e.g. DYNAMIC_BROKER_CONFIG"),
+    Column("name", KeyText, primary_key=True),
+    Column("value", Text),
+    Column("source", Text, nullable=False, comment="Kafka's ConfigSource, e.g. DYNAMIC_BROKER_CONFIG"),
     Column("is_sensitive", Boolean, nullable=False),
     Column("is_read_only", Boolean, nullable=False),
-    Column("config_type", String, comment="Kafka's ConfigType, e.g. BOOLEAN"),
+    Column("config_type", Text, comment="Kafka's ConfigType, e.g. BOOLEAN"),
     Column("synonyms", json(), comment="list of {name, value, source}, the winner first"),
     Column("sampled_ms", BigInteger, nullable=False),
     Index(None, "cluster_id", "name"),
@@ -205,11 +206,11 @@ engine_event = Table(
     cluster_key(),
     Column("source_partition", Integer, primary_key=True, comment="of __ebbline_events"),
     Column("source_offset", BigInteger, primary_key=True),
-    Column("type", String, nullable=False),
+    Column("type", Text, nullable=False),
     Column("broker_id", Integer, nullable=False),
     Column("at_ms", BigInteger, nullable=False),
-    Column("topic", String),
-    Column("topic_id", String),
+    Column("topic", Text),
+    Column("topic_id", Text),
     Column("partition", Integer),
     Column("body", json(), nullable=False),
     Index(None, "cluster_id", "topic", "partition", "at_ms"),

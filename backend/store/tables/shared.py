@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Column, Integer, MetaData, String
+from sqlalchemy import JSON, BigInteger, Column, Integer, MetaData
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
+
+from backend.store.storable import KeyText, Text
 
 metadata = MetaData(
     naming_convention={
@@ -32,10 +34,10 @@ def row_id() -> Column[int]:
 
 
 def cluster_key() -> Column[str]:
-    return Column("cluster_id", String, primary_key=True)
+    return Column("cluster_id", Text, primary_key=True)
 
 
 def partition_key() -> Iterator[Column[str] | Column[int]]:
     yield cluster_key()
-    yield Column("topic", String, primary_key=True)
+    yield Column("topic", KeyText, primary_key=True)
     yield Column("partition", Integer, primary_key=True)
