@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import pytest
+
+from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
 from tests.cluster.broker_process import BrokerProcesses
 from tests.effort import SOAK
 from tests.interop.java_tools import libraries
 from tests.oracle import apache_kafka
 from tests.ports import free_ports
 from tests.scenarios.transaction_cluster import SETTINGS, STOPPED
-from tests.scenarios.transaction_table import play
+from tests.scenarios.transaction_table import play, play_without_version
 
-GOLDEN: Final = Path(__file__).parent / "golden" / "transaction-table.kafka.txt"
+FOLDER: Final = Path(__file__).parent / "golden"
+GOLDEN: Final = FOLDER / "transaction-table.kafka.txt"
+# Of brokers whose storage was formatted with transaction.version 0.
+GOLDEN_VERSION_0: Final = FOLDER / "transaction-table-version-0.kafka.txt"
+VERSION_0: Final = ("--feature", f"{TRANSACTION_VERSION}=0")
 
 
 class Cell(NamedTuple):
@@ -45,7 +52,7 @@ def cells(lines: Sequence[str]) -> dict[Cell, str]:
 
 
 def meant(cell: Cell, kafkas: str) -> str:
-    """What is right here: nearly always what Apache Kafka 4.3.1 gave."""
+    """What is right here: nearly always what Apache Kafka 4.3.1 gave. `cell` is one of `EXPECTED` or `OF_VERSION_0`."""
     if cell.request == "EndTxn v5 commit" and ": CompleteAbort" in cell.state and kafkas == "INVALID_TXN_STATE":
         # A commit with the epoch before the current one has met the coordinator's abort. 4.3.1's answer ends a client
         # for good, later versions of Kafka give this one (KAFKA-20785).
@@ -62,38 +69,66 @@ def is_current(cell: Cell) -> bool:
 
 
 EXPECTED: Final = cells(GOLDEN.read_text().splitlines())
+OF_VERSION_0: Final = cells(GOLDEN_VERSION_0.read_text().splitlines())
+
+
+def different(found: Mapping[Cell, str], expected: Mapping[Cell, str]) -> dict[Cell, tuple[str, str]]:
+    """What was answered and what is right, where that is not the same."""
+    assert found.keys() == expected.keys()
+    return {
+        cell: (answer, wanted) for cell, answer in found.items() if answer != (wanted := meant(cell, expected[cell]))
+    }
 
 
 def test_every_cell_is_answered_as_kafka_answers_it(tmp_path: Path) -> None:
     with BrokerProcesses(tmp_path, settings=SETTINGS) as nodes:
         lines = play(nodes.layout.ports[1], nodes.pid(STOPPED), at_once=4)
     found = cells(lines)
-    assert found.keys() == EXPECTED.keys()
-    assert len(found) > 7_000
-    different = {
-        cell: (answer, wanted) for cell, answer in found.items() if answer != (wanted := meant(cell, EXPECTED[cell]))
-    }
-    assert not different
+    assert len(found) > 8_000
+    assert not different(found, EXPECTED)
 
 
-def test_the_differences_that_are_meant_are_few() -> None:
-    different = {cell for cell, answer in EXPECTED.items() if meant(cell, answer) != answer}
-    assert {cell.request for cell in different} == {"EndTxn v5 commit", "InitProducerId v5, claimed"}
-    assert len(different) == 45
+def test_every_cell_is_answered_as_kafka_answers_it_at_transaction_version_0(tmp_path: Path) -> None:
+    with BrokerProcesses(tmp_path, settings=SETTINGS) as nodes:
+        lines = play_without_version(nodes.layout.ports[1], nodes.pid(STOPPED), at_once=4)
+    found = cells(lines)
+    assert len(found) > 2_000
+    assert not different(found, OF_VERSION_0)
+
+
+@pytest.mark.parametrize(
+    ("expected", "requests", "count"),
+    [
+        (EXPECTED, {"EndTxn v5 commit", "InitProducerId v5, claimed"}, 45),
+        (OF_VERSION_0, {"InitProducerId v5, claimed"}, 19),
+    ],
+)
+def test_the_differences_that_are_meant_are_few(expected: Mapping[Cell, str], requests: set[str], count: int) -> None:
+    found = {cell for cell, answer in expected.items() if meant(cell, answer) != answer}
+    assert {cell.request for cell in found} == requests
+    assert len(found) == count
 
 
 if SOAK:
 
-    def test_apache_kafka_still_answers_so(tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("options", "ask", "expected"), [((), play, EXPECTED), (VERSION_0, play_without_version, OF_VERSION_0)]
+    )
+    def test_apache_kafka_still_answers_so(
+        tmp_path: Path,
+        options: Sequence[str],
+        ask: Callable[[int, int], list[str]],
+        expected: Mapping[Cell, str],
+    ) -> None:
         libraries()
         folder, port = tmp_path / "kafka", free_ports(60)[0]
         words = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-        command = ["up", "--dir", str(folder), "--brokers", "3", "--port-base", str(port), *words]
+        command = ["up", "--dir", str(folder), "--brokers", "3", "--port-base", str(port), *words, *options]
         assert apache_kafka.main(command) == 0
         try:
             brokers = json.loads((folder / "cluster.json").read_text())["brokers"]
             [pid] = [broker["pid"] for broker in brokers if broker["id"] == STOPPED]
-            lines = play(port, pid)
+            lines = ask(port, pid)
         finally:
             assert apache_kafka.main(["down", "--dir", str(folder)]) == 0
-        assert cells(lines) == EXPECTED
+        assert cells(lines) == expected

@@ -18,7 +18,7 @@ from typing import Any, Final
 from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
 from backend.engine.controller.commands.features import SAFE_DOWNGRADE
 from backend.engine.coordinator.group_records import coordinator_partition
-from backend.engine.coordinator.transaction import EPOCH_MAX, Transaction
+from backend.engine.coordinator.transaction import EPOCH_MAX, LATEST_VERSION, Transaction
 from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC, encode_transaction
 from backend.protocol import messages as m
 from backend.protocol.batch import build_batch
@@ -85,15 +85,15 @@ class Cluster:
         connection.send(request, version)
         self._behind.append(connection)
 
-    def prepare(self) -> None:
-        """Topics, and transactional ids whose epochs are nearly used up."""
+    def prepare(self, level: int = LATEST_VERSION) -> None:
+        """Topics, and transactional ids whose epochs are nearly used up, as a cluster of that level stores them."""
         self._create(TOPIC, [1, 3], [1, 3])
         self._create(HELD, [2, 3])
         self._create(OFFSETS, [1, 3], cleanup="compact")
         # Led by another first: who takes over reads what has been written by then.
         self._create(TRANSACTIONS_TOPIC, [1, 3], [1, 2], cleanup="compact")
         for partition in SEEDED:
-            self._seed(partition)
+            self._seed(partition, level)
         for index, other in ((QUICK, 3), (SLOW, 2)):
             for replicas in ([other, 1], [1, other]):
                 self._reassign(index, replicas)
@@ -124,7 +124,7 @@ class Cluster:
         found = self.ask(request, 9, m.MetadataResponse).topics[0].partitions
         return next((row.leader_id for row in found if row.partition_index == index), -1)
 
-    def _seed(self, partition: int) -> None:
+    def _seed(self, partition: int, level: int) -> None:
         now_ms = int(time.time() * 1000)
         records = [
             encode_transaction(
@@ -135,7 +135,7 @@ class Cluster:
                     timeout_ms=TIMEOUT_MS,
                     updated_ms=now_ms,
                 ),
-                2,
+                level,
                 now_ms,
             )
             for at, name in enumerate(self.worn_names[partition])
@@ -178,6 +178,11 @@ class Cluster:
     def _has_group(self) -> bool:
         request = m.OffsetFetchRequest(groups=[m.OffsetFetchRequest.Groups(group_id=GROUP, topics=None)])
         return bool(self.ask(request, 9, m.OffsetFetchResponse).groups[0].error_code == ErrorCode.NONE)
+
+    def lower_level(self, level: int) -> None:
+        """As `set_level`, unless it is that low."""
+        if self._level() > level:
+            self.set_level(level)
 
     def set_level(self, level: int) -> None:
         """Lowers the cluster's transaction.version: what the coordinator does by itself depends on it."""

@@ -66,8 +66,8 @@ def quickly(what: str, probe: Callable[[], R | None]) -> R:
 
 
 def is_held(known: Known) -> bool:
-    """Its markers wait for the broker that is stopped."""
-    return (HELD, 0) in known.partitions
+    """Its markers wait for the broker that is stopped, and for no other: partitions that have it are told no more."""
+    return known.partitions == {(HELD, 0)}
 
 
 class Broker:
@@ -130,6 +130,8 @@ class Broker:
 
     def add_new(self, subject: Subject, me: Producer, *partitions: tuple[str, int], only: bool = False) -> list[int]:
         answer = self.ask(add_request(subject, me, *partitions, only=only), 5, m.AddPartitionsToTxnResponse)
+        if answer.error_code != ErrorCode.NONE:
+            return [answer.error_code for _ in partitions]
         rows = answer.results_by_transaction[0].topic_results
         return [one.partition_error_code for row in rows for one in row.results_by_partition]
 
@@ -168,9 +170,6 @@ class Broker:
         if row.error_code != ErrorCode.NONE:
             return Known(ErrorCode(row.error_code).name, NOBODY, frozenset())
         partitions = {(topic.topic, index) for topic in row.topics for index in topic.partitions}
-        if row.transaction_state.startswith("Prepare"):
-            # Kafka leaves out those that have the marker.
-            partitions &= {(HELD, 0)}
         return Known(row.transaction_state, Producer(row.producer_id, row.producer_epoch), frozenset(partitions))
 
     def settled(self, subject: Subject) -> Known:

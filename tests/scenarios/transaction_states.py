@@ -81,7 +81,8 @@ def _timed_out(*, held: bool = False) -> Reach:
     return reach
 
 
-def _aborted_empty(broker: Broker, protocol: Protocol, worn: bool) -> Subject:
+def aborted_empty(broker: Broker, protocol: Protocol, worn: bool) -> Subject:
+    """Only a client of transaction.version 2 can end what it never began."""
     made = broker.subject(QUICK, worn=worn)
     broker.end(made, NEW, commit=False)
     return made
@@ -95,7 +96,7 @@ STATES: Final[dict[str, Reach]] = {
     "CompleteCommit": _ended(True),
     "CompleteCommit, with offsets": _ended(True, offsets=True),
     "CompleteAbort": _ended(False),
-    "CompleteAbort, nothing added": _aborted_empty,
+    "CompleteAbort, nothing added": aborted_empty,
     "CompleteAbort, fenced": _fenced(),
     "CompleteAbort, timed out": _timed_out(),
 }
@@ -158,12 +159,15 @@ def _send_init(broker: Broker, protocol: Protocol, subject: Subject) -> None:
     broker.cluster.send_behind(init_request(subject), 5)
 
 
+FENCE: Final = "Ongoing, a fence is stored"
 STORING: Final[dict[str, Storing]] = {
     "Empty, Ongoing is stored": Storing(_before_idle, _send_add),
     "Empty, Empty is stored": Storing(_before_idle, _send_init),
     "Ongoing, PrepareCommit is stored": Storing(_before_open, _send_end(True)),
     "Ongoing, PrepareAbort is stored": Storing(_before_open, _send_end(False)),
-    "Ongoing, a fence is stored": Storing(_before_open, _send_init),
+    FENCE: Storing(_before_open, _send_init),
     "CompleteCommit, Empty is stored": Storing(_before_ended, _send_init),
     "CompleteCommit, Ongoing is stored": Storing(_before_ended, _send_add),
 }
+# As `by_itself`.
+STORING_BY_ITSELF: Final = {FENCE: STORING[FENCE]}

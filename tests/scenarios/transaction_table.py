@@ -5,7 +5,8 @@ that markers for the partition it leads (states PrepareCommit and PrepareAbort) 
 change that is being stored) stay under way for as long as the questions take.
 
 `python -m tests.scenarios.transaction_table PORT PID` asks three fresh brokers with `transaction_cluster.SETTINGS`, the
-first at PORT and the second as process PID. What it prints is `golden/transaction-table.kafka.txt`.
+first at PORT and the second as process PID. What it prints is `golden/transaction-table.kafka.txt`. With a third word,
+`without`, it asks brokers whose transaction.version is 0: `golden/transaction-table-version-0.kafka.txt`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
 from backend.engine.coordinator.transaction import EPOCH_MAX, LATEST_VERSION
@@ -28,8 +29,10 @@ from tests.scenarios.transaction_states import (
     HELD_STATES,
     STATES,
     STORING,
+    STORING_BY_ITSELF,
     Reach,
     Storing,
+    aborted_empty,
     by_itself,
 )
 
@@ -93,6 +96,14 @@ QUESTIONS: Final[dict[str, Question]] = {
 }
 WITHOUT_EPOCH: Final[dict[str, Question]] = {"InitProducerId v5": lambda b, s, me: _init(b, s, NOBODY)}
 HARMLESS: Final = frozenset({"AddPartitionsToTxn v5, verified"})
+# No client sends them where transaction.version is 0: Apache Kafka cannot store there what comes of them, and answers
+# CONCURRENT_TRANSACTIONS for the transactional id from then on, for good.
+OF_VERSION_2: Final = frozenset(
+    {
+        "EndTxn v5 commit", "EndTxn v5 abort", "AddPartitionsToTxn v5, known", "AddPartitionsToTxn v5, new",
+        "TxnOffsetCommit v5", "Produce v12",
+    }
+)  # fmt: skip
 
 
 def producers(subject: Subject, known: Known) -> list[tuple[str, Producer]]:
@@ -112,8 +123,15 @@ def producers(subject: Subject, known: Known) -> list[tuple[str, Producer]]:
 class Asking:
     """The questions of one state; subjects are taken anew when a question has changed the one before."""
 
-    def __init__(self, broker: Broker, fresh: Callable[[], Subject], *, settles: bool = True) -> None:
-        self._broker, self._fresh, self._settles = broker, fresh, settles
+    def __init__(
+        self,
+        broker: Broker,
+        fresh: Callable[[], Subject],
+        questions: Mapping[str, Question],
+        *,
+        settles: bool = True,
+    ) -> None:
+        self._broker, self._fresh, self._questions, self._settles = broker, fresh, questions, settles
         self._subject: Subject | None = None
 
     def _current(self) -> tuple[Subject, Known]:
@@ -129,7 +147,7 @@ class Asking:
         subject, known = self._current()
         yield f"in {known.state} of {_id(subject, known.producer.producer_id)} {known.producer.epoch}"
         count = len(producers(subject, known))
-        for name, question in QUESTIONS.items():
+        for name, question in self._questions.items():
             answers: dict[str, list[str]] = {}
             for label, answer in (self._cell(name, question, at) for at in range(count)):
                 answers.setdefault(answer, []).append(label)
@@ -163,29 +181,53 @@ class Table(NamedTuple):
 
 Kind = tuple[Protocol, bool]
 KINDS: Final[tuple[Kind, ...]] = tuple(itertools.product((OLD, NEW), (False, True)))
+OLD_KINDS: Final[tuple[Kind, ...]] = tuple(kind for kind in KINDS if kind[0] is OLD)
+NO_VERSION: Final = 0
 
 
-def _named(kind: Kind, title: str) -> str:
-    protocol, worn = kind
-    return f"{protocol.name}, {'last epoch' if worn else 'any epoch'}: {title}"
+class Tables:
+    """The tables of one cluster, at one of its levels of transaction.version."""
 
+    def __init__(self, broker: Broker, pool: ThreadPoolExecutor, level: int = LATEST_VERSION) -> None:
+        self._broker, self._pool = broker, pool
+        self._title = "" if level == LATEST_VERSION else f", {TRANSACTION_VERSION} {level}"
+        self._kinds = KINDS if level == LATEST_VERSION else OLD_KINDS
+        self._questions = {
+            name: question for name, question in QUESTIONS.items() if level != NO_VERSION or name not in OF_VERSION_2
+        }
 
-def _of_state(broker: Broker, kind: Kind, title: str, reach: Reach) -> Table:
-    return Table(_named(kind, title), Asking(broker, lambda: reach(broker, *kind)))
+    def of_states(self, states: Mapping[str, Reach]) -> list[Table]:
+        return [self._of_state(kind, title, reach) for kind in self._kinds for title, reach in states.items()]
 
+    def of_storing(self, changes: Mapping[str, Storing]) -> list[Table]:
+        """Their subjects are made ahead, while all brokers run."""
+        wanted = [(kind, title, storing) for kind in self._kinds for title, storing in changes.items()]
+        return list(self._pool.map(lambda one: self._of_storing(*one), wanted))
 
-def _of_storing(broker: Broker, kind: Kind, title: str, storing: Storing) -> Table:
-    protocol, worn = kind
-    made = [storing.before(broker, protocol, worn) for _ in range(PER_STORING)]
+    def asked(self, tables: list[Table]) -> list[str]:
+        return [line for lines in self._pool.map(Table.lines, tables) for line in lines]
 
-    def fresh() -> Subject:
-        subject = made.pop()
-        storing.send(broker, protocol, subject)
-        # It cannot be seen that the change is under way.
-        time.sleep(STORING_S)
-        return subject
+    def _named(self, kind: Kind, title: str) -> str:
+        protocol, worn = kind
+        return f"{protocol.name}, {'last epoch' if worn else 'any epoch'}: {title}{self._title}"
 
-    return Table(_named(kind, title), Asking(broker, fresh, settles=False))
+    def _of_state(self, kind: Kind, title: str, reach: Reach) -> Table:
+        return Table(
+            self._named(kind, title), Asking(self._broker, lambda: reach(self._broker, *kind), self._questions)
+        )
+
+    def _of_storing(self, kind: Kind, title: str, storing: Storing) -> Table:
+        broker, (protocol, worn) = self._broker, kind
+        made = [storing.before(broker, protocol, worn) for _ in range(PER_STORING)]
+
+        def fresh() -> Subject:
+            subject = made.pop()
+            storing.send(broker, protocol, subject)
+            # It cannot be seen that the change is under way.
+            time.sleep(STORING_S)
+            return subject
+
+        return Table(self._named(kind, title), Asking(broker, fresh, self._questions, settles=False))
 
 
 def play(port: int, pid: int, *, at_once: int = 1) -> list[str]:
@@ -198,34 +240,38 @@ def play(port: int, pid: int, *, at_once: int = 1) -> list[str]:
     cluster.prepare()
     broker = Broker(cluster)
     with ThreadPoolExecutor(at_once) as pool:
-
-        def asked(tables: list[Table]) -> list[str]:
-            return [line for lines in pool.map(Table.lines, tables) for line in lines]
-
-        def prepared(
-            make: Callable[[Broker, Kind, str, Any], Table],
-            states: dict[str, Any],
-            *,
-            ahead: bool = False,
-            level: int = LATEST_VERSION,
-        ) -> list[Table]:
-            of_level = "" if level == LATEST_VERSION else f", {TRANSACTION_VERSION} {level}"
-            kinds = [kind for kind in KINDS if level == LATEST_VERSION or kind[0] is OLD]
-            wanted = [(broker, kind, f"{title}{of_level}", how) for kind in kinds for title, how in states.items()]
-            return list(pool.map(lambda one: make(*one), wanted)) if ahead else [make(*one) for one in wanted]
-
-        storing = prepared(_of_storing, STORING, ahead=True)
-        lines = asked(prepared(_of_state, STATES))
-        with cluster.stopped():
-            lines += asked(prepared(_of_state, HELD_STATES))
-            lines += asked(storing)
-        # At level 0 no client sends what Apache Kafka could not store there (EndTxn 5).
+        lines = _all_states(cluster, Tables(broker, pool), STATES, HELD_STATES, STORING)
         cluster.set_level(1)
-        lines += asked(prepared(_of_state, by_itself(held=False), level=1))
-        with cluster.stopped():
-            lines += asked(prepared(_of_state, by_itself(held=True), level=1))
+        tables = Tables(broker, pool, 1)
+        lines += _all_states(cluster, tables, by_itself(held=False), by_itself(held=True), STORING_BY_ITSELF)
+    return lines
+
+
+def play_without_version(port: int, pid: int, *, at_once: int = 1) -> list[str]:
+    """As `play`, of brokers whose transaction.version is 0, or is lowered to it before anything is asked."""
+    cluster = Cluster(port, pid)
+    cluster.lower_level(NO_VERSION)
+    cluster.prepare(NO_VERSION)
+    states = {title: reach for title, reach in STATES.items() if reach is not aborted_empty}
+    with ThreadPoolExecutor(at_once) as pool:
+        return _all_states(cluster, Tables(Broker(cluster), pool, NO_VERSION), states, HELD_STATES, STORING)
+
+
+def _all_states(
+    cluster: Cluster,
+    tables: Tables,
+    states: Mapping[str, Reach],
+    held: Mapping[str, Reach],
+    changes: Mapping[str, Storing],
+) -> list[str]:
+    storing = tables.of_storing(changes)
+    lines = tables.asked(tables.of_states(states))
+    with cluster.stopped():
+        lines += tables.asked(tables.of_states(held))
+        lines += tables.asked(storing)
     return lines
 
 
 if __name__ == "__main__":
-    print("\n".join(play(int(sys.argv[1]), int(sys.argv[2]))))
+    played = play_without_version if sys.argv[3:] else play
+    print("\n".join(played(int(sys.argv[1]), int(sys.argv[2]))))

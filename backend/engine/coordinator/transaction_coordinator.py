@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from backend.engine.common.passed_over import PassedOver
@@ -17,7 +18,12 @@ from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
 from backend.engine.controller.image import MetadataImage
 from backend.engine.controller.producer_ids import ProducerIdManager
 from backend.engine.coordinator import transaction_state as decide
-from backend.engine.coordinator.transaction import NO_PRODUCER_ID, Transaction, TransactionState
+from backend.engine.coordinator.transaction import (
+    EPOCH_BUMPED_SINCE,
+    NO_PRODUCER_ID,
+    Transaction,
+    TransactionState,
+)
 from backend.engine.coordinator.transaction_markers import MarkersRefused, SendToBroker, TransactionMarkers
 from backend.engine.coordinator.transaction_records import (
     TRANSACTIONS_TOPIC,
@@ -184,9 +190,14 @@ class TransactionCoordinator:
     # Administration
 
     def describe(self, transactional_id: str) -> Transaction | None:
-        """A transaction as it is; None for an unknown id. Raises KafkaError."""
+        """A transaction as it is, a prepared one without the partitions that have its marker; None for an unknown id.
+
+        Raises KafkaError.
+        """
         entry = self._shards.of(transactional_id).entries.get(transactional_id)
-        return None if entry is None else entry.transaction
+        if entry is None or not entry.transaction.state.is_prepared:
+            return None if entry is None else entry.transaction
+        return replace(entry.transaction, partitions=frozenset(entry.unmarked))
 
     def transactions(self) -> Iterator[Transaction]:
         """All that are coordinated here. Raises COORDINATOR_LOAD_IN_PROGRESS while some are being read."""
@@ -245,13 +256,24 @@ class TransactionCoordinator:
         entry.transaction = changed
 
     async def _fence(self, shard: TransactionShard, entry: TransactionEntry, fresh_id: int) -> None:
-        changed = decide.fence(entry.transaction, now_ms=self._clock.time_ms(), version=self.version, fresh_id=fresh_id)
+        changed = decide.fence(
+            entry.transaction,
+            now_ms=self._clock.time_ms(),
+            version=self.version,
+            fresh_id=fresh_id,
+            raised=entry.fences,
+        )
+        if self.version < EPOCH_BUMPED_SINCE:
+            # Its producer is told so at once, and also when it cannot be stored.
+            entry.transaction, entry.fences = decide.with_epoch(entry.transaction, changed.epoch), True
         await self._store(shard, entry, changed, OWN_STORE_TIMEOUT_MS)
+        entry.fences = False
         self._finish(shard, entry)
 
     # The end
 
     def _finish(self, shard: TransactionShard, entry: TransactionEntry) -> None:
+        entry.unmarked = set(entry.transaction.partitions)
         self._shards.spawn(
             self._write_markers_and_complete(shard, entry), f"end of transaction {entry.transaction.transactional_id}"
         )
@@ -259,7 +281,9 @@ class TransactionCoordinator:
     async def _write_markers_and_complete(self, shard: TransactionShard, entry: TransactionEntry) -> None:
         prepared = entry.transaction
         try:
-            await self._markers.write(prepared, shard.coordinator_epoch, lambda: self._shards.holds(shard))
+            await self._markers.write(
+                prepared, entry.unmarked, shard.coordinator_epoch, lambda: self._shards.holds(shard)
+            )
         except MarkersRefused as refused:
             _log.warning("Transaction %s cannot be finished by this coordinator of epoch %d: %s",
                          prepared.transactional_id, shard.coordinator_epoch, refused)  # fmt: skip

@@ -61,24 +61,27 @@ class TransactionMarkers:
         self._image = image
         self._batches: BrokerBatches[Marker, Codes] = BrokerBatches(self._send, name="transaction markers")
 
-    async def write(self, transaction: Transaction, coordinator_epoch: int, wanted: Callable[[], bool]) -> None:
+    async def write(
+        self,
+        transaction: Transaction,
+        left: set[TopicPartition],
+        coordinator_epoch: int,
+        wanted: Callable[[], bool],
+    ) -> None:
         """Returns once every partition has the marker, or is no more. Ends early when it is not `wanted` any longer.
 
-        Raises MarkersRefused.
+        `left` are the transaction's partitions without it, and becomes empty as they are told. Raises MarkersRefused.
         """
-        left = set(transaction.partitions)
         while left and wanted():
             left -= self._deleted(left)
             by_leader = self._by_leader(left)
             answers = await tasks.gather(
-                self._ask(leader, Marker(transaction, coordinator_epoch, tuple(partitions)))
+                self._ask(leader, Marker(transaction, coordinator_epoch, tuple(partitions)), left)
                 for leader, partitions in by_leader.items()
             )
             for codes in answers:
                 for partition, code in codes.items():
-                    if code == ErrorCode.NONE:
-                        left.discard(partition)
-                    elif code in _FENCED:
+                    if code in _FENCED:
                         raise MarkersRefused(f"{partition} refuses the marker: {error_for(code)}")
             if left:
                 await tasks.sleep_ms(RETRY_PAUSE_MS)
@@ -96,9 +99,11 @@ class TransactionMarkers:
                 found.setdefault(registration.leader, []).append(one)
         return found
 
-    async def _ask(self, broker_id: int, marker: Marker) -> Codes:
+    async def _ask(self, broker_id: int, marker: Marker, left: set[TopicPartition]) -> Codes:
         try:
-            return await self._batches.ask(broker_id, marker)
+            codes = await self._batches.ask(broker_id, marker)
+            left.difference_update(one for one, code in codes.items() if code == ErrorCode.NONE)
+            return codes
         except (KafkaError, DecodeError) as error:
             _log.info("Broker %d did not take the markers of transaction %s, it is asked again: %s",
                       broker_id, marker.transaction.transactional_id, error)  # fmt: skip

@@ -5,7 +5,7 @@ A new leader epoch is a new coordinator epoch, so the partition is read anew (`T
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from backend.engine.common.passed_over import PassedOver
@@ -15,6 +15,7 @@ from backend.engine.coordinator.transaction import Transaction
 from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC, decode_transaction
 from backend.engine.replica.partition import Partition
 from backend.protocol.errors import DecodeError, ErrorCode
+from backend.tiering.ids import TopicPartition
 
 
 @dataclass(slots=True)
@@ -23,6 +24,10 @@ class TransactionEntry:
 
     transaction: Transaction
     storing: bool = False
+    # Its epoch has been raised to fence its producer, and that is not stored yet (`hasFailedEpochFence`).
+    fences: bool = False
+    # Partitions of a prepared transaction that have not the marker yet; of another one there are none.
+    unmarked: set[TopicPartition] = field(default_factory=set)
 
 
 class TransactionShard(TopicShard):

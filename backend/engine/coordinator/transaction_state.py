@@ -10,6 +10,7 @@ anything is said about who asks: with version 2 the producer is told its next id
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from backend.engine.coordinator.transaction import (
@@ -105,11 +106,11 @@ def is_expired(transaction: Transaction, now_ms: int, expiration_ms: int) -> boo
     return transaction.state.is_idle and transaction.updated_ms + expiration_ms <= now_ms
 
 
-def fence(transaction: Transaction, *, now_ms: int, version: int, fresh_id: int) -> Transaction:
+def fence(transaction: Transaction, *, now_ms: int, version: int, fresh_id: int, raised: bool = False) -> Transaction:
     """Aborts an open transaction on behalf of the coordinator, with an epoch that its producer does not have.
 
-    `version` is the cluster's transaction.version; `fresh_id` as in :func:`init_producer`. AssertionError unless the
-    transaction is open.
+    `version` is the cluster's transaction.version; `fresh_id` as in :func:`init_producer`. `raised`: it has such an
+    epoch since an earlier try. AssertionError unless the transaction is open.
     """
     assert transaction.state is _S.ONGOING, f"transaction {transaction.transactional_id} is not open"
     # In version 2 this is an end like any other: its producer may recover (KIP-360), and once its epochs are used up it
@@ -118,11 +119,16 @@ def fence(transaction: Transaction, *, now_ms: int, version: int, fresh_id: int)
     return transaction.moved_to(
         _S.PREPARE_ABORT,
         now_ms,
-        epoch=min(transaction.epoch + 1, EPOCH_MAX),
+        epoch=transaction.epoch if raised else min(transaction.epoch + 1, EPOCH_MAX),
         last_epoch=transaction.epoch if bumps else NO_EPOCH,
         client_version=version,
         next_producer_id=fresh_id if bumps and transaction.is_epoch_exhausted else NO_PRODUCER_ID,
     )
+
+
+def with_epoch(transaction: Transaction, epoch: int) -> Transaction:
+    """An open transaction whose producer is fenced already, while its abort is being stored (before version 2)."""
+    return replace(transaction, epoch=epoch, last_epoch=NO_EPOCH)
 
 
 def add_partitions(

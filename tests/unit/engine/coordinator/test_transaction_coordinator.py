@@ -13,6 +13,7 @@ from backend.engine.coordinator.transaction import Transaction, TransactionState
 from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
+from backend.tiering.ids import TopicPartition
 from tests.unit.engine.coordinator.group_nodes import PARTITIONS
 from tests.unit.engine.coordinator.transaction_nodes import Client, TransactionNodes, run
 
@@ -209,6 +210,36 @@ def test_what_was_decided_is_finished_by_the_next_coordinator(tmp_path: Path) ->
         assert described(nodes, client).state is S.COMPLETE_COMMIT
         assert stable(nodes) == (2, 2)
         assert await client.write(T, "b") == 0
+
+    run(tmp_path, play, brokers=3)
+
+
+def test_partitions_that_have_the_marker_are_no_longer_those_of_a_prepared_transaction(tmp_path: Path) -> None:
+    """`TransactionMetadata.removePartition`. The next coordinator writes all markers once more, and tells so."""
+
+    async def play(nodes: TransactionNodes) -> None:
+        first = nodes.coordinator_of("x").id
+        away, other = (node for node in (1, 2, 3) if node != first)
+        nodes.create(T, [other])
+        nodes.create("far", [away])
+        client = Client(nodes, "x")
+        await client.init()
+        await client.write(T, "a")
+        client.sequence = 0
+        await client.write("far", "b")
+        both, far = {TopicPartition(T, 0), TopicPartition("far", 0)}, {TopicPartition("far", 0)}
+        assert described(nodes, client).partitions == both
+        nodes.cut.add((first, away))
+        assert await client.end(commit=True) == 0
+        await nodes.pass_ms(1_000)
+        found = described(nodes, client)
+        assert (found.state, found.partitions) == (S.PREPARE_COMMIT, far)
+        answer = await nodes.coordinator_of("x").ask(m.DescribeTransactionsRequest(transactional_ids=["x"]), 0)
+        assert [topic.topic for topic in answer.transaction_states[0].topics] == ["far"]
+        nodes.cut.clear()
+        await nodes.pass_ms(1_000)
+        found = described(nodes, client)
+        assert (found.state, found.partitions) == (S.COMPLETE_COMMIT, set())
 
     run(tmp_path, play, brokers=3)
 

@@ -310,3 +310,12 @@ def test_an_id_that_nobody_uses_expires_but_not_while_its_transaction_is_open() 
 def test_a_step_that_there_is_not_is_a_mistake_of_ours() -> None:
     with pytest.raises(AssertionError, match="cannot go"):
         decide.complete(OPEN, NOW)
+
+
+def test_before_version_2_a_fence_that_could_not_be_stored_keeps_its_epoch() -> None:
+    """`hasFailedEpochFence`: nobody was told the epoch, so it is not raised once more."""
+    fenced = decide.with_epoch(OPEN, fence(OPEN, version=1).epoch)
+    assert (fenced.state, fenced.epoch, fenced.partitions) == (S.ONGOING, OPEN.epoch + 1, ONLY_A)
+    assert end(fenced, ME, version=1) is ErrorCode.PRODUCER_FENCED
+    again = decide.fence(fenced, now_ms=NOW, version=1, fresh_id=FRESH, raised=True)
+    assert (again.state, again.epoch) == (S.PREPARE_ABORT, fenced.epoch)
