@@ -18,6 +18,11 @@ def test_a_loop_that_turns_answers_and_one_that_is_held_does_not(monkeypatch: py
     monkeypatch.setenv(liveness.VARIABLE, str(far.detach()))
     monkeypatch.setattr(liveness, "ANSWER_S", 0.2)
     held, goes_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        goes_on.wait(30)
+
     loop = asyncio.new_event_loop()
     answer_liveness(loop)
     # Its own children are not told of it.
@@ -26,7 +31,7 @@ def test_a_loop_that_turns_answers_and_one_that_is_held_does_not(monkeypatch: py
     thread.start()
     try:
         assert is_alive(near)
-        loop.call_soon_threadsafe(lambda: (held.set(), goes_on.wait(30)))
+        loop.call_soon_threadsafe(hold)
         assert held.wait(30)
         assert not is_alive(near)
         assert not is_alive(near)
