@@ -42,18 +42,29 @@ _POLICY: Final = (
 
 def login_page(*, following: str = "", linked: bool = False, error: str | None = None) -> Response:
     """The page that asks for a key. `following`: our page that comes then; `linked`: it came by another site's link."""
-    fields = f'<input type="hidden" name="next" value="{escape(following)}">'
-    trouble = f'<p class="error" role="alert">{_code(error)}</p>' if error else ""
-    markup = _PAGE.format(
-        style=_style(),
-        script=f"<script>{_ASK_AGAIN}</script>" if linked else "",
+    form = _FORM.format(
         action=LOGIN_PATH,
-        fields=fields,
-        trouble=trouble,
+        fields=f'<input type="hidden" name="next" value="{escape(following)}">',
+        trouble=_trouble(error) if error else "",
         invalid=' aria-invalid="true"' if error else "",
     )
-    headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"}
-    return HTMLResponse(markup, 401, headers)
+    return _page(form, 401, script=f"<script>{_ASK_AGAIN}</script>" if linked else "")
+
+
+def refused_page(sentence: str, status: int, *, root: str) -> Response:
+    """The page of a sign-in that could not be done, with a way to try again; `root`: where the dashboard is."""
+    again = f'<p class="again"><a href="{escape(root)}">Try again</a></p>'
+    return _page(f"<h1>Sign in</h1>\n{_trouble(sentence)}\n{again}", status, root=root)
+
+
+def _page(content: str, status: int, *, script: str = "", root: str = "") -> Response:
+    style = _style().replace("url(app/", f"url({root}app/")
+    markup = _PAGE.format(style=style, script=script, content=content, root=escape(root))
+    return HTMLResponse(markup, status, {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"})
+
+
+def _trouble(sentence: str) -> str:
+    return f'<p class="error" role="alert">{_code(sentence)}</p>'
 
 
 def login_endpoint(login: DashboardLogin, addresses: Addresses) -> Callable[[Request], Awaitable[Response]]:
@@ -156,6 +167,8 @@ button{width:100%%;height:38px;margin-top:12px;font:500 14px %(font)s;color:var(
 border:0;border-radius:6px;cursor:pointer}
 button:hover{filter:brightness(.94)}
 .error{margin:16px 0 0;padding:10px 12px;color:var(--critical);background:var(--critical_fill);border-radius:6px}
+.again{margin:16px 0 0}
+a{color:var(--local)}
 .error code{background:none;border:0;padding:0;color:inherit}
 """
 _PAGE: Final = """<!DOCTYPE html>
@@ -164,15 +177,20 @@ _PAGE: Final = """<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <title>Sign in · ebbline</title>
-<link rel="icon" href="app/static/mark.svg">
+<link rel="icon" href="{root}app/static/mark.svg">
 <style>{style}</style>
 {script}
 </head>
 <body>
 <main>
-<img class="on-light" src="app/static/logo.svg" alt="ebbline"><img class="on-dark" src="app/static/logo-dark.svg"
-alt="ebbline">
-<h1>Sign in</h1>
+<img class="on-light" src="{root}app/static/logo.svg" alt="ebbline">
+<img class="on-dark" src="{root}app/static/logo-dark.svg" alt="ebbline">
+{content}
+</main>
+</body>
+</html>
+"""
+_FORM: Final = """<h1>Sign in</h1>
 <p>On the machine that runs ebbline, <code>ebbline login</code> prints a link. It signs one browser in, once.</p>
 <form method="post" action="{action}">
 {fields}
@@ -180,8 +198,4 @@ alt="ebbline">
 <input type="password" id="key" name="key" required autocomplete="off" spellcheck="false" autofocus{invalid}>
 <button type="submit">Sign in</button>
 {trouble}
-</form>
-</main>
-</body>
-</html>
-"""
+</form>"""

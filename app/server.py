@@ -22,6 +22,7 @@ from app.addresses import Addresses
 from app.gate import Gate
 from app.login import login_endpoint
 from app.media_files import keep_downloads
+from app.provider import ProviderTrouble
 from backend.dashboard_login import LOGIN_PATH, DashboardLogin
 
 MAIN: Final = Path(__file__).resolve().parent / "main.py"
@@ -67,7 +68,10 @@ def application(login: DashboardLogin, addresses: Addresses) -> st.App:
             Route(f"/{links.FIRST}", home),
             Route(f"/{LOGIN_PATH}", login_endpoint(login, addresses), methods=["GET", "POST"]),
         ],
-        middleware=[Middleware(Gate, addresses=addresses, login=login, has_provider=has_provider)],
+        middleware=[
+            Middleware(Gate, addresses=addresses, login=login, has_provider=has_provider),
+            Middleware(ProviderTrouble),
+        ],
     )
 
 

@@ -105,6 +105,9 @@ class DashboardLogin:
         return self._secret.read_bytes()
 
 
+PROVIDER_HINT: Final = "The sign-in is the OIDC provider's: `[auth]` in .streamlit/secrets.toml."
+
+
 def login_url(address: str, key: str) -> str:
     """The link that signs a browser in, at the dashboard's address."""
     return f"{address}/{LOGIN_PATH}?key={key}"

@@ -12,6 +12,7 @@ from datetime import tzinfo
 from typing import Any, Final
 
 import streamlit as st
+from streamlit.errors import StreamlitAuthError
 
 from app import state
 from app.components import format as fmt
@@ -174,7 +175,12 @@ def _alerts(page: Page) -> None:
 def _sign_in() -> None:
     st.html(markup.empty("Sign in to see the cluster."))
     with st.container(horizontal=True, horizontal_alignment="center"):
-        st.button("Sign in", on_click=st.login, type="primary")
+        pressed = st.button("Sign in", type="primary")
+    if pressed:
+        try:
+            st.login()
+        except StreamlitAuthError as error:
+            st.html(markup.alert("critical", "The sign-in is not set up whole.", str(error), "See docs/security.md."))
 
 
 def _wait() -> None:

@@ -18,8 +18,9 @@ def login(
     ] = False,
 ) -> None:
     """Print a link that signs one browser in to the dashboard, once, within 15 minutes."""
-    from backend.dashboard_login import KEY_ASKED_FOR_S, DashboardLogin, login_url
+    from backend.dashboard_login import KEY_ASKED_FOR_S, PROVIDER_HINT, DashboardLogin, login_url
     from backend.data_folder import DataFolder, DataFolderError
+    from backend.supervisor.health import provider_signs_in
 
     settings = local_settings(data_dir=data)
     try:
@@ -27,6 +28,10 @@ def login(
         known = DashboardLogin(DataFolder(settings.data_dir).run)
         if end_sessions:
             known.end_sessions()
+        if provider_signs_in(settings.app_url):
+            print(settings.dashboard_url)
+            print(PROVIDER_HINT, file=sys.stderr)
+            return
         key = known.new_key(time.time(), KEY_ASKED_FOR_S)
     except DataFolderError as error:
         refuse(error)

@@ -58,6 +58,11 @@ def http_serves(url: str) -> bool:
     return _status(url) == 200
 
 
+def provider_signs_in(dashboard_url: str) -> bool:
+    """Whether the dashboard at this address leaves the sign-in to an OIDC provider: it serves its page unasked."""
+    return http_serves(f"{dashboard_url}/")
+
+
 def _status(url: str) -> int | None:
     import httpx  # only here: it is imported while the first child starts
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from backend.dashboard_login import KEY_OF_START_S, DashboardLogin, login_url
+from backend.dashboard_login import KEY_OF_START_S, PROVIDER_HINT, DashboardLogin, login_url
 from backend.data_folder import (
     FORMAT_VERSION,
     ClusterIdentity,
@@ -37,7 +37,7 @@ from backend.private_files import close_to_others
 from backend.redact import printable
 from backend.settings import LOOPBACK, Settings, misspelt
 from backend.supervisor.child import Child, ChildSpec, wait_until_healthy
-from backend.supervisor.health import any_broker_answers, http_answers, http_serves
+from backend.supervisor.health import any_broker_answers, http_answers, http_serves, provider_signs_in
 from backend.supervisor.preflight import (
     PreflightError,
     check_api_listen,
@@ -470,9 +470,12 @@ class Supervisor:
             table.add_row(child.spec.name, state, child.spec.where, str(child.log_path.relative_to(self._folder.root)))
         self._console.print(table)
         if self._settings.ui:
+            provider = provider_signs_in(self._settings.app_url)
+            link = self._settings.dashboard_url if provider else self._login_url()
             # One line, however narrow the terminal: it is there to be clicked or copied.
-            self._console.print(f"Dashboard  {self._login_url()}", style="bold", highlight=False, soft_wrap=True)
-            self._console.print(f"           {LOGIN_HINT}", highlight=False, soft_wrap=True)
+            self._console.print(f"Dashboard  {link}", style="bold", highlight=False, soft_wrap=True)
+            hint = escape(PROVIDER_HINT) if provider else LOGIN_HINT
+            self._console.print(f"           {hint}", highlight=False, soft_wrap=True)
         self._console.print(f"Kafka      {self._settings.bootstrap_servers}", highlight=False)
         self._console.print(f"Data       {self._folder.root}", highlight=False, soft_wrap=True)
         if self._settings.database_url is not None and not self._settings.database_url.startswith("sqlite"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from streamlit.runtime.secrets import secrets_singleton
 
 from app.components.page import RANGE_WORDS
 from tests.ui.conftest import Database, open_page, text_of, viewer
@@ -53,6 +54,17 @@ def test_where_a_sign_in_is_set_up_nothing_is_shown_without_it(healthy: Database
     assert "Sign in to see the cluster." in text_of(page)
     assert "412" not in text_of(page)
     assert "Sign in" in [button.label for button in page.button]
+
+
+def test_a_sign_in_that_is_not_set_up_whole_says_what_is_missing(
+    healthy: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets_singleton, "_secrets", {"auth": {"redirect_uri": "http://127.0.0.1:1/oauth2callback"}})
+    page = open_page(user={"is_logged_in": False})
+    next(button for button in page.button if button.label == "Sign in").click().run()
+    assert not page.exception
+    assert 'missing the "cookie_secret" key' in text_of(page).replace("&quot;", '"')
+    assert "docs/security.md" in text_of(page)
 
 
 def test_a_shortcut_switches_the_page_and_keeps_the_chosen_range(healthy: Database) -> None:
