@@ -1,14 +1,16 @@
-"""The lost disks that a partition or a topic survives, as a note. Pure: rows and the backend's heartbeat → HTML."""
+"""Who may lead a partition, and the lost disks that it survives. Pure: rows and the backend's heartbeat → HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from app.components import markup
 from app.state import View
 from backend.store.queries.config import TopicRow
 from backend.store.queries.partitions import PartitionRow
-from backend.tiering.durability import copies_of, durability
+from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS, NO_LEADER, copies_of, durability
+from backend.tiering.eligible_leaders import below_min_isr, eligible_leaders, next_leader
+from backend.tiering.ids import TopicPartition
 
 
 def of_partition(view: View, row: PartitionRow, topic: TopicRow | None) -> str:
@@ -23,6 +25,33 @@ def of_partition(view: View, row: PartitionRow, topic: TopicRow | None) -> str:
         leader=row.leader,
     )
     return _html(durability(copies).sentences)
+
+
+def leaders_of(view: View, row: PartitionRow, topic: TopicRow | None) -> str:
+    """Its ISR, its eligible leader replicas and the last known ones (KIP-966), and who leads after a loss."""
+    backend = view.processes.get("backend")
+    config = None if topic is None else topic.config
+    known = levels(view)
+    found = eligible_leaders(
+        ((backend.detail if backend else None) or {}).get("eligible"),
+        TopicPartition(row.topic, row.partition),
+        kept=row.leader == NO_LEADER or below_min_isr(config, row.replicas, row.isr),
+        elr_level=None if known is None else known.get(ELIGIBLE_LEADER_REPLICAS, 0),
+    )
+    pills = (
+        ("In-sync replicas (ISR)", row.isr),
+        ("Eligible leader replicas (ELR)", found.eligible_leader_replicas),
+        ("Last known ELR", found.last_known_elr),
+    )
+    labels = "".join(markup.pill(f"{name} {_listed(brokers)}") for name, brokers in pills)
+    lines = [next_leader(row.isr, row.leader, found)]
+    if found.cause:
+        lines.insert(0, found.cause if found.eligible_leader_replicas is not None else f"? {found.cause}")
+    return f'<div class="eb-pills">{labels}</div>' + _html(tuple(lines))
+
+
+def _listed(brokers: Collection[int] | None) -> str:
+    return "?" if brokers is None else ", ".join(map(str, sorted(brokers))) or "none"
 
 
 def of_topic(view: View, topic: TopicRow) -> str:

@@ -32,6 +32,13 @@ def _backend_age_ms(view: View) -> int | None:
     return None if backend is None else backend.age_ms
 
 
+def _eligible_age_ms(view: View) -> int | None:
+    backend = view.processes.get("backend")
+    told = ((backend.detail if backend is not None else None) or {}).get("eligible") or {}
+    seen_ms = told.get("seen_ms")
+    return None if seen_ms is None else max(0, view.now_ms - seen_ms)
+
+
 def _read_age_ms(view: View) -> int | None:
     return max(0, view.now_ms - view.read_ms)
 
@@ -43,6 +50,7 @@ LEDGER: Final = Source("events of __remote_log_metadata, read by the pipeline", 
 EVENTS: Final = Source("events of the brokers, or inferred where it is said", lambda view: view.ages.offsets_ms)
 RECORDS: Final = Source("the control plane's plans, findings and audit", _read_age_ms)
 HEARTBEAT: Final = Source("the backend's own report", _backend_age_ms)
+ELIGIBLE: Final = Source("DescribeTopicPartitions where the ISR is below min.insync.replicas", _eligible_age_ms)
 ASKED: Final = Source("the control API, asked while this is drawn", lambda _: 0)
 
 BY_CARD: Final[dict[str, tuple[Source, ...]]] = {
@@ -59,7 +67,7 @@ BY_CARD: Final[dict[str, tuple[Source, ...]]] = {
     "hero": (OFFSETS, LEDGER),
     "epochs": (OFFSETS, LEDGER),
     "replicas": (OFFSETS, SIZES, EVENTS),
-    "durability": (OFFSETS, CONFIGS, HEARTBEAT),
+    "durability": (OFFSETS, CONFIGS, HEARTBEAT, ELIGIBLE),
     "offsets": (OFFSETS,),
     "history": (OFFSETS,),
     "ledger": (LEDGER,),

@@ -58,6 +58,7 @@ _SHEET: Final = """
 .eb-title .eb-clause { font-size: 13px; }
 .eb-clause { color: var(--eb-muted); font-weight: 400; }
 .eb-pills { display: flex; gap: 6px; flex-wrap: wrap; }
+.eb-pills + .eb-lines { margin-top: 6px; }
 .eb-pill { display: inline-flex; align-items: center; gap: 5px; border: 1px solid var(--eb-line); border-radius: 5px;
   background: var(--eb-card); padding: 1px 7px; font-size: 12px; line-height: 18px; white-space: nowrap;
   color: var(--eb-text); font-variant-numeric: tabular-nums; }

@@ -251,13 +251,16 @@ def _replicas(page: Page, topic: str, number: int) -> None:
 
 
 def _durability(page: Page, topic: str, number: int) -> None:
-    """The lost disks that its acknowledged records survive."""
+    """Who may lead it, and the lost disks that its acknowledged records survive."""
     reading = _reading(page, topic, number)
     if reading is None:
         return
-    card_head("durability", "Durability", "by its settings and its ISR of now")
+    card_head("durability", "Durability", "who may lead after a loss, and which losses its records survive")
     with st.container(key=body_key(reading.view, "durability")):
-        st.html(durability.of_partition(reading.view, reading.row, reading.topic))
+        st.html(
+            durability.leaders_of(reading.view, reading.row, reading.topic)
+            + durability.of_partition(reading.view, reading.row, reading.topic)
+        )
 
 
 def _readers(reading: Reading, topic: str, number: int) -> None:

@@ -131,6 +131,8 @@ def describe(
     out.print()
     out.print(tables.replicas(answer["replicas"], _now_ms()))
     out.print()
+    out.print(Text(words.plain(words.who_may_lead(row["isr"], answer["eligible_leaders"]))))
+    out.print(Text(words.plain(answer["next_leader"])))
     for sentence in answer["durability"]["sentences"]:
         out.print(Text(words.plain(sentence)))
     out.print(f"{words.plural(len(answer['segments']), 'remote segment')} in the ledger; epoch {row['leader_epoch']}.")

@@ -44,5 +44,16 @@ def yes(value: Any) -> str:
     return UNKNOWN if value is None else "yes" if value else "no"
 
 
+def who_may_lead(isr: list[int], eligible: dict[str, Any]) -> str:
+    """`ISR: 1, 2. Eligible leader replicas (ELR): none. Last known ELR: none.`, then why something is not known."""
+
+    def listed(found: list[int] | None) -> str:
+        return UNKNOWN if found is None else ", ".join(map(str, sorted(found))) or "none"
+
+    elr, last_known = listed(eligible["eligible_leader_replicas"]), listed(eligible["last_known_elr"])
+    cause = f" {eligible['cause']}" if eligible["cause"] else ""
+    return f"ISR: {listed(isr)}. Eligible leader replicas (ELR): {elr}. Last known ELR: {last_known}.{cause}"
+
+
 def plural(number: int, noun: str) -> str:
     return f"{grouped(number)} {noun}{'' if number == 1 else 's'}"

@@ -253,7 +253,11 @@ class ControlPlane:
                     interval_ms=HEARTBEAT_INTERVAL_MS,
                     state=state,
                     message=message,
-                    detail={"quorum": self.quorum.facts, "readers": self._readers()},
+                    detail={
+                        "quorum": self.quorum.facts,
+                        "readers": self._readers(),
+                        "eligible": self.eligible_report(),
+                    },
                 )
             )
         except DatabaseAway as error:
@@ -262,6 +266,11 @@ class ControlPlane:
     def _readers(self) -> dict[str, Any]:
         seen = self.observer.round
         return self.observer.readers.facts(seen.partitions if seen is not None else ())
+
+    def eligible_report(self) -> dict[str, Any] | None:
+        """Who may lead besides the ISR, as of the newest round; None: there was none yet."""
+        facts = self.observer.facts
+        return None if facts is None else facts.eligible.report(facts.at_ms)
 
     async def _recover(self) -> None:
         """Once the cluster answers, and the database: plans that a process before left in the middle."""

@@ -206,6 +206,25 @@ def test_a_broker_that_dies_is_found_until_it_returns_also_by_a_new_backend(
     closes(own, again)
 
 
+def test_a_partition_below_min_insync_replicas_tells_who_may_lead_besides_its_isr(own: ControlSite) -> None:
+    create_on(own, "eligible", [2, 3], {"min.insync.replicas": "2"})
+
+    def who() -> tuple[list[int], list[int] | None, list[int] | None]:
+        told = own.get("/v1/partitions/eligible/0")
+        found = told["eligible_leaders"]
+        return sorted(told["partition"]["isr"]), found["eligible_leader_replicas"], found["last_known_elr"]
+
+    own.wait_until("nobody else is needed", lambda: who() == ([2, 3], [], []))
+    own.cluster.kill_broker(3)
+    own.wait_until("broker 3 is eligible", lambda: who() == ([2], [3], []))
+    told = own.get("/v1/partitions/eligible/0")
+    assert told["next_leader"].startswith("If broker 2 is lost, broker 3 leads once it is up: it is eligible")
+    reported = own.cluster.ask(own.plane.eligible_report)
+    assert ["eligible", 0, [3], []] in (reported or {})["rows"]
+    own.cluster.start_broker(3)
+    own.wait_until("it is in sync again", lambda: who() == ([2, 3], [], []))
+
+
 def test_a_damaged_file_of_the_only_replica_that_may_lead_is_named_also_by_a_new_backend(own: ControlSite) -> None:
     create_on(own, "damaged", [2, 3])
     own.cluster.stop_broker(3)

@@ -106,6 +106,30 @@ def test_losses_that_it_survives_are_told(trouble: Database) -> None:
     assert "nobody leads until an operator decides: eligible.leader.replicas.version is 0." in shown
 
 
+def test_who_may_lead_is_told_with_its_source_and_age(trouble: Database) -> None:
+    shown = _text(open_page("partition", tp="orders-7"))
+    # Its ISR has min.insync.replicas members, but nobody was asked yet.
+    assert "In-sync replicas (ISR) 2, 4 Eligible leader replicas (ELR) ? Last known ELR ?" in shown
+    features = {"eligible.leader.replicas.version": {"level": 1, "max_level": 1}}
+    rows = [["orders", 7, [4], [5]], ["orders", 6, [1], []]]
+    told = {"seen_ms": now_ms() - 4_000, "complete": True, "cause": None, "rows": rows}
+    status, current = t.process_status, t.partition_current
+    trouble.change(
+        status.update()
+        .where(status.c.process == "backend")
+        .values(detail={"quorum": {"features": features}, "eligible": told}),
+        current.update().where(current.c.topic == "orders", current.c.partition == 7).values(isr=[2], leader=2),
+    )
+    page = open_page("partition", tp="orders-7")
+    shown = _text(page)
+    assert "In-sync replicas (ISR) 2 Eligible leader replicas (ELR) 4 Last known ELR 5" in shown
+    assert "If broker 2 is lost, broker 4 leads once it is up: it is eligible, with every acknowledged" in shown
+    source = r"DescribeTopicPartitions where the ISR is below min.insync.replicas, \d+ s old"
+    assert re.search(source, html_of(page))
+    _level(trouble, 0)
+    assert "Eligible leader replicas (ELR) ?" in _text(open_page("partition", tp="orders-7"))
+
+
 def test_the_setting_of_one_replica_in_sync_is_told_for_its_price(trouble: Database) -> None:
     _level(trouble, 1)
     table = t.topic

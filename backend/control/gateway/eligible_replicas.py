@@ -1,10 +1,10 @@
-"""Who may lead partitions that nobody leads: their eligible leader replicas (DescribeTopicPartitions, KIP-966)."""
+"""Who may lead partitions besides their ISR: eligible leader replicas (DescribeTopicPartitions, KIP-966)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from backend.control.gateway.client import Gateway
 from backend.protocol import messages as m
@@ -13,6 +13,8 @@ from backend.tiering.ids import TopicPartition
 # One page of an answer: brokers give as many unless they are told otherwise (max.request.partition.size.limit), 80
 # bytes each. Of a cluster that is down as a whole the rest is told without these names.
 PARTITIONS_MAX: Final = 2_000
+# Of the backend's report, which is stored every few seconds: 80 bytes each.
+ROWS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,26 @@ class EligibleReplicas:
     last_known: tuple[int, ...] = ()
 
 
-async def fetch_eligible(gateway: Gateway, topics: Iterable[str]) -> Mapping[TopicPartition, EligibleReplicas]:
+@dataclass(frozen=True, slots=True)
+class EligibleAnswer:
+    """What a round has asked for. `complete`: of all partitions; `cause`: why something could not be asked."""
+
+    told: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
+    complete: bool = True
+    cause: str | None = None
+
+    def report(self, at_ms: int) -> dict[str, Any]:
+        """As the backend reports it to the pages: what is not empty, at most ROWS_MAX (`tiering.eligible_leaders`)."""
+        rows = [
+            [tp.topic, tp.partition, list(one.elr), list(one.last_known)]
+            for tp, one in self.told.items()
+            if one.elr or one.last_known
+        ]
+        complete = self.complete and len(rows) <= ROWS_MAX
+        return {"seen_ms": at_ms, "complete": complete, "cause": self.cause, "rows": rows[:ROWS_MAX]}
+
+
+async def fetch_eligible(gateway: Gateway, topics: Iterable[str]) -> EligibleAnswer:
     """Of the first PARTITIONS_MAX partitions of these topics. Raises GatewayError."""
     request = m.DescribeTopicPartitionsRequest(
         topics=[m.DescribeTopicPartitionsRequest.Topics(name=name) for name in sorted(set(topics))[:PARTITIONS_MAX]],
@@ -32,10 +53,11 @@ async def fetch_eligible(gateway: Gateway, topics: Iterable[str]) -> Mapping[Top
         cursor=None,
     )
     answer = await gateway.ask_any(request, m.DescribeTopicPartitionsResponse)
-    return {
+    told = {
         TopicPartition(topic.name or "", one.partition_index): EligibleReplicas(
             tuple(one.eligible_leader_replicas or ()), tuple(one.last_known_elr or ())
         )
         for topic in answer.topics
         for one in topic.partitions
     }
+    return EligibleAnswer(told, complete=answer.next_cursor is None)

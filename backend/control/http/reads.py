@@ -25,7 +25,9 @@ from backend.control.http.schemas import (
 )
 from backend.control.observer.broker_numbers import NOT_ASKED, BrokerNumbers
 from backend.store.queries import audit, config, health, overview, partitions
-from backend.tiering.durability import copies_of, durability
+from backend.tiering.durability import NO_LEADER, copies_of, durability
+from backend.tiering.eligible_leaders import below_min_isr, eligible_leaders, next_leader
+from backend.tiering.ids import TopicPartition
 
 
 async def cluster(call: Call) -> ClusterAnswer:
@@ -136,7 +138,20 @@ async def partition(call: Call) -> PartitionAnswer:
         isr=row.isr,
         leader=row.leader,
     )
-    return PartitionAnswer(partition=row, replicas=replicas, segments=own, durability=durability(copies))
+    eligible = eligible_leaders(
+        call.control.eligible_report(),
+        TopicPartition(row.topic, row.partition),
+        kept=row.leader == NO_LEADER or below_min_isr(None if topic is None else topic.config, row.replicas, row.isr),
+        elr_level=copies.elr_level,
+    )
+    return PartitionAnswer(
+        partition=row,
+        replicas=replicas,
+        segments=own,
+        durability=durability(copies),
+        eligible_leaders=eligible,
+        next_leader=next_leader(row.isr, row.leader, eligible),
+    )
 
 
 async def configs(call: Call) -> ConfigAnswer:

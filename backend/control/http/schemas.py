@@ -17,6 +17,7 @@ from backend.store.queries.health import ClusterRow
 from backend.store.queries.overview import BrokerRow, ClusterSample
 from backend.store.queries.partitions import PartitionRow, ReplicaRow, SegmentRow
 from backend.tiering.durability import Durability
+from backend.tiering.eligible_leaders import EligibleLeaders
 
 Text = Annotated[str, StringConstraints(max_length=500)]
 TopicName = Annotated[str, StringConstraints(min_length=1, max_length=249, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -236,12 +237,15 @@ class PartitionsAnswer(BaseModel):
 
 
 class PartitionAnswer(BaseModel):
-    """`durability`: which losses of disks its records survive that were acknowledged to acks=all."""
+    """`durability`: which losses of disks its records survive that were acknowledged to acks=all; `eligible_leaders`:
+    who may lead besides the ISR, and `next_leader` the same in words."""
 
     partition: PartitionRow
     replicas: list[ReplicaRow]
     segments: list[SegmentRow]
     durability: Durability
+    eligible_leaders: EligibleLeaders
+    next_leader: str
 
 
 class ConfigAnswer(BaseModel):

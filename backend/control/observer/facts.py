@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from backend.control.gateway.eligible_replicas import EligibleReplicas
+from backend.control.gateway.eligible_replicas import EligibleAnswer
 from backend.control.gateway.log_dirs import LogDir
 from backend.control.gateway.metadata import BrokerView, PartitionView
 from backend.control.gateway.reassignments import Move
@@ -105,8 +105,8 @@ class ClusterFacts:
     brokers: Mapping[int, BrokerFacts]
     topics: tuple[TopicFacts, ...]
     partitions: tuple[PartitionFacts, ...]
-    # Of partitions without a leader, where the cluster tells.
-    eligible: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
+    # Of partitions without a leader, and of those whose ISR is below min.insync.replicas, where the cluster tells.
+    eligible: EligibleAnswer = field(default_factory=EligibleAnswer)
 
     @property
     def offline_logs(self) -> dict[tuple[TopicPartition, int], str]:

@@ -205,7 +205,7 @@ class Observer:
                 {f"broker {i}": count for i, count in self.readers.passed_over.items()}
                 | ({"events": self.events.unreadable} if self.events.unreadable else {}),
                 self.quorum_replicas,
-                facts.eligible,
+                facts.eligible.told,
                 facts.offline_logs,
             )
         )

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from backend.control.gateway.client import Gateway, sentence
 from backend.control.gateway.connection import LastAnswer
-from backend.control.gateway.eligible_replicas import EligibleReplicas, fetch_eligible
+from backend.control.gateway.eligible_replicas import EligibleAnswer, EligibleReplicas, fetch_eligible
 from backend.control.gateway.epochs import EpochChain
 from backend.control.gateway.errors import GatewayError
 from backend.control.gateway.metadata import (
@@ -36,6 +36,7 @@ from backend.control.observer.settings_sample import topic_config
 from backend.control.observer.settings_watch import SettingsWatch
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
+from backend.tiering.eligible_leaders import below_min_isr
 from backend.tiering.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -65,11 +66,11 @@ class Sampler:
             await self.settings.look_at_new(view, now_ms)
         topics = tuple(self._topic(topic) for topic in view.topics)
         tiered = frozenset(topic.topic_id for topic, facts in zip(view.topics, topics, strict=True) if facts.tiered)
+        by_name = {topic.topic: topic for topic in topics}
         moves, samples, eligible = await asyncio.gather(
-            self._moves(), self._sample_brokers(view, tiered), self._eligible(view)
+            self._moves(), self._sample_brokers(view, tiered), self._eligible(view, by_name)
         )
         chains = await self._leader_chains.chains(view, samples)
-        by_name = {topic.topic: topic for topic in topics}
         self._partitions.turn()
         partitions = tuple(
             _partition(self._partitions, p, by_name[p.topic], samples, chains.get(p.topic_partition), moves)
@@ -112,15 +113,25 @@ class Sampler:
             _log.debug("moves in progress cannot be listed: %s", sentence(error))
             return {}
 
-    async def _eligible(self, view: ClusterView) -> Mapping[TopicPartition, EligibleReplicas]:
+    async def _eligible(self, view: ClusterView, topics: Mapping[str, TopicFacts]) -> EligibleAnswer:
+        """Of all partitions for which the cluster may keep them; those without a leader first, as answers have a limit.
+
+        The others' lists are empty by definition: in a healthy cluster nothing is asked.
+        """
         leaderless = {p.topic for p in view.partitions if p.leader < 0}
-        if not leaderless:
-            return {}
+        below = {p.topic for p in view.partitions if below_min_isr(topics[p.topic].config, p.replicas, p.isr)}
+        told: dict[TopicPartition, EligibleReplicas] = {}
+        complete = True
         try:
-            return await fetch_eligible(self._gateway, leaderless)
+            for names in (leaderless, below - leaderless):
+                if names:
+                    found = await fetch_eligible(self._gateway, names)
+                    told |= found.told
+                    complete &= found.complete
         except (GatewayError, KafkaError) as error:
             _log.debug("eligible leader replicas cannot be asked for: %s", sentence(error))
-            return {}
+            return EligibleAnswer(told, complete=False, cause=sentence(error))
+        return EligibleAnswer(told, complete)
 
     async def _sample_brokers(self, view: ClusterView, tiered: frozenset[bytes]) -> dict[int, BrokerSample]:
         alive = [b.broker_id for b in view.brokers]

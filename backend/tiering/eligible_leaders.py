@@ -1,0 +1,91 @@
+"""Who may lead a partition after a loss: its ISR, its eligible leader replicas, the last known ones (KIP-966). Pure.
+
+The cluster keeps the two lists only while the ISR has fewer than `min.insync.replicas` members (or than there are
+replicas): so nobody has to ask for them otherwise, and they are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from backend.tiering.durability import MIN_ISR, NO_LEADER
+from backend.tiering.ids import TopicPartition
+
+NOT_ASKED: Final = "The brokers were not asked yet."
+OFF: Final = "The cluster keeps neither list: eligible.leader.replicas.version is at level 0."
+LEFT_OUT: Final = "More partitions are below min.insync.replicas than are asked for."
+
+
+@dataclass(frozen=True, slots=True)
+class EligibleLeaders:
+    """`eligible_leader_replicas` (ELR) have every acknowledged record; of `last_known_elr` it is not sure: they stopped
+    uncleanly. None: not known, and `cause` says why; empty with a `cause`: the cluster keeps none. `seen_ms`: as of
+    when, None: never."""
+
+    eligible_leader_replicas: tuple[int, ...] | None
+    last_known_elr: tuple[int, ...] | None
+    cause: str | None
+    seen_ms: int | None
+
+
+def below_min_isr(config: Mapping[str, str | None] | None, replicas: Collection[int], isr: Collection[int]) -> bool:
+    """Whether the cluster may keep the lists; `config`: the topic's settings in effect, None: not known."""
+    told = (config or {}).get(MIN_ISR)
+    least = int(told) if told is not None and told.isascii() and told.isdigit() else len(replicas)
+    return len(isr) < min(least, len(replicas))
+
+
+def eligible_leaders(
+    told: Mapping[str, Any] | None, partition: TopicPartition, *, kept: bool, elr_level: int | None
+) -> EligibleLeaders:
+    """Of one partition. `told`: what the backend reports: `seen_ms`, `cause` of what could not be asked, `complete`,
+    and `rows` of (topic, partition, ELR, last known ELR) that are not empty. `kept`: as `below_min_isr` says;
+    `elr_level`: the cluster's level of eligible.leader.replicas.version, None: not known."""
+    seen_ms = None if told is None else told.get("seen_ms")
+    if told is None or seen_ms is None:
+        return EligibleLeaders(None, None, NOT_ASKED, None)
+    for topic, number, elr, last_known in told["rows"]:
+        if (topic, number) == (partition.topic, partition.partition):
+            return EligibleLeaders(tuple(elr), tuple(last_known), None, seen_ms)
+    if elr_level == 0:
+        return EligibleLeaders((), (), OFF, seen_ms)
+    if kept and told.get("cause"):
+        return EligibleLeaders(None, None, str(told["cause"]), seen_ms)
+    if kept and not told["complete"]:
+        return EligibleLeaders(None, None, LEFT_OUT, seen_ms)
+    return EligibleLeaders((), (), None, seen_ms)
+
+
+def next_leader(isr: Collection[int], leader: int, found: EligibleLeaders) -> str:
+    """In a sentence: who leads once the leader is lost, or once who is waited for is back."""
+    others = sorted(set(isr) - {leader})
+    elr, last_known = found.eligible_leader_replicas, found.last_known_elr
+    lost = "" if leader == NO_LEADER else f"If broker {leader} is lost, "
+    if others:
+        return _sentence(lost, f"broker {_or(others)} leads{'' if lost else ' once it is back'}: it is in the ISR")
+    if elr is None or last_known is None:
+        return _sentence(lost, "who else may lead is not known")
+    if elr:
+        when = " once it is up" if lost else " once it is back"
+        return _sentence(lost, f"broker {_or(elr)} leads{when}: it is eligible, with every acknowledged record")
+    if lost:
+        return _sentence(lost, "nobody leads until it is back: it alone is known to have every acknowledged record")
+    if len(last_known) > 1:
+        return f"The logs of broker {_and(last_known)} are compared, and the best of them leads: all stopped uncleanly."
+    if last_known:
+        return f"Broker {last_known[0]} led last and leads once it is back."
+    return "No replica is known to have every acknowledged record."
+
+
+def _sentence(first: str, rest: str) -> str:
+    return f"{first}{rest}." if first else f"{rest[0].upper()}{rest[1:]}."
+
+
+def _or(brokers: Collection[int]) -> str:
+    return " or ".join(map(str, sorted(brokers)))
+
+
+def _and(brokers: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))
