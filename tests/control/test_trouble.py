@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from backend.control.http import disk_room
 from backend.control.operations import execution
 from tests.control.site import FLAG, TIERED, ControlSite
 
@@ -266,3 +267,15 @@ def test_a_restart_goes_on_where_the_process_before_stopped(own: ControlSite) ->
 
 def processes_stored(site: ControlSite) -> dict[str, str]:
     return dict(rows(site, "SELECT process, state FROM process_status WHERE process IN ('backend', 'observer')"))
+
+
+def test_a_full_disk_is_not_ready_until_there_is_room(own: ControlSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = [0]
+    monkeypatch.setattr(disk_room, "free_bytes", lambda _: free[0])
+    monkeypatch.setattr(disk_room, "PROBE_EVERY_S", 0.0)
+    own.wait_until("it is not ready", lambda: own.operator.get("/readyz").status_code == 503)
+    told = own.operator.get("/readyz").json()
+    assert told["checks"]["disk"].startswith("The disk of")
+    assert told["checks"]["cluster"] is None
+    free[0] = 1 << 40
+    own.wait_until("it is ready again", lambda: own.operator.get("/readyz").status_code == 200)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.up_process import UpProcess
@@ -34,6 +37,35 @@ def test_no_file_of_a_run_is_open_to_others(up: UpProcess) -> None:
     wait_until("a checkpoint of the pipeline", lambda: (up.data / "spark" / "checkpoint").exists(), 120)
     assert {"ebbline.db", "brokers", "logs", "run", "spark"} <= {path.name for path in up.data.iterdir()}
     assert open_to_others(up.data) == []
+
+
+def listening(pids: set[int]) -> set[str]:
+    """Addresses at which processes take connections, without the port."""
+    inodes = set()
+    for pid in pids:
+        with suppress(OSError):  # it has ended meanwhile
+            found = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+            inodes |= {name[8:-1] for name in found if name.startswith("socket:[")}
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+def with_children(pid: int) -> set[int]:
+    found = {pid}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found |= with_children(int(child))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="Linux tells which socket is whose")
+def test_every_process_of_a_run_listens_on_loopback_alone(up: UpProcess) -> None:
+    """Brokers, controllers, metrics, control API, and what Spark opens: IPv4's 127.0.0.1, or the same within IPv6."""
+    wait_until("a checkpoint of the pipeline", lambda: (up.data / "spark" / "checkpoint").exists(), 120)
+    assert up.process is not None
+    found = listening(with_children(up.process.pid))
+    assert "0100007F" in found
+    assert found <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
 def test_a_folder_of_an_earlier_version_is_closed_at_the_start(tmp_path: Path) -> None:
