@@ -44,6 +44,7 @@ from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_r
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
+from backend.tiering.ids import TopicPartition
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog
 from tests.unit.engine.controller.clusters import CLUSTER_ID, Play, broker_config
 
@@ -196,11 +197,15 @@ class Node:
         self.logs.open_dirs(CLUSTER_ID, self.id)
         # What a topic's settings say decides how its logs are opened.
         self.replicas.image = self.nodes.play.image
-        await self.logs.load_all(self.replicas.topic_config)
+        await self.logs.load_all(self.replicas.topic_config, has_others=self._has_others)
         if self.remote is not None:
             await self.remote.start()
         self.replicas.start()
         self.up = True
+
+    def _has_others(self, partition: TopicPartition) -> bool:
+        registration = self.nodes.play.image.partition(partition.topic, partition.partition)
+        return registration is not None and len(registration.replicas) > 1
 
     async def stop(self) -> None:
         self.up = False

@@ -15,6 +15,9 @@ def test_it_is_told_to_be_usable_although_its_loss_is_on_its_way_yet(tmp_path: P
 
     async def run() -> None:
         async with Nodes(tmp_path, 2) as nodes:
+            [directory] = nodes[2].logs.directory_ids.values()
+            nodes.play.register(2, incarnation=2, directories=[directory])
+            nodes.play.heartbeat(2)
             topic_id = nodes.create("orders", [2, 1])
             await nodes.in_sync("orders", 1, 2)
             assert (await nodes.produce(2, "orders", b"a")).error_code == 0
@@ -26,7 +29,7 @@ def test_it_is_told_to_be_usable_although_its_loss_is_on_its_way_yet(tmp_path: P
             node.publish(led_by_2)
             assert list(node.logs.offline_partitions) == [TopicPartition("orders", 0)]
             node.publish(nodes.play.image)
-            directory = node.logs.directory_id(node.partition("orders").log)
+            assert nodes.play.image.partition("orders", 0).directory_of(2) == directory
             await nodes.until("the directory is told", lambda: nodes.assigned.get((2, topic_id, 0)) == directory)
 
     play(run)
