@@ -393,7 +393,7 @@ class Nodes:
     async def restart(self, node: int) -> None:
         """A stopped node comes back with what is on its disk."""
         await self.renew(node).start()
-        self.play.register(node, incarnation=self.play.image.brokers[node].epoch + 2)
+        self.play.register(node, incarnation=self.play.image.brokers[node].epoch + 2, clean=True)
         self.publish()
         self.play.heartbeat(node)
         self.publish()
