@@ -29,7 +29,9 @@ def test_it_is_told_to_be_usable_although_its_loss_is_on_its_way_yet(tmp_path: P
             node.publish(led_by_2)
             assert list(node.logs.offline_partitions) == [TopicPartition("orders", 0)]
             node.publish(nodes.play.image)
-            assert nodes.play.image.partition("orders", 0).directory_of(2) == directory
+            registration = nodes.play.image.partition("orders", 0)
+            assert registration is not None
+            assert registration.directory_of(2) == directory
             await nodes.until("the directory is told", lambda: nodes.assigned.get((2, topic_id, 0)) == directory)
 
     play(run)
