@@ -356,6 +356,11 @@ class Partition:
             return False
         return self.log.maybe_increment_high_watermark(self.followers.high_watermark_candidate())
 
+    def settings_changed(self) -> None:
+        """A smaller `min.insync.replicas` lets the high watermark go on now; in Kafka it waits for the next append."""
+        if self.is_leader and self._increment_high_watermark():
+            self._changed()
+
     def low_watermark(self) -> int:
         """The smallest log start among the leader and alive followers; raises NOT_LEADER_OR_FOLLOWER."""
         self.check_leader()

@@ -147,6 +147,7 @@ class RoleChanges:
             if changed_topics is None or topic in changed_topics:
                 partition.log.config = self.topic_config(topic)
                 partition.log.producer_state.expiration_ms = self._manager.config.producer_id_expiration_ms
+                partition.settings_changed()
 
     def topic_config(self, topic: str) -> LogConfig:
         """The settings in force for a topic's logs on this broker."""

@@ -12,6 +12,7 @@ import pytest
 
 from backend.engine.apis.fetch_session import FetchSessions, Session
 from backend.engine.controller.commands.topics import delete_topics
+from backend.engine.controller.image import TOPIC_RESOURCE
 from backend.engine.ports import tasks
 from backend.engine.replica.role_changes import REPLICAS_PER_TURN
 from backend.protocol import messages as m
@@ -225,6 +226,24 @@ def test_too_small_an_isr_refuses_and_a_shrunk_one_says_so_afterwards(tmp_path: 
             nodes.cut = set()
             await nodes.in_sync("orders", 1, 2, 3)
             assert (await waiting).error_code == 0
+
+    play(run)
+
+
+def test_a_lower_min_isr_moves_the_high_watermark_at_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Nodes(tmp_path, replica_lag_time_max_ms="300") as nodes:
+            nodes.create("orders", [1, 2, 3], min_insync_replicas="2")
+            nodes.cut = {(3, 1)}
+            await nodes.in_sync("orders", 1, 2)
+            # Larger than the ISR, which nobody has left since: metadata has nothing to say of the partition.
+            nodes.config(TOPIC_RESOURCE, "orders", min_insync_replicas="3")
+            await nodes.produce(1, "orders", b"a", acks=1)
+            await nodes.until("broker 2 has it", lambda: nodes[2].offsets("orders")[3] == 1)
+            assert nodes[1].offsets("orders")[2:] == (0, 1)
+            # Nobody writes any more.
+            nodes.config(TOPIC_RESOURCE, "orders", min_insync_replicas="2")
+            await nodes.until("it can be read", lambda: nodes[1].offsets("orders")[2:] == (1, 1), 3)
 
     play(run)
 
