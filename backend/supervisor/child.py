@@ -31,7 +31,7 @@ BACKOFF_FIRST_S: Final = 1.0
 BACKOFF_MAX_S: Final = 30.0
 # A process that ran this long was healthy: its next crash starts the back-off anew.
 HEALTHY_AFTER_S: Final = 60.0
-LAST_LINE_CHARS: Final = 300
+LAST_LINE_CHARS: Final = 400
 KILL_WAIT_S: Final = 10.0
 # Time, level and logger as `log_context.LOG_FORMAT` has them, then the message.
 _WAITS: Final = re.compile(r"\S+ \S+ WARNING (?:\[node \d+\] )?[\w.]+: (.* waits for .*)$")

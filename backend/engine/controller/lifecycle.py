@@ -43,15 +43,15 @@ def no_controller(
     if refusal is not None and refusal.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
         text += f", and another broker runs as node.id {config.id}: stop that one, or give this one an id of its own"
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+    if quorum_waits_for is not None:
+        text += f". {quorum_waits_for.rstrip('.')}; then start this broker again"
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
     addresses = ", ".join(f"{host}:{port}" for host, port in controller_addresses(config))
     text += f" by an active controller, one of {addresses}"
-    reason = quorum_waits_for or ("" if refusal is None else refusal.message)
-    if reason:
-        text += f" ({reason.rstrip('.')})"
-    return KafkaError(
-        ErrorCode.REQUEST_TIMED_OUT,
-        f"{text}. It has changed nothing: start the controllers that are away, then this broker again",
-    )
+    if refusal is not None:
+        text += f" ({refusal.message.rstrip('.')})"
+    text += ". Start the controllers that are away, then this broker again"
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
 
 class BrokerLifecycle:

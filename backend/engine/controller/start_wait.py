@@ -15,6 +15,7 @@ from backend.engine.controller.commands.cluster_start import (
     found_by,
     give_up,
     heard,
+    starts_anew,
     waiting,
     without_given_up,
 )
@@ -69,7 +70,10 @@ class StartWait:
             except KafkaError as error:
                 _log.info("Controller %d looks again at who is back: %s", self._config.id, error)
             if self._start is not None:
+                due_ms = self._clock.monotonic_ms() + LOOK_MS
                 await tasks.sleep_ms(LOOK_MS)
+                # Nobody could be heard while this node was held up.
+                self._since_ms += max(0.0, self._clock.monotonic_ms() - due_ms)
 
     async def _look(self, start: ClusterStart) -> None:
         image, now_ms = self._controller.image, self._clock.monotonic_ms()
@@ -80,13 +84,17 @@ class StartWait:
         opening = frozenset(one for one in waits.brokers if self._opens_its_logs(image, start, one, now_ms))
         absent = waits.brokers - opening
         waited_ms = now_ms - self._since_ms
+        limit_ms = self._config.ebbline_leader_start_wait_ms
+        if not starts_anew(image, start):
+            # All may live on, each with a heartbeat that hangs for a session at a controller whose machine is gone.
+            limit_ms = max(limit_ms, self._config.broker_session_timeout_ms)
         if waited_ms >= self._config.unclean_recovery_timeout_ms:
             absent = waits.brokers
-        if waited_ms >= self._config.ebbline_leader_start_wait_ms and absent:
+        if waited_ms >= limit_ms and absent:
             self._start = given_up = give_up(start, absent)
             await self._controller.submit("elect leaders at a start", partial(self._without, start=given_up))
             self._tell_given_up(absent)
-        elif waited_ms >= TELL_AFTER_MS and waits.brokers != self._told:
+        elif waited_ms >= TELL_AFTER_MS and waits.brokers != self._told and starts_anew(image, start):
             self._told = waits.brokers
             self._tell(waits, absent, opening)
 

@@ -69,6 +69,15 @@ def heard(start: ClusterStart, broker_id: int, broker_epoch: int) -> ClusterStar
     return replace(start, goes_on=True) if lives else start
 
 
+def starts_anew(image: MetadataImage, start: ClusterStart) -> bool:
+    """Whether a broker has registered, or was unfenced, since the controller became active."""
+    known = start.found.brokers
+    return any(
+        one.id not in known or one.epoch != known[one.id].epoch or (known[one.id].fenced and not one.fenced)
+        for one in image.brokers.values()
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """Partitions that get no leader yet, and the brokers that they wait for."""
