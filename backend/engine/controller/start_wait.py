@@ -15,6 +15,7 @@ from backend.engine.controller.commands.cluster_start import (
     found_by,
     give_up,
     heard,
+    missing,
     starts_anew,
     waiting,
     without_given_up,
@@ -29,7 +30,7 @@ from backend.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from backend.engine.controller.driver import Controller
 
-# A look goes over all partitions, some 10 ms for 6,000. Elections do not wait for it: each unfencing looks by itself.
+# Elections do not wait for a look: each unfencing looks by itself.
 LOOK_MS: Final = 250
 # Brokers of one process come back within less: nobody has to be told of those waits.
 TELL_AFTER_MS: Final = 1000
@@ -51,6 +52,8 @@ class StartWait:
         self._since_ms = clock.monotonic_ms()
         self._start = found_by(controller.image) if config.ebbline_leader_start_wait_ms else None
         self._told: frozenset[int] = frozenset()
+        # All that a look depends on, as the last one found it: the partitions are gone over when it is another.
+        self._seen: tuple[frozenset[int], frozenset[int], bool, bool, bool] | None = None
 
     @property
     def start(self) -> ClusterStart | None:
@@ -77,26 +80,30 @@ class StartWait:
 
     async def _look(self, start: ClusterStart) -> None:
         image, now_ms = self._controller.image, self._clock.monotonic_ms()
-        waits = Waiting((), frozenset()) if start.goes_on else waiting(image, start)
+        waited_ms = now_ms - self._since_ms
+        away = frozenset[int]() if start.goes_on else missing(image, start)
+        opening = frozenset(one for one in away if self._opens_its_logs(image, start, one, now_ms))
+        limit_ms = self._config.ebbline_leader_start_wait_ms
+        if not (anew := starts_anew(image, start)):
+            # All may live on, each with a heartbeat that hangs for a session at a controller whose machine is gone.
+            limit_ms = max(limit_ms, self._config.broker_session_timeout_ms)
+        late, too_late = waited_ms >= limit_ms, waited_ms >= self._config.unclean_recovery_timeout_ms
+        seen = (away, opening, waited_ms >= TELL_AFTER_MS and anew, late, too_late)
+        if seen == self._seen:
+            return
+        waits = waiting(image, start) if away else Waiting((), frozenset())
         if not waits.brokers:
             await self._end(start)
             return
-        opening = frozenset(one for one in waits.brokers if self._opens_its_logs(image, start, one, now_ms))
-        absent = waits.brokers - opening
-        waited_ms = now_ms - self._since_ms
-        limit_ms = self._config.ebbline_leader_start_wait_ms
-        if not starts_anew(image, start):
-            # All may live on, each with a heartbeat that hangs for a session at a controller whose machine is gone.
-            limit_ms = max(limit_ms, self._config.broker_session_timeout_ms)
-        if waited_ms >= self._config.unclean_recovery_timeout_ms:
-            absent = waits.brokers
-        if waited_ms >= limit_ms and absent:
+        absent = waits.brokers if too_late else waits.brokers - opening
+        if late and absent:
             self._start = given_up = give_up(start, absent)
             await self._controller.submit("elect leaders at a start", partial(self._without, start=given_up))
             self._tell_given_up(absent)
-        elif waited_ms >= TELL_AFTER_MS and waits.brokers != self._told and starts_anew(image, start):
+        elif waited_ms >= TELL_AFTER_MS and waits.brokers != self._told and anew:
             self._told = waits.brokers
-            self._tell(waits, absent, opening)
+            self._tell(waits, absent, waits.brokers & opening)
+        self._seen = seen
 
     def _opens_its_logs(self, image: MetadataImage, start: ClusterStart, broker_id: int, now_ms: float) -> bool:
         """Whether it has registered and lives."""

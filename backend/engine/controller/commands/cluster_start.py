@@ -69,6 +69,11 @@ def heard(start: ClusterStart, broker_id: int, broker_epoch: int) -> ClusterStar
     return replace(start, goes_on=True) if lives else start
 
 
+def missing(image: MetadataImage, start: ClusterStart) -> frozenset[int]:
+    """Registered brokers that are not back and have not been given up, whether anything waits for them or not."""
+    return frozenset(one for one in image.brokers if one not in start.given_up and not start.is_back(image, one))
+
+
 def starts_anew(image: MetadataImage, start: ClusterStart) -> bool:
     """Whether a broker has registered, or was unfenced, since the controller became active."""
     known = start.found.brokers
@@ -133,8 +138,10 @@ def leaders_at_start(
     records = []
     for topic, index, partition in all_partitions(image):
         leaves = partition.leader in gone or not gone.isdisjoint(partition.isr)
+        if not leaves and partition.leader != NO_LEADER:
+            continue
         waits = bool(start.waits_for(image, partition, unfencing))
-        if not leaves and (waits or partition.leader != NO_LEADER):
+        if waits and not leaves:
             continue
         election, min_isr = election_settings(image, config, topic.name)
         before = start.found.partition_by_id(topic.id, index)
