@@ -78,7 +78,8 @@ class Api:
     and closes the connection where it has not.
 
     Requests of one connection run one after the other, as in Kafka, but one that is ``pipelined`` may start while
-    earlier pipelined ones still wait (Produce with acks=all: appended in order, acknowledged in order).
+    earlier pipelined ones still wait (Produce with acks=all: appended in order, acknowledged in order). Where not every
+    request of a kind may, ``pipelined`` is told the message.
     """
 
     key: int
@@ -87,7 +88,7 @@ class Api:
     handler: Handler
     listeners: frozenset[ListenerKind] = BROKER
     advertised_min: int | None = None
-    pipelined: bool = False
+    pipelined: bool | Callable[[Any], bool] = False
     on_error: Callable[[Any, int, int, str], Message] | None = None
     # Asked before the handler, on a connection on which nothing else is under way.
     plain: PlainWay | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from backend.engine.apis.answer_room import AnswerRoom
 from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE, describe_loggers
 from backend.engine.apis.context import BOTH, Api, RequestContext
 from backend.engine.apis.forwarding import image_of
@@ -57,6 +58,8 @@ _TABLES: Final[dict[Kind, dict[str, Setting]]] = {
 }
 
 # Names that no topic has a setting of are the same question, whatever they are.
+# A setting and a synonym without their texts.
+ENTRY_BYTES: Final = 10
 NO_SETTING: Final = frozenset({""})
 
 _Result = m.DescribeConfigsResponse.Results
@@ -68,11 +71,15 @@ def describe_configs(
 ) -> Steps[m.DescribeConfigsResponse]:
     """Each resource on its own; what is asked for more than once in the same way is answered once.
 
-    A topic has some 40 settings, 13 kB with their documentation: 20,000 times the same name would be 269 MB.
+    A topic has some 40 settings, 13 kB with their documentation: 20,000 times the same name would be 269 MB. A group
+    need not exist to have settings, 3 kB, so other names can be as many. Raises KafkaError for too large an answer.
     """
     image = image_of(services, context)
     response = m.DescribeConfigsResponse()
     inherited: dict[str, _Config] = {}
+    room = AnswerRoom()
+    # Of what is inherited, which is nearly everything of many topics.
+    sizes: dict[int, int] = {}
     seen: set[tuple[int, str, frozenset[str]]] = set()
     for resource in request.resources:
         yield
@@ -95,6 +102,8 @@ def describe_configs(
                 answer.configs = _topic_entries(
                     services, image, resource.resource_name, wanted or TOPIC_SETTINGS.keys(), request, inherited
                 )
+                sizes.update((id(entry), _size(entry)) for entry in inherited.values() if id(entry) not in sizes)
+                room.take(sum(sizes.get(id(entry)) or _size(entry) for entry in answer.configs))
                 continue
             found = _settings(services, image, resource.resource_type, resource.resource_name)
         except KafkaError as error:
@@ -105,6 +114,7 @@ def describe_configs(
             for resolved, read_only in found
             if not wanted or resolved.setting.name in wanted
         ]
+        room.take(sum(map(_size, answer.configs)))
     return response
 
 
@@ -235,6 +245,14 @@ def _entry(kind: Kind, resolved: Resolved, read_only: bool, request: m.DescribeC
         config_type=setting.type if known else Type.UNKNOWN,
         documentation=documentation_of(kind, setting) if request.include_documentation else None,
     )
+
+
+def _size(entry: _Config) -> int:
+    """About as many bytes as it is answered with."""
+    size = ENTRY_BYTES + len(entry.name) + len(entry.value or "") + len(entry.documentation or "")
+    for one in entry.synonyms:
+        size += ENTRY_BYTES + len(one.name) + len(one.value or "")
+    return size
 
 
 def on_error(request: m.DescribeConfigsRequest, version: int, code: int, message: str) -> m.DescribeConfigsResponse:

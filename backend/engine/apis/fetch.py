@@ -226,5 +226,10 @@ def _hint_leaders(
     response.node_endpoints = list(nodes.values())
 
 
-# A follower sends a second Fetch when it has something new while the first one waits.
-APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, fetch, pipelined=True),)
+def _is_followers(request: m.FetchRequest) -> bool:
+    return request.replica_id >= 0 or request.replica_state.replica_id >= 0
+
+
+# A follower sends a second Fetch when it has something new while the first one waits. The answers to a consumer, of up
+# to fetch.max.bytes each, are made one at a time, as in Kafka: so many remote records may wait in memory to be sent.
+APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, fetch, pipelined=_is_followers),)

@@ -71,7 +71,9 @@ def _asked_topics(
 ) -> Steps[list[_Topic]]:
     answers: list[_Topic] = []
     missing: list[str] = []
-    asked = dict.fromkeys((bytes(topic.topic_id), topic.name) for topic in request.topics or ())
+    # Each once, as in Kafka: an id is asked for whatever name comes with it.
+    named = ((bytes(topic.topic_id), topic.name) for topic in request.topics or ())
+    asked = dict.fromkeys((topic_id, name if topic_id == ZERO_UUID else None) for topic_id, name in named)
     for topic_id, name in asked:
         yield
         if topic_id != ZERO_UUID or name is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, TypeVar
 
+from backend.engine.apis.answer_room import AnswerRoom
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.coordinator.group_records import CommittedOffset
@@ -25,6 +26,8 @@ FIRST_TOP_LEVEL_ERROR: Final = 2
 FIRST_BATCHED: Final = 8
 FIRST_BY_ID: Final = 10
 NO_OFFSET: Final = -1
+# A row without its metadata, which has up to offset.metadata.max.bytes, 4 kB.
+ROW_BYTES: Final = 20
 
 _Group = m.OffsetFetchResponse.Groups
 _Topic = m.OffsetFetchResponse.Topics
@@ -39,6 +42,7 @@ def offset_fetch(
     if context.api_version < FIRST_BATCHED:
         return (yield from _single(services, context, request))
     response = m.OffsetFetchResponse()
+    room = AnswerRoom()
     everything: set[str] = set()
     for group in request.groups:
         yield
@@ -47,7 +51,7 @@ def offset_fetch(
             if group.group_id in everything:
                 continue
             everything.add(group.group_id)
-        response.groups.append((yield from _group(services, context, group, request.require_stable)))
+        response.groups.append((yield from _group(services, context, group, request.require_stable, room)))
     return response
 
 
@@ -64,6 +68,7 @@ def _single(services: Services, context: RequestContext, request: m.OffsetFetchR
     asked = [(topic.name, topic.partition_indexes) for topic in request.topics or ()]
     ids = services.metadata.image.topic_ids
     response = m.OffsetFetchResponse()
+    room = AnswerRoom()
     for name, each in _all(offsets) if request.topics is None else asked:
         answer = _Topic(name=name)
         response.topics.append(answer)
@@ -74,6 +79,7 @@ def _single(services: Services, context: RequestContext, request: m.OffsetFetchR
                 if TopicPartition(name, at) in unstable
                 else _row(_Topic.Partitions, _found(offsets, name, at, ids), at, error)
             )
+            room.take(_size(answer.partitions[-1]))
     return response
 
 
@@ -105,12 +111,16 @@ def _row(kind: type[Row], found: CommittedOffset | None, index: int, error: Erro
     )
 
 
+def _size(row: _Topic.Partitions | _Group.Topics.Partitions) -> int:
+    return ROW_BYTES + len(row.metadata or "")
+
+
 def _unstable(kind: type[Row], index: int) -> Row:
     return _row(kind, None, index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def _group(
-    services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups, stable: bool
+    services: Services, context: RequestContext, asked: m.OffsetFetchRequest.Groups, stable: bool, room: AnswerRoom
 ) -> Steps[_Group]:
     unstable: Collection[TopicPartition] = ()
     try:
@@ -131,6 +141,7 @@ def _group(
                 if TopicPartition(name or "", at) in unstable
                 else _row(_Group.Topics.Partitions, _found(offsets, name or "", at, image.topic_ids), at, error)
             )
+            room.take(_size(rows[-1]))
         shown = "" if by_id or name is None else name
         answer.topics.append(_Group.Topics(topic_id=topic_id, name=shown, partitions=rows))
     return answer
@@ -151,4 +162,26 @@ def _wanted(
     return [(topic_id, found.name if (found := image.topics.get(topic_id)) else None, at) for topic_id, at in topics]
 
 
-APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, offset_fetch),)
+def on_error(request: m.OffsetFetchRequest, version: int, code: int, message: str) -> m.OffsetFetchResponse:
+    """The error where the version has a place for it: of each group, of all, of each partition."""
+    if version >= FIRST_BATCHED:
+        groups = dict.fromkeys(group.group_id for group in request.groups)
+        return m.OffsetFetchResponse(groups=[_Group(group_id=group_id, error_code=code) for group_id in groups])
+    if version >= FIRST_TOP_LEVEL_ERROR:
+        return m.OffsetFetchResponse(error_code=code)
+    row = _Topic.Partitions
+    return m.OffsetFetchResponse(
+        topics=[
+            _Topic(
+                name=topic.name,
+                partitions=[
+                    row(partition_index=at, committed_offset=NO_OFFSET, metadata="", error_code=code)
+                    for at in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+    )
+
+
+APIS: Final = (Api(API_KEY, MIN_VERSION, MAX_VERSION, offset_fetch, on_error=on_error),)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from backend.engine.apis import api_versions
+from backend.engine.apis.answer_room import ANSWER_BYTES_MAX, too_large
 from backend.engine.apis.context import Api, ListenerKind
 from backend.protocol import codec, frames, messages
 from backend.protocol.chunks import Chunk
@@ -46,6 +47,12 @@ class Request:
         self.answer: Message | None = None
         # That of the answer, where it was made without a message (`Api.plain`).
         self.frame: Sequence[Chunk] | None = None
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether it may start while others of its connection that may, too, still wait."""
+        pipelined = self.api.pipelined
+        return pipelined(self.message) if callable(pipelined) else pipelined
 
 
 def decode(
@@ -98,6 +105,16 @@ def _not_served(api: Api, header: RequestHeader) -> DecodeError:
         f"API key {header.api_key} is served in versions {api.min_version} to {api.max_version},"
         f" not {header.api_version}"
     )
+
+
+def encoded(answer: Message, header: RequestHeader) -> list[Chunk]:
+    """The frame of an answer. Raises KafkaError for one that nobody reads: where it is not known before, it is found
+    here. The records of a Fetch have a limit of their own (`fetch.max.bytes`). EncodeError as `encode_response`.
+    """
+    chunks = frames.encode_response(answer, header.api_version, header.correlation_id)
+    if not answer.HAS_RECORDS and sum(map(len, chunks)) > ANSWER_BYTES_MAX:
+        raise too_large()
+    return chunks
 
 
 def illegal_state(request: Request) -> Message | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import GeneratorType
 from typing import Any, Final
@@ -30,6 +31,7 @@ from backend.engine.net.request import (
     Request,
     api_name,
     decode,
+    encoded,
     error_answer,
     handed,
     illegal_state,
@@ -349,8 +351,8 @@ class ServerConnection:
 
     def _may_overlap(self, request: Request) -> bool:
         return (
-            request.api.pipelined
-            and self._running[-1].api.pipelined
+            request.overlaps
+            and self._running[-1].overlaps
             and len(self._running) < IN_FLIGHT_MAX
             and self._running_bytes + request.frame_bytes <= IN_FLIGHT_BYTES_MAX
         )
@@ -435,6 +437,8 @@ class ServerConnection:
                        exc_info=error)  # fmt: skip
         answer = error_answer(request.api, request.message, request.header.api_version, code, text)
         if answer is None:
+            if isinstance(error, KafkaError):
+                self._tell_closed(f"{api_name(request.api.key)}: {text}")
             self._connection.close()
             return
         self._answered(request, answer)
@@ -458,8 +462,7 @@ class ServerConnection:
 
     def _encode_elsewhere(self, request: Request, answer: Message) -> None:
         """What is answered with about as many elements as were asked for is encoded by a worker."""
-        header = request.header
-        work = partial(frames.encode_response, answer, header.api_version, header.correlation_id)
+        work = partial(encoded, answer, request.header)
         self._services.ports.workers.run(work).add_done_callback(partial(self._settled, request))
 
     def _send_answered(self) -> None:
@@ -486,15 +489,34 @@ class ServerConnection:
                 near.hand(HandedAnswer(header.correlation_id, answer))
                 continue
             try:
-                chunks = frames.encode_response(answer, header.api_version, header.correlation_id)
+                chunks = encoded(answer, header)
             except EncodeError as error:
                 _log.error("Node %d could not encode an answer for %s: %s", self._services.node_id,
                            self._connection.peer, error)  # fmt: skip
                 self._connection.close()
                 return
+            except KafkaError as error:
+                if not self._send_error(request, error):
+                    return
+                continue
             self._connection.send(chunks)
         if self._waiting:
             self._start_waiting()
+
+    def _send_error(self, request: Request, error: KafkaError) -> bool:
+        """In the place of an answer that could not be sent; False, and the connection is closed, where none can be."""
+        version = request.header.api_version
+        answer = error_answer(request.api, request.message, version, int(error.code), error.message)
+        chunks = None
+        if answer is not None:
+            with suppress(KafkaError):
+                chunks = encoded(answer, request.header)
+        if chunks is None:
+            self._tell_closed(f"{api_name(request.api.key)}: {error.message}")
+            self._connection.close()
+            return False
+        self._connection.send(chunks)
+        return True
 
     def _mute(self, throttle_ms: int) -> None:
         """The answer goes out at once; nothing is read from the client until its time is over (KIP-219)."""

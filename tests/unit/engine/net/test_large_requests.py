@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from backend.engine.apis.answer_room import ANSWER_BYTES_MAX
 from backend.engine.apis.context import Api
-from backend.engine.net.request import INLINE_ELEMENTS_MAX
+from backend.engine.apis.table import api_table
+from backend.engine.net.request import INLINE_ELEMENTS_MAX, Request
 from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
+from backend.protocol.errors import ErrorCode
+from backend.protocol.frames import RequestHeader
 from tests.unit.engine.net.node import node
 
 MANY = 3 * INLINE_ELEMENTS_MAX
@@ -92,3 +96,59 @@ def test_what_fails_in_a_later_turn_is_answered_as_any_failure(after: int) -> No
             assert served.services.metrics.request("DescribeGroups").errors == 1
 
     run(play())
+
+
+def too_much(_services: Any, _context: Any, request: m.DescribeGroupsRequest) -> m.DescribeGroupsResponse:
+    """What nobody has counted while it was made."""
+    text = "x" * 32_000
+    groups = m.DescribeGroupsResponse.Groups
+    count = ANSWER_BYTES_MAX // len(text) + 1 if request.groups == ["large"] else 1
+    return m.DescribeGroupsResponse(groups=[groups(group_id="g", protocol_data=text) for _ in range(count)])
+
+
+def refused(request: m.DescribeGroupsRequest, version: int, code: int, message: str) -> m.DescribeGroupsResponse:
+    return m.DescribeGroupsResponse(groups=[m.DescribeGroupsResponse.Groups(group_id="g", error_code=code)])
+
+
+def test_an_answer_that_is_larger_than_clients_read_is_an_error() -> None:
+    async def play() -> None:
+        async with node(Api(15, 0, 5, too_much, on_error=refused)) as served:
+            client = await served.client()
+            for correlation_id, name in enumerate(("large", "small")):
+                client.send(m.DescribeGroupsRequest(groups=[name]), 5, correlation_id)
+            for correlation_id, code in enumerate((ErrorCode.INVALID_REQUEST, ErrorCode.NONE)):
+                told, answer = await client.answer(m.DescribeGroupsResponse, 5)
+                assert (told, [one.error_code for one in answer.groups]) == (correlation_id, [code])
+
+    run(play())
+
+
+def test_without_a_place_for_an_error_the_connection_is_closed_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def play() -> None:
+        async with node(Api(15, 0, 5, too_much)) as served:
+            client = await served.client()
+            client.send(m.DescribeGroupsRequest(groups=["large"]), 5, 1)
+            with pytest.raises(asyncio.IncompleteReadError):
+                await client.answer(m.DescribeGroupsResponse, 5)
+
+    run(play())
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "DescribeGroups: The answer would have more than 100000000 bytes" in line
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("request_", "overlaps"),
+    [
+        (m.FetchRequest(), False),
+        (m.FetchRequest(replica_id=-2), False),
+        (m.FetchRequest(replica_id=1), True),
+        (m.FetchRequest(replica_state=m.FetchRequest.ReplicaState(replica_id=1)), True),
+        (m.ProduceRequest(), True),
+        (m.MetadataRequest(), False),
+    ],
+)
+def test_the_answers_to_a_consumer_are_made_one_at_a_time(request_: Any, overlaps: bool) -> None:
+    api = api_table().served("broker")[request_.API_KEY]
+    header = RequestHeader(request_.API_KEY, api.max_version, 1, None)
+    assert Request(api, header, request_, 100, 0.0).overlaps is overlaps
