@@ -91,3 +91,26 @@ def test_a_reader_that_never_reads_is_not_answered_for_ever(nodes: BrokerProcess
                 break
             assert ask(port, m.MetadataRequest(topics=None), 12, m.MetadataResponse).brokers
         assert resident_bytes(nodes.pid(1)) - before < SLOW_READER_BYTES_MAX
+
+
+def test_thousands_that_begin_a_small_frame_cost_what_they_have_sent(nodes: BrokerProcesses) -> None:
+    """64 KiB announced and 5 bytes sent; then some of them send the rest and are answered."""
+    needed = CONNECTIONS + 500
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < needed * 4 // 3:
+        pytest.skip(f"{needed * 4 // 3} open files are not allowed here (ulimit -n)")
+    port, said = nodes.layout.ports[1], versions_request()
+    announced = struct.pack(">i", 64 * 1024 - 4) + said[4:5]
+    before = resident_bytes(nodes.pid(1))
+    with ExitStack() as open_ones:
+        whole = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+        whole.sendall(said[:5])
+        for _ in range(CONNECTIONS):
+            one = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            one.sendall(announced)
+        assert ask(port, m.MetadataRequest(topics=None), 12, m.MetadataResponse).brokers
+        grown = resident_bytes(nodes.pid(1)) - before
+        assert grown < CONNECTIONS * BYTES_PER_CONNECTION_MAX
+        for byte in said[5:]:
+            whole.sendall(bytes([byte]))
+        (size,) = struct.unpack(">i", exactly(whole, 4))
+        exactly(whole, size)

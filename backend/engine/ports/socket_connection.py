@@ -21,6 +21,9 @@ OUTPUT_LOW_BYTES = OUTPUT_HIGH_BYTES // 4
 SEND_CHUNKS_MAX = 512
 # Small frames arrive many at once: one read of this size takes them all.
 SCRATCH_BYTES = 64 * 1024
+# The rest of a read, a frame's beginning, moves out of it when it is shorter than this: so a connection costs at most
+# four times what its peer has sent. 20,000 that send 5 bytes each would hold 1.3 GB otherwise.
+SCRATCH_KEPT_BYTES = SCRATCH_BYTES // 4
 # Those that no connection needs now are kept: 1 MB in all.
 SPARE_SCRATCHES_MAX = 16
 # Answers of this size together go out at once, also while further requests of the same read wait.
@@ -54,6 +57,8 @@ class SocketConnection:
         # Only while it has something: thousands of idle connections share a few.
         self._scratch: bytearray | None = None
         self._scratch_used = 0
+        # What was in it, while it is given back.
+        self._rest = b""
         self._frame: bytearray | None = None
         self._frame_bytes = 0
         self._frame_used = 0
@@ -82,6 +87,7 @@ class SocketConnection:
     def limit_frames(self, bytes_max: int) -> None:
         """Frames that begin from now on may be so long."""
         if self._buffers.wider is not None and bytes_max > self._frame_bytes_max and self._frame is None:
+            self._give_back()
             self._buffers = self._buffers.wider
         self._frame_bytes_max = bytes_max
 
@@ -199,16 +205,18 @@ class SocketConnection:
         )
 
     def _drop_frame(self) -> None:
-        if self._frame is not None:
-            self._frame = None
+        self._frame = None
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self.held_bytes:
             self._buffers.give_back(self)
             self.held_bytes = 0
 
     def _read_into_scratch(self) -> None:
-        if self._scratch is None:
-            self._scratch = _spare_scratches.pop() if _spare_scratches else bytearray(SCRATCH_BYTES)
+        scratch = self._take_scratch()
         try:
-            count = self._receive_into(memoryview(self._scratch)[self._scratch_used :])
+            count = self._receive_into(memoryview(scratch)[self._scratch_used :])
         except BaseException:
             self._release_scratch()
             raise
@@ -218,22 +226,55 @@ class SocketConnection:
         self._scratch_used += count
         self._deliver_corked()
 
+    def _take_scratch(self) -> bytearray:
+        scratch = self._scratch
+        if scratch is None:
+            scratch = self._scratch = _spare_scratches.pop() if _spare_scratches else bytearray(SCRATCH_BYTES)
+            if self._rest:
+                scratch[: len(self._rest)] = self._rest
+                self._rest = b""
+        return scratch
+
     def _deliver_corked(self) -> None:
         """Delivers what has come; the small answers given meanwhile leave together, which saves most of their cost."""
+        if self._scratch_used:
+            self._take_scratch()
         self._corked = True
         try:
             self._deliver_scratch()
         finally:
             self._corked = False
+            self._count_rest()
             self._release_scratch()
             if self._output and not self._writing:
                 self._on_writable()
 
     def _release_scratch(self) -> None:
-        if self._scratch is not None and not self._scratch_used:
-            if len(_spare_scratches) < SPARE_SCRATCHES_MAX:
-                _spare_scratches.append(self._scratch)
-            self._scratch = None
+        scratch, used = self._scratch, self._scratch_used
+        if scratch is None or used >= SCRATCH_KEPT_BYTES:
+            return
+        if used:
+            self._rest = bytes(memoryview(scratch)[:used])
+        if len(_spare_scratches) < SPARE_SCRATCHES_MAX:
+            _spare_scratches.append(scratch)
+        self._scratch = None
+
+    def _count_rest(self) -> None:
+        """What has come of a frame that fits the scratch counts as of any other; mostly there is nothing.
+
+        Not while the connection waits for us: then it may hold whole frames, 64 KiB in all.
+        """
+        used = self._scratch_used if self._reading else 0
+        if used == self.held_bytes or self._frame is not None or self._closed:
+            return
+        if self.held_bytes:
+            self._give_back()
+        else:
+            self._frame_began_s = self._loop.time()
+        if used and self._scratch is not None:
+            self._frame_used = used
+            self._frame_bytes = 4 + _LENGTH.unpack_from(self._scratch)[0] if used >= 4 else SCRATCH_BYTES
+            self._has_room(used)
 
     def _deliver_scratch(self) -> None:
         position = 0
@@ -254,14 +295,18 @@ class SocketConnection:
                 continue
             if 4 + size > SCRATCH_BYTES:
                 self._begin_frame(size, scratch[body:used])
-                position = used
+                self._scratch_used = 0
+                return
             break
         if position:
+            # What is left belongs to another frame.
+            self._give_back()
             rest = used - position
             scratch[:rest] = scratch[position:used]
             self._scratch_used = rest
 
     def _begin_frame(self, size: int, head: bytearray) -> None:
+        self._give_back()
         self._frame_began_s, self._frame_bytes, self._frame_used = self._loop.time(), size, len(head)
         if not self._has_room(len(head)):
             return
@@ -347,6 +392,7 @@ class SocketConnection:
             self._writing = False
         self._output.clear()
         self._output_bytes = 0
+        self._scratch_used, self._rest = 0, b""
         self._drop_frame()
         self._say_goodbye()
         self._sock.close()
