@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import pytest
 from tests.control.site import ControlSite
 from tests.control.steps import LIMIT, SETTINGS, audit, ended, limits, moving, replicas, slow, steer
 from tests.databases import new_postgresql
-from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, running_server
+from tests.migrations.postgresql import NoPostgreSQL, Server, frozen, new_database, processes_of, running_server
 from tests.waiting import wait_until
 
 
@@ -136,23 +136,22 @@ def locked(server: Server, site: ControlSite) -> Callable[[], None]:
             return connection.close
 
 
-def frozen(server: Server, site: ControlSite) -> Callable[[], None]:
-    pids = processes_of(server)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-
-    def thaw() -> None:
-        for pid in pids:
-            with suppress(ProcessLookupError):  # one that a connection had
-                os.kill(pid, signal.SIGCONT)
-
-    return thaw
+def hangs(server: Server, site: ControlSite) -> Callable[[], None]:
+    stack = ExitStack()
+    stack.enter_context(frozen(server))
+    return stack.close
 
 
-def processes_of(server: Server) -> list[int]:
-    master = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
-    children = [int(pid) for pid in Path(f"/proc/{master}/task/{master}/children").read_text().split()]
-    return [master, *children]
+def hangs_in_a_write(server: Server, site: ControlSite) -> Callable[[], None]:
+    """Frozen in the middle of a transaction of the observer, which waits for a lock there."""
+    stack = ExitStack()
+    holder = stack.enter_context(psycopg.connect(site.database_url))
+    holder.execute(b"LOCK TABLE cluster_sample IN SHARE MODE")
+    waits = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'ebbline backend' AND wait_event_type = 'Lock'"
+    with psycopg.connect(server.url, autocommit=True) as looker:
+        wait_until("a write waits for it", lambda: looker.execute(waits.encode()).fetchone() is not None)
+    stack.enter_context(frozen(server))
+    return stack.close
 
 
 TROUBLES: dict[str, tuple[Callable[[Server, ControlSite], Callable[[], None]], str]] = {
@@ -163,7 +162,8 @@ TROUBLES: dict[str, tuple[Callable[[Server, ControlSite], Callable[[], None]], s
     "a right withdrawn": (right_withdrawn, "permission denied for table"),
     "no more connections": (connections_limited, "takes no more connections"),
     "locked": (locked, "is held by another program"),
-    "frozen": (frozen, "does not answer"),
+    "frozen": (hangs, "does not answer"),
+    "frozen in a write": (hangs_in_a_write, "does not answer"),
 }
 
 

@@ -6,11 +6,12 @@ import glob
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,6 +79,27 @@ def running_server(*, fsync: bool = False) -> Iterator[Server]:
                 shutil.rmtree(folder, ignore_errors=True)
             return
     raise NoPostgreSQL("no PostgreSQL server can be started: " + ("; ".join(reasons) or "no initdb on this machine"))
+
+
+@contextmanager
+def frozen(server: Server) -> Iterator[None]:
+    """All its processes are stopped (SIGSTOP): its machine goes on taking connections and what is sent."""
+    pids = processes_of(server)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):  # one that a connection had
+                os.kill(pid, signal.SIGCONT)
+
+
+def processes_of(server: Server) -> list[int]:
+    """The postmaster first."""
+    master = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+    children = [int(pid) for pid in Path(f"/proc/{master}/task/{master}/children").read_text().split()]
+    return [master, *children]
 
 
 def new_database(server_url: str, name: str, *, template: str = "template1") -> str:

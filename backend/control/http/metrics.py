@@ -120,7 +120,7 @@ class _ObserverNumbers:
 
 
 def _recorder_numbers(recorder: Recorder) -> Iterator[Metric]:
-    yield _gauge("ebbline_database_up", "1 while the database takes samples", float(recorder.away is None))
+    yield _gauge("ebbline_database_up", "1 while the database takes samples", float(recorder.takes_samples))
     yield _gauge("ebbline_observer_rounds_waiting", "Rounds that wait for the database", recorder.waiting_rounds)
     yield _gauge("ebbline_observer_rounds_dropped", "Rounds lost while the database was away", recorder.dropped_rounds)
 

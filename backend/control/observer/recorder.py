@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,9 @@ WAITING_SAMPLES_MAX: Final = 100_000
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 15.0
 RETENTION_INTERVAL_MS: Final = 600_000
+# Twice what the longest write takes, thinning an hour of samples of 10,000 partitions. A server that hangs in the
+# middle of a transaction is given up after a minute (`store.limits`).
+HANGS_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -110,6 +114,13 @@ class Recorder:
         self._refused = ""
         self.dropped_rounds = 0
         self.away: str | None = None
+        self._began_s: float | None = None  # the write that is under way
+
+    @property
+    def takes_samples(self) -> bool:
+        """Whether the database is neither away nor hangs in a write."""
+        began_s = self._began_s
+        return self.away is None and (began_s is None or time.monotonic() - began_s < HANGS_S)
 
     @property
     def waiting_rounds(self) -> int:
@@ -169,12 +180,15 @@ class Recorder:
     async def _drain(self) -> None:
         while self._waiting:
             entry = self._waiting[0]
+            self._began_s = time.monotonic()
             try:
                 await self._database.observe(partial(self._write, entry))
             except SQLAlchemyError as error:
                 # Not away: it refuses this very entry. Keeping it would hold up all that follow.
                 self._stored = None
                 self._dropped(f"The database refused a round of samples: {first_line(error)}")
+            finally:
+                self._began_s = None
             if self._waiting and self._waiting[0] is entry:
                 self._waiting.popleft()
                 self._waiting_samples -= entry.size
