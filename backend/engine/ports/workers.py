@@ -31,7 +31,7 @@ class Workers(Protocol):
         ...
 
     def close(self) -> None:
-        """Waits for running work, starts no more."""
+        """Waits for running work, starts no more: who asks for it, or had asked, is cancelled."""
         ...
 
 
@@ -40,6 +40,7 @@ class ThreadWorkers:
 
     def __init__(self, threads: int = WORKER_THREADS_MAX) -> None:
         self._threads = threads
+        self._closed = False
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="ebbline-worker")
 
     def grow(self, threads: int) -> None:
@@ -70,10 +71,14 @@ class ThreadWorkers:
             if submitted.cancelled():
                 tell(partial(done.set_exception, tasks.Cancelled()))
 
-        self._pool.submit(carry_out).add_done_callback(never_began)
+        if self._closed:
+            done.set_exception(tasks.Cancelled())
+        else:
+            self._pool.submit(carry_out).add_done_callback(never_began)
         return done
 
     def close(self) -> None:
+        self._closed = True
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -76,3 +77,20 @@ def test_who_waits_for_work_that_never_began_hears_of_it_when_the_workers_close(
             await queued
 
     play(scene)
+
+
+def test_who_asks_after_the_end_is_cancelled_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(workers: ThreadWorkers) -> None:
+        async def step() -> None:
+            await workers.run(fails)
+
+        workers.close()
+        # As a step that goes through although its caller was cancelled: nobody looks at its end.
+        nobody_waits = tasks.start(step(), name="step")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert nobody_waits.cancelled()
+
+    play(scene)
+    gc.collect()
+    assert caplog.records == []
