@@ -24,10 +24,10 @@ class AnswerRoom:
         self._left_bytes = ANSWER_BYTES_MAX
 
     def take(self, size_bytes: int) -> None:
-        """For so much more. Raises KafkaError."""
-        self._left_bytes -= size_bytes
-        if self._left_bytes < 0:
+        """For so much more. Raises KafkaError; what is smaller may fit then."""
+        if size_bytes > self._left_bytes:
             raise too_large()
+        self._left_bytes -= size_bytes
 
 
 def too_large() -> KafkaError:

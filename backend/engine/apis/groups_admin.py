@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from backend.engine.apis import authorized_operations
+from backend.engine.apis.answer_room import AnswerRoom
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.coordinator.consumer_group import ConsumerGroup
@@ -32,11 +33,17 @@ _Deleted = m.OffsetDeleteResponse.Topics
 def describe_groups(
     services: Services, context: RequestContext, request: m.DescribeGroupsRequest
 ) -> Steps[m.DescribeGroupsResponse]:
-    """States and members of groups, each once."""
+    """States and members of groups, each once. Of what clients would not read any more the groups are errors."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else authorized_operations.NOT_ASKED
     response = m.DescribeGroupsResponse()
+    room = AnswerRoom()
     for group_id in dict.fromkeys(request.groups):
         one = _describe(services, context, group_id)
+        try:
+            # Members say of themselves as much as a request may have.
+            room.take(sum(len(member.member_metadata) + len(member.member_assignment) for member in one.members))
+        except KafkaError as refused:
+            one = _Described(group_id=group_id, error_code=refused.code, error_message=refused.message)
         one.authorized_operations = operations if one.error_code == ErrorCode.NONE else authorized_operations.NOT_ASKED
         response.groups.append(one)
         yield

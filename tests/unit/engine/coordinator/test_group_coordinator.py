@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine.apis import answer_room
 from backend.engine.controller.commands.topics import delete_topics
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
@@ -28,6 +29,26 @@ def test_members_get_what_their_leader_assigns(tmp_path: Path) -> None:
         )
         assert {member.member_id for member in described.members} == {client.member_id for client in clients}
         assert all(member.client_host == "/127.0.0.1" and member.client_id == "test" for member in described.members)
+
+    run(tmp_path, play, group_initial_rebalance_delay_ms="3000")
+
+
+def test_a_group_whose_members_say_more_than_clients_read_is_described_as_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play(nodes: GroupNodes) -> None:
+        large, small = [Client(nodes, "large") for _ in range(3)], Client(nodes, "small")
+        await stable(*large)
+        await stable(small)
+        both = m.DescribeGroupsRequest(groups=["large", "small"])
+        answer = await small.ask(both, 6)
+        assert [group.error_code for group in answer.groups] == [ErrorCode.NONE, ErrorCode.NONE]
+        size = max(len(one.member_metadata) + len(one.member_assignment) for one in answer.groups[0].members)
+        monkeypatch.setattr(answer_room, "ANSWER_BYTES_MAX", size + 1)
+        answer = await small.ask(both, 6)
+        assert [group.error_code for group in answer.groups] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+        assert "ask for less at a time" in (answer.groups[0].error_message or "")
+        assert [len(group.members) for group in answer.groups] == [0, 1]
 
     run(tmp_path, play, group_initial_rebalance_delay_ms="3000")
 
