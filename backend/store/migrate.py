@@ -215,8 +215,11 @@ def undone_by(known: str | None, revision: str) -> list[Step]:
     return steps_after(None)[of_target : every.index(known) + 1][::-1]
 
 
-def running(url: str) -> list[str]:
-    """The processes that gave a sign of life in the database a moment ago; none where there is no such table."""
+def running(url: str, cluster_id: str | None = None) -> list[str]:
+    """The processes, of this cluster or of any, that gave a sign of life in the database a moment ago.
+
+    None where there is no such table.
+    """
     with _errors(url):
         if _is_new_file(url):
             return []
@@ -226,7 +229,8 @@ def running(url: str) -> list[str]:
             row = tables.process_status.c
             oldest = time.time_ns() // 1_000_000 - SILENT_INTERVALS * row.interval_ms
             alive = select(row.process).where(row.updated_ms >= oldest, row.state.not_in(("stopped", "failed")))
-            return sorted(set(connection.scalars(alive)))
+            of_cluster = alive if cluster_id is None else alive.where(row.cluster_id == cluster_id)
+            return sorted(set(connection.scalars(of_cluster)))
 
 
 def downgrade(url: str, revision: str) -> None:

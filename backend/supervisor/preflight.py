@@ -157,8 +157,11 @@ def check_pipeline(settings: Settings, environment: Mapping[str, str]) -> None:
         raise PreflightError(str(error)) from error
 
 
-def check_database(settings: Settings, *, first: bool) -> None:
+def check_database(settings: Settings, *, first: bool, attached: str | None = None) -> None:
     """Raises PreflightError unless the backend can bring the database to its schema. Changes and creates nothing.
+
+    A new folder for an `attached` cluster (its id) is refused while another program watches that cluster with the same
+    database: its tokens would replace that one's.
 
     One that does not answer now refuses only the `first` start of a folder, where its URL may be wrong: brokers serve
     without it, and the backend waits for it, or restores it.
@@ -179,6 +182,11 @@ def check_database(settings: Settings, *, first: bool) -> None:
                 " file, as in sqlite:////var/lib/ebbline/ebbline.db."
             )
         migrate.require_usable(url)
+        if first and attached is not None and migrate.running(url, attached):
+            raise PreflightError(
+                f"Another `ebbline up` watches this cluster with the database {store_engine.describe(url)}: use its"
+                " dashboard, stop it first, or give this one a database of its own with --database-url."
+            )
     except store_engine.DatabaseAway as error:
         trouble = None if error.diagnosis is None else error.diagnosis.trouble
         file = store_engine.sqlite_file_of(url)

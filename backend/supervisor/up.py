@@ -96,7 +96,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
         check_open_files(settings)
         check_ports(settings)
         check_api_listen(settings)
-        check_database(settings, first=identity is None)
+        check_database(settings, first=identity is None, attached=cluster_id)
         check_remote_location(settings)
         if settings.pipeline:
             check_pipeline(settings, os.environ)

@@ -100,6 +100,23 @@ def test_two_clusters_in_one_database_see_nothing_of_each_other(server: Server, 
         assert httpx.get(f"{up.api_url}/v1/cluster", headers=headers, timeout=60, verify=False).status_code == 401
 
 
+def test_a_second_folder_for_a_cluster_that_is_watched_with_this_database_is_refused(
+    server: Server, up: UpProcess, tmp_path: Path
+) -> None:
+    attach = (*BARE, "--attach", up.bootstrap)
+    environment = {"EBBLINE_DATABASE_URL": new_database(server.url, "shared")}
+    with UpProcess(tmp_path / "one", options=attach, environment=environment) as first:
+        second = UpProcess(tmp_path / "two", options=attach, environment=environment)
+        said, _ = second.spawn().communicate(timeout=60)
+        assert second.process is not None
+        assert second.process.returncode == 2, said
+        assert said.startswith("ebbline: Another `ebbline up` watches this cluster with the database postgresql://")
+        assert not second.data.exists()
+        assert operator(first, "/v1/cluster").status_code == 200
+        first.stop()
+        first.start()  # its own folder goes on
+
+
 def topics(up: UpProcess) -> set[str]:
     return {row["topic"] for row in operator(up, "/v1/partitions?tiered=false").json()["items"]}
 
