@@ -211,6 +211,40 @@ def test_records_that_are_gone_after_an_orderly_stop_of_all_cost_nothing(
     assert len(kept(cluster, 2)) == (0 if damage is shutil.rmtree else 1)
 
 
+@pytest.mark.parametrize("ends", ["stop_broker", "kill_broker"])
+def test_a_shortened_log_leads_at_no_later_start_either(cluster: EngineCluster, ends: str) -> None:
+    """It ends between two batches, so only the checkpoints tell that it had more: until it is whole again."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("cut", 1, replica_assignment=[[2, 3]])])["cut"].result(30)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "batch.num.messages": 1})
+    for _ in range(50):
+        producer.produce("cut", b"value")
+    assert producer.flush(WAIT_S) == 0
+    cluster.stop_broker(3)
+    cluster.stop_broker(2)
+    path = Path(cluster.layout.log_dirs[2], "cut-0", f"{0:020d}.log")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+    def leader() -> int:
+        found: int = cluster.broker(1).services.metadata.image.partition("cut", 0).leader  # type: ignore[union-attr]
+        return found
+
+    for _ in range(3):
+        cluster.start_broker(2)
+        broker = cluster.broker(2)
+        logs = broker.services.log_manager
+        assert "and the disk had everything to 50" in str(cluster.ask(logs.offline_partitions.copy))
+        cluster.call(logs.checkpoints.write_all())
+        assert cluster.ask(leader) == -1
+        cluster.call(getattr(cluster.cluster, ends)(2))
+    path.write_bytes(whole)
+    cluster.start_broker(2)
+    cluster.wait_until("it leads with all", lambda: leader() == 2)
+    log = cluster.ask(lambda: cluster.broker(2).services.replica_manager.partition("cut", 0).log)
+    assert log.log_end_offset == 50
+
+
 def test_a_replica_of_a_topic_that_nobody_knows_is_kept(cluster: EngineCluster) -> None:
     produce(cluster, 20)
     in_sync_everywhere(cluster)

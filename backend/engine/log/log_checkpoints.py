@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Protocol
 
@@ -23,6 +23,12 @@ class Directories(Protocol):
     def usable_dirs(self) -> list[LogDir]: ...
 
     def logs_in(self, log_dir: LogDir) -> list[UnifiedLog]: ...
+
+    def offline_in(self, log_dir: LogDir) -> Collection[TopicPartition]: ...
+
+    def broken_logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
+        """Those of the offline ones that were open before."""
+        ...
 
     def fail_dir(self, path: str, reason: str) -> None:
         """The directory cannot be used any longer."""
@@ -104,7 +110,11 @@ class LogCheckpoints:
     async def _write_in(self, log_dir: LogDir, name: str, offsets: OffsetsOf) -> None:
         async with self._writing:
             try:
-                found = offsets(self._directories.logs_in(log_dir))
+                last = log_dir.last_offsets(name)
+                # What an offline log had stays known: at the next start it may look whole, and would lead shortened.
+                found = {one: last[one] for one in self._directories.offline_in(log_dir) if one in last}
+                found |= offsets(self._directories.broken_logs_in(log_dir))
+                found |= offsets(self._directories.logs_in(log_dir))
                 await self._workers.run(partial(log_dir.write_offsets, name, found))
             except OSError as error:
                 if error.errno in FULL_ERRNOS:

@@ -71,6 +71,12 @@ class LogDir:
             self._read_offsets(LOG_START_FILE),
             self._read_offsets(CLEANER_FILE),
         )
+        self._opened_with: Mapping[str, Mapping[TopicPartition, int]] = {
+            HIGH_WATERMARK_FILE: self.checkpoints.high_watermark,
+            RECOVERY_POINT_FILE: self.checkpoints.recovery_point,
+            LOG_START_FILE: self.checkpoints.log_start,
+            CLEANER_FILE: self.checkpoints.cleaner,
+        }
 
     @staticmethod
     def open(disk: Disk, path: str, *, cluster_id: str, node_id: int, random: Random) -> LogDir:
@@ -136,6 +142,10 @@ class LogDir:
     def write_clean_shutdown(self, broker_epoch: int) -> None:
         """All logs of this directory were closed cleanly."""
         self._disk.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
+
+    def last_offsets(self, name: str) -> Mapping[TopicPartition, int]:
+        """What one offset checkpoint says now."""
+        return self._written[name] if name in self._written else self._opened_with[name]
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Writes one offset checkpoint unless it would not change. Blocking; any thread."""

@@ -269,6 +269,10 @@ class LogManager(LogDirectories):
             if folder.rpartition("/")[0] == log_dir.path
         }
 
+    def broken_logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
+        """Logs of one directory that were open and went offline."""
+        return [log for one in self.offline_in(log_dir) if (log := self._logs.get(one)) is not None]
+
     def logs_in(self, log_dir: LogDir) -> list[UnifiedLog]:
         """Usable logs of one directory."""
         # Most brokers have one, and thousands of logs in it.

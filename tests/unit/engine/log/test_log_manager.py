@@ -106,6 +106,8 @@ def test_the_checkpoint_of_high_watermarks_follows_whatever_moves_them(tmp_path:
         manager.async_delete(ORDERS)
         assert await stored() == {"orders-1": 7}
         other.mark_offline("as if its disk were broken")
+        assert await stored() == {"orders-1": 7}, "its next start must know what it had"
+        manager.async_delete(TopicPartition("orders", 1))
         assert await stored() == {}
         manager.abandon()
 
