@@ -130,6 +130,9 @@ def describe(
         out.print(words.plain(row["error"]), style="yellow")
     out.print()
     out.print(tables.replicas(answer["replicas"], _now_ms()))
+    for replica in answer["replicas"]:
+        if replica["error"]:
+            out.print(Text(words.plain(replica["error"]), style="yellow"))
     out.print()
     out.print(Text(words.plain(words.who_may_lead(row["isr"], answer["eligible_leaders"]))))
     out.print(Text(words.plain(answer["next_leader"])))

@@ -14,6 +14,8 @@ from backend.tiering.durability import MIN_ISR, NO_LEADER
 from backend.tiering.ids import TopicPartition
 
 NOT_ASKED: Final = "The brokers were not asked yet."
+# One that runs and does not lead cannot use its log.
+BACK: Final = " once it is back with its log"
 OFF: Final = "The cluster keeps neither list: eligible.leader.replicas.version is at level 0."
 LEFT_OUT: Final = "More partitions are below min.insync.replicas than are asked for."
 
@@ -64,11 +66,11 @@ def next_leader(isr: Collection[int], leader: int, found: EligibleLeaders) -> st
     elr, last_known = found.eligible_leader_replicas, found.last_known_elr
     lost = "" if leader == NO_LEADER else f"If broker {leader} is lost, "
     if others:
-        return _sentence(lost, f"broker {_or(others)} leads{'' if lost else ' once it is back'}: it is in the ISR")
+        return _sentence(lost, f"broker {_or(others)} leads{'' if lost else BACK}: it is in the ISR")
     if elr is None or last_known is None:
         return _sentence(lost, "who else may lead is not known")
     if elr:
-        when = " once it is up" if lost else " once it is back"
+        when = " once it is up" if lost else BACK
         return _sentence(lost, f"broker {_or(elr)} leads{when}: it is eligible, with every acknowledged record")
     if lost:
         return _sentence(lost, "nobody leads until it is back: it alone is known to have every acknowledged record")

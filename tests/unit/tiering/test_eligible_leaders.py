@@ -83,8 +83,14 @@ def test_the_lists_are_kept_below_min_insync_replicas_alone(config: Any, isr: li
             "If broker 2 is lost, nobody leads until it is back: it alone is known to have every acknowledged record.",
         ),
         ([2], 2, None, None, "If broker 2 is lost, who else may lead is not known."),
-        ([2], -1, (), (), "Broker 2 leads once it is back: it is in the ISR."),
-        ([], -1, (3,), (), "Broker 3 leads once it is back: it is eligible, with every acknowledged record."),
+        ([2], -1, (), (), "Broker 2 leads once it is back with its log: it is in the ISR."),
+        (
+            [],
+            -1,
+            (3,),
+            (),
+            "Broker 3 leads once it is back with its log: it is eligible, with every acknowledged record.",
+        ),
         (
             [],
             -1,
