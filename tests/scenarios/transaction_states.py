@@ -65,10 +65,11 @@ def _fenced(*, held: bool = False) -> Reach:
 
 
 def _timed_out(*, held: bool = False) -> Reach:
-    waiting: dict[tuple[Protocol, bool], list[Subject]] = {}
+    # Of each cluster its own.
+    waiting: dict[tuple[Broker, Protocol, bool], list[Subject]] = {}
 
     def reach(broker: Broker, protocol: Protocol, worn: bool) -> Subject:
-        mine = waiting.setdefault((protocol, worn), [])
+        mine = waiting.setdefault((broker, protocol, worn), [])
         if not mine:
             for _ in range(1 if held else TIMED_OUT):
                 made = broker.subject(QUICK, worn=worn, timeout_ms=SHORT_TIMEOUT_MS)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
@@ -24,7 +23,17 @@ from backend.engine.coordinator.transaction_state import Producer
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.scenarios.transaction_cluster import TOPIC, Cluster
-from tests.scenarios.transaction_producers import NEW, NOBODY, OLD, Broker, Known, Protocol, Subject, end_request
+from tests.scenarios.transaction_producers import (
+    NEW,
+    NOBODY,
+    OLD,
+    Broker,
+    Known,
+    Protocol,
+    Subject,
+    end_request,
+    quickly,
+)
 from tests.scenarios.transaction_states import (
     HELD_STATES,
     STATES,
@@ -40,7 +49,6 @@ from tests.scenarios.transaction_states import (
 OTHER_ID: Final = 1 << 40
 # Ids per change that is being stored: one more is needed after every question that was not refused.
 PER_STORING: Final = 9
-STORING_S: Final = 0.2
 
 Question = Callable[[Broker, Subject, Producer], str]
 
@@ -169,6 +177,12 @@ class Asking:
         return label, text
 
 
+def _is_changing(broker: Broker, subject: Subject) -> bool:
+    """Asked as a producer that there is not, who is told so once no change is under way."""
+    nobody = Producer(subject.me.producer_id + OTHER_ID, 0)
+    return broker.add_old(subject, nobody, (TOPIC, 0))[0] == ErrorCode.CONCURRENT_TRANSACTIONS
+
+
 class Table(NamedTuple):
     """The questions of one state for clients of one generation."""
 
@@ -223,8 +237,7 @@ class Tables:
         def fresh() -> Subject:
             subject = made.pop()
             storing.send(broker, protocol, subject)
-            # It cannot be seen that the change is under way.
-            time.sleep(STORING_S)
+            quickly(f"a change of {subject} is under way", lambda: _is_changing(broker, subject))
             return subject
 
         return Table(self._named(kind, title), Asking(broker, fresh, self._questions, settles=False))
