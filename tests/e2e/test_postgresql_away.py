@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from backend.store import migrate
 from tests.e2e.test_trouble_up import BARE, Said, count, produce
 from tests.e2e.up_process import UpProcess
 from tests.effort import effort
@@ -106,10 +107,14 @@ def test_a_second_folder_for_a_cluster_that_is_watched_with_this_database_is_ref
     attach = (*BARE, "--attach", up.bootstrap)
     environment = {"EBBLINE_DATABASE_URL": new_database(server.url, "shared")}
     with UpProcess(tmp_path / "one", options=attach, environment=environment) as first:
+        url = environment["EBBLINE_DATABASE_URL"]
+        wait_until("it has given a sign of life", lambda: "observer" in migrate.running(url))
         second = UpProcess(tmp_path / "two", options=attach, environment=environment)
-        said, _ = second.spawn().communicate(timeout=60)
-        assert second.process is not None
-        assert second.process.returncode == 2, said
+        try:
+            said, _ = second.spawn().communicate(timeout=60)
+        finally:
+            code = second.stop()
+        assert code == 2, said
         assert said.startswith("ebbline: Another `ebbline up` watches this cluster with the database postgresql://")
         assert not second.data.exists()
         assert operator(first, "/v1/cluster").status_code == 200
