@@ -92,7 +92,7 @@ async def hard_failures(on: Stage) -> None:
     await on.stop(A)
     await on.stop(B)
     await on.lose(B, records=1)
-    await on.restart(B)
+    await on.restart(B, crashed=True)
     await on.produce("msg 3")
     await on.copied(0)
     await on.show("both crashed; B came back first, without 1 and 2, leads and takes msg 3 at offset 1")

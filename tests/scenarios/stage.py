@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from backend.engine.controller.commands.elections import UNCLEAN, elect_leaders
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from backend.protocol import messages as m
@@ -119,8 +121,15 @@ class Stage:
             path.unlink()
         folder.rmdir()
 
-    async def restart(self, node: int) -> None:
-        await self.nodes.restart(node)
+    async def restart(self, node: int, *, crashed: bool = False) -> None:
+        """After a crash an operator has to say that what is left of its log may lead."""
+        await self.nodes.restart(node, clean=not crashed)
+        if crashed:
+            request = m.ElectLeadersRequest(
+                election_type=UNCLEAN,
+                topic_partitions=[m.ElectLeadersRequest.TopicPartitions(topic=TOPIC, partitions=[0])],
+            )
+            self.nodes.apply(partial(elect_leaders, request=request, config=self.nodes.play.config))
         manager = self.nodes[node].remote
         assert manager is not None
         tip = self.log(node).topic_id_partition

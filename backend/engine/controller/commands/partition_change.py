@@ -186,6 +186,8 @@ def change_record(
             partition, target.isr, target.replicas, min_isr, unclean=target.unclean, forgotten=target.forgotten
         )
     elected = elect(partition, target, eligible, election, can_lead)
+    if elected.leader != NO_LEADER:
+        elected = replace(elected, eligible=_with_logs(partition, elected.eligible))
     if target.any_log and elected.leader == NO_LEADER:
         elected = elect(partition, target, eligible, election, acceptable)
     record = m.PartitionChangeRecord(partition_id=index, topic_id=topic_id)
@@ -215,6 +217,14 @@ def change_record(
     if recovery != partition.leader_recovery_state:
         record.leader_recovery_state = recovery
     return None if record == m.PartitionChangeRecord(partition_id=index, topic_id=topic_id) else record
+
+
+def _with_logs(partition: PartitionRegistration, eligible: Eligible) -> Eligible:
+    """Without replicas whose log cannot be used, of a partition that is led: only one that nobody counts on is copied
+    again. Kafka keeps them, and an ISR below min.insync.replicas for as long.
+    """
+    elr = tuple(one for one in eligible.elr if not partition.is_lost(one))
+    return Eligible(elr, tuple(one for one in eligible.remembered if not partition.is_lost(one)))
 
 
 def _directories(image: MetadataImage, partition: PartitionRegistration, replicas: Sequence[int]) -> list[bytes]:

@@ -15,7 +15,7 @@ from backend.engine.controller.commands.elections import PREFERRED, UNCLEAN, ele
 from backend.engine.controller.commands.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update_features
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.commands.recovery import Recovery, Verdict, elect_recovered, judge
-from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, RECOVERING, TOPIC_RESOURCE
+from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, DIRECTORY_LOST, RECOVERING, TOPIC_RESOURCE
 from backend.engine.controller.image_records import image_records
 from backend.engine.controller.replay import apply_records
 from backend.protocol import messages as m
@@ -316,6 +316,33 @@ def test_a_new_disk_neither_leads_nor_is_in_sync_until_it_has_copied_the_log() -
     assert cluster.state() == (2, (2,), (), ())
     change_isr(cluster, [2, 1])
     assert cluster.state() == (2, (2, 1), (), ())
+
+
+def test_a_log_that_cannot_be_used_leaves_the_elr_while_another_leads() -> None:
+    """Below min.insync.replicas it would stay there for good: only what nobody counts on is copied again."""
+    cluster = three()
+    cluster.leave(3)
+    cluster.leave(2)
+    assert cluster.state() == (1, (1,), (2,), ())
+    cluster.come_back(2, clean=True)
+    cluster.heartbeat(2)
+    assert tell_directory(cluster, 2, DIRECTORY_LOST) == ErrorCode.NONE
+    assert cluster.state() == (1, (1,), (), ())
+
+
+def test_a_log_that_cannot_be_used_stays_in_the_elr_until_another_leads() -> None:
+    cluster = three()
+    cluster.leave(3)
+    cluster.leave(2)
+    cluster.leave(1)
+    assert cluster.state() == (-1, (), (1, 2), (1,))
+    cluster.come_back(2, clean=True)
+    tell_directory(cluster, 2, DIRECTORY_LOST)
+    cluster.heartbeat(2)
+    assert cluster.state() == (-1, (), (1, 2), (1,))
+    cluster.come_back(1, clean=True)
+    cluster.heartbeat(1)
+    assert cluster.state() == (1, (1,), (), ())
 
 
 def tell_directory(cluster: Cluster, broker: int, directory: bytes) -> int:

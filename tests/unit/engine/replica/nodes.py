@@ -44,7 +44,6 @@ from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_r
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader
 from backend.protocol.messages import Message
-from backend.tiering.ids import TopicPartition
 from tests.conformance.memory_topic import MemoryMetadataTopic, MemoryTopicLog
 from tests.unit.engine.controller.clusters import CLUSTER_ID, Play, broker_config
 
@@ -139,6 +138,9 @@ class Peer:
 class Node:
     """One broker's replica layer."""
 
+    # Whether what its logs lack other replicas have, so that they are not shortened.
+    has_others = False
+
     def __init__(self, nodes: Nodes, node_id: int, settings: dict[str, str], *, tiered: bool) -> None:
         self.nodes = nodes
         self.id = node_id
@@ -197,15 +199,11 @@ class Node:
         self.logs.open_dirs(CLUSTER_ID, self.id)
         # What a topic's settings say decides how its logs are opened.
         self.replicas.image = self.nodes.play.image
-        await self.logs.load_all(self.replicas.topic_config, has_others=self._has_others)
+        await self.logs.load_all(self.replicas.topic_config, has_others=lambda _: self.has_others)
         if self.remote is not None:
             await self.remote.start()
         self.replicas.start()
         self.up = True
-
-    def _has_others(self, partition: TopicPartition) -> bool:
-        registration = self.nodes.play.image.partition(partition.topic, partition.partition)
-        return registration is not None and len(registration.replicas) > 1
 
     async def stop(self) -> None:
         self.up = False
@@ -390,10 +388,10 @@ class Nodes:
         self.nodes[node] = self._node(node)
         return self.nodes[node]
 
-    async def restart(self, node: int) -> None:
-        """A stopped node comes back with what is on its disk."""
+    async def restart(self, node: int, *, clean: bool = True) -> None:
+        """A stopped node comes back with what is on its disk; `clean`: the controller knows that it was stopped."""
         await self.renew(node).start()
-        self.play.register(node, incarnation=self.play.image.brokers[node].epoch + 2, clean=True)
+        self.play.register(node, incarnation=self.play.image.brokers[node].epoch + 2, clean=clean)
         self.publish()
         self.play.heartbeat(node)
         self.publish()

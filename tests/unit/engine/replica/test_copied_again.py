@@ -25,6 +25,7 @@ def test_it_is_told_to_be_usable_although_its_loss_is_on_its_way_yet(tmp_path: P
             await nodes.stop(2)
             (tmp_path / "2" / "orders-0" / f"{0:020d}.log").write_bytes(b"")
             node = nodes.renew(2)
+            node.has_others = True
             await node.start()
             node.publish(led_by_2)
             assert list(node.logs.offline_partitions) == [TopicPartition("orders", 0)]
