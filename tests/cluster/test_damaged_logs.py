@@ -245,6 +245,30 @@ def test_a_shortened_log_leads_at_no_later_start_either(cluster: EngineCluster, 
     assert log.log_end_offset == 50
 
 
+def test_a_damaged_replica_below_min_isr_is_copied_again_too(cluster: EngineCluster) -> None:
+    """It had every committed record, so it is eligible to lead: but not while another replica does."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    pair = NewTopic("pair", 1, replica_assignment=[[2, 3]], config={"min.insync.replicas": "2"})
+    admin.create_topics([pair])["pair"].result(30)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "batch.num.messages": 1})
+    for _ in range(50):
+        producer.produce("pair", b"value")
+    assert producer.flush(WAIT_S) == 0
+    cluster.call(cluster.cluster.stop())
+    path = Path(cluster.layout.log_dirs[2], "pair-0", f"{0:020d}.log")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    cluster.call(cluster.cluster.start())
+
+    def is_whole() -> bool:
+        found: Any = cluster.broker(1).services.metadata.image.partition("pair", 0)
+        return set(found.isr) == {2, 3}
+
+    cluster.wait_until("both are in sync", is_whole)
+    assert path.read_bytes() == whole
+    assert len(kept(cluster, 2)) == 1
+
+
 def test_a_replica_of_a_topic_that_nobody_knows_is_kept(cluster: EngineCluster) -> None:
     produce(cluster, 20)
     in_sync_everywhere(cluster)

@@ -94,6 +94,6 @@ class LostDisksPlanted:
 
 PLANTED: Final = (
     LostDisksPlanted(a_new_disk_counts_as_the_old_one, 2),
-    LostDisksPlanted(the_high_watermark_moves_below_min_isr, 3),
+    LostDisksPlanted(the_high_watermark_moves_below_min_isr, 34),
     LostDisksPlanted(the_first_answer_leads, 2),
 )

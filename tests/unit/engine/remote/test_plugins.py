@@ -103,13 +103,7 @@ def test_both_plug_ins_are_chosen_by_name_and_get_their_settings_and_whose_they_
 
     assert tape_plugin.opened == [
         {"bucket": "b", "broker.id": "3"},
-        {
-            "place": "here",
-            "broker.id": "3",
-            "cluster.id": "C",
-            "log.dir": str(tmp_path),
-            "ebbline.only.voter": "false",
-        },
+        {"place": "here", "broker.id": "3", "cluster.id": "C", "log.dir": str(tmp_path)},
     ]
 
 
