@@ -86,13 +86,17 @@ def steady(value: Any) -> Any:
     return value
 
 
+# Apache Kafka elects the last leader after a kill of all without a look at its log: fewer lost disks are survived.
+_MEANT: Final = "durability"
+
+
 def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
-    """Where two answers differ, but for what the second one marks as inferred."""
+    """Where two answers differ, but for what the second one marks as inferred, and where the systems themselves do."""
     if isinstance(one, dict) and isinstance(other, dict):
         inferred = [name.removesuffix("_source") for name, value in other.items() if value == "inferred"]
         for name in sorted(one.keys() | other.keys()):
             # `phase`, `phase_source` and the evidence for it; of a finding all of its evidence.
-            if not any(name.startswith(mark) or name == "evidence" for mark in inferred):
+            if name != _MEANT and not any(name.startswith(mark) or name == "evidence" for mark in inferred):
                 yield from differences(one.get(name), other.get(name), f"{path}/{name}")
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for at, (left, right) in enumerate(zip(one, other, strict=True)):
