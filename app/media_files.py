@@ -2,7 +2,8 @@
 
 Streamlit makes such a file when its button is pressed, tells the browser its address, and removes it at the end of the
 second run of any page after that: nobody counts as its user. Pages with live parts run many times in a few seconds, so
-where the browser or the machine is slow, the file would be gone before it is asked for (404).
+where the browser or the machine is slow, the file would be gone before it is asked for (404). The same with the button
+itself: each run makes another one, and a press of the former one, still on the screen, would be answered "not found".
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from streamlit.runtime import Runtime
+from streamlit.runtime.media_file_manager import MediaFileManager
 from streamlit.runtime.media_file_storage import MediaFileKind
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 
@@ -19,6 +21,9 @@ from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 KEEP_S: Final = 60.0
 # Of all files that only wait to be fetched; the largest, a table of 10,000 partitions, has some 2 MB.
 KEEP_BYTES_MAX: Final = 64_000_000
+# A button that was drawn again is off the screen by then. Parts are drawn every 2 s at most, so three generations of a
+# button's table are kept, of up to 2 MB each.
+KEEP_BUTTON_S: Final = 5.0
 
 
 class KeptDownloads(MemoryMediaFileStorage):
@@ -61,8 +66,27 @@ class KeptDownloads(MemoryMediaFileStorage):
             super().delete_file(file_id)
 
 
+class KeptButtons(MediaFileManager):
+    """Streamlit's manager, but a download button that was drawn again can be pressed for `KEEP_BUTTON_S` more."""
+
+    def __init__(self, storage: KeptDownloads, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(storage)
+        self._clock = clock
+        # Ids of buttons that no page has any more, and since when.
+        self._replaced: dict[str, float] = {}
+
+    def _remove_orphaned_deferred_callables(self) -> None:
+        shown = {one for files in self._files_by_session_and_coord.values() for one in files.values()}
+        orphans = self._deferred_callables.keys() - shown
+        now_s = self._clock()
+        self._replaced = {one: self._replaced.get(one, now_s) for one in orphans}
+        for file_id, since_s in self._replaced.items():
+            if since_s + KEEP_BUTTON_S <= now_s:
+                self._drop_deferred_id(file_id)
+
+
 def keep_downloads(runtime: Runtime) -> Runtime:
-    """The same runtime with such a storage, before it serves anything: Streamlit has no setting for it."""
-    manager = runtime.media_file_mgr
-    manager._storage = KeptDownloads(manager._storage._media_endpoint)  # type: ignore[attr-defined]
+    """The same runtime with such files and buttons, before it serves anything: Streamlit has no setting for it."""
+    endpoint: str = runtime.media_file_mgr._storage._media_endpoint  # type: ignore[attr-defined]
+    runtime._media_file_mgr = KeptButtons(KeptDownloads(endpoint))
     return runtime

@@ -1,4 +1,4 @@
-"""What a sign-in by an OIDC provider could not do, as a sentence; the sign-in itself is Streamlit's.
+"""Errors of the sign-in by an OIDC provider, as a sentence; the sign-in itself is Streamlit's.
 
 Streamlit answers "Authentication error" on an empty page, and its log gets a traceback for each try while the provider
 is away.

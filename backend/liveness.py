@@ -35,7 +35,7 @@ def is_alive(channel: socket.socket) -> bool:
 
 
 def answer_liveness(loop: asyncio.AbstractEventLoop) -> None:
-    """Answers on `loop` whoever started this process, if it asks at all."""
+    """Answers the process that started this one, on `loop`, if it asks at all."""
     number = os.environ.pop(VARIABLE, None)
     if number is None or not number.isdecimal():
         return

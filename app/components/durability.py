@@ -1,4 +1,6 @@
-"""Who may lead a partition, and the lost disks that it survives. Pure: rows and the backend's heartbeat → HTML."""
+"""Possible leaders of a partition, and the lost disks that it survives. Pure: from rows and
+the backend's heartbeat.
+"""
 
 from __future__ import annotations
 

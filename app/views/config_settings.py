@@ -14,7 +14,7 @@ from backend.store.queries import config
 
 
 def brokers(page: Page) -> None:
-    """What can be done to brokers, and the settings of all of them. Raises DatabaseAway."""
+    """Forms for limits, pools and set-aside folders of brokers, and all their settings. Raises DatabaseAway."""
     plan_dialog.host(page)
     config_broker.draw(page)
     config_set_aside.draw(page)

@@ -251,7 +251,7 @@ def _replicas(page: Page, topic: str, number: int) -> None:
 
 
 def _durability(page: Page, topic: str, number: int) -> None:
-    """Who may lead it, and the lost disks that its acknowledged records survive."""
+    """Possible leaders after a loss, and the lost disks that its acknowledged records survive."""
     reading = _reading(page, topic, number)
     if reading is None:
         return

@@ -268,7 +268,7 @@ class ControlPlane:
         return self.observer.readers.facts(seen.partitions if seen is not None else ())
 
     def eligible_report(self) -> dict[str, Any] | None:
-        """Who may lead besides the ISR, as of the newest round; None: there was none yet."""
+        """Eligible leader replicas as of the newest round; None: there was none yet."""
         facts = self.observer.facts
         return None if facts is None else facts.eligible.report(facts.at_ms)
 

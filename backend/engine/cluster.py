@@ -86,7 +86,7 @@ class ClusterLayout:
         for node_id in self.ports:
             own = self.properties(node_id)
             factor = own[METADATA_FACTOR]
-            # What is no number is refused by whoever reads it.
+            # A value that is no number is refused where it is read.
             too_many = factor.isdecimal() and int(factor) > nodes
             if own.get("remote.log.storage.system.enable") == "true" and too_many:
                 raise StartRefused(

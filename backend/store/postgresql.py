@@ -113,7 +113,7 @@ def listen(engine: Engine, limits: t.Limits) -> None:
 def own_session(connection: psycopg.Connection[Any], limit: t.Wait) -> bool:
     """Whether the session stays the connection's own, as without a pooler; if so, BEGIN has these limits as well.
 
-    A pooler tells a process id of its own at the login, that of no session of the server's.
+    A pooler tells its own process id at the login, which is no session of the server.
     """
     connection.autocommit = True
     row = connection.execute(

@@ -142,7 +142,7 @@ class Child:
     has_answered: bool = False
     process: ChildProcess | None = None
     last_line: str = ""
-    # What its newest line about a wait says (`said_to_wait`).
+    # The message of its newest line about a wait (`said_to_wait`).
     waits: str = ""
     _pump: threading.Thread | None = None
     _logger: logging.Handler | None = field(default=None, repr=False)

@@ -185,7 +185,7 @@ def check_database(settings: Settings, *, first: bool, attached: str | None = No
         if first and attached is not None and migrate.running(url, attached):
             raise PreflightError(
                 f"Another `ebbline up` watches this cluster with the database {store_engine.describe(url)}: use its"
-                " dashboard, stop it first, or give this one a database of its own with --database-url."
+                " dashboard, stop it first, or give this one another database with --database-url."
             )
     except store_engine.DatabaseAway as error:
         trouble = None if error.diagnosis is None else error.diagnosis.trouble

@@ -96,7 +96,7 @@ def _needed(copies: Copies, min_isr: int) -> int:
 
 def _one_replica(copies: Copies) -> tuple[int | None, tuple[str, ...]]:
     lost = "A lost disk loses every record: there is 1 replica."
-    # The log begins anew in a later epoch, and remote segments are found by the epochs of the leader's own log.
+    # The log begins again in a later epoch, and remote segments are found by the epochs of the leader's own log.
     remote = "What the remote tier has of it then stays there, and cannot be read from the topic."
     return 0, (lost, remote) if copies.tiered else (lost,)
 

@@ -1,4 +1,4 @@
-"""Who may lead a partition after a loss: its ISR, its eligible leader replicas, the last known ones (KIP-966). Pure.
+"""Possible leaders of a partition after a loss: ISR, eligible leader replicas, last known ones (KIP-966). Pure.
 
 The cluster keeps the two lists only while the ISR has fewer than `min.insync.replicas` members (or than there are
 replicas): so nobody has to ask for them otherwise, and they are empty.
@@ -77,7 +77,7 @@ def next_leader(isr: Collection[int], leader: int, found: EligibleLeaders) -> st
     if len(last_known) > 1:
         return f"The logs of broker {_and(last_known)} are compared, and the best of them leads: all stopped uncleanly."
     if last_known:
-        return f"Broker {last_known[0]} led last and leads once it is back."
+        return f"Broker {last_known[0]} was in sync last: nobody leads before it is back."
     return "No replica is known to have every acknowledged record."
 
 

@@ -132,7 +132,7 @@ def test_what_had_another_copy_is_there_and_what_had_none_is_gone(tmp_path: Path
         cluster.call(cluster.cluster.start())
         elect_where_nobody_may_lead(cluster)
         in_sync(cluster)
-        # The log begins anew, and what the tier has of the former one is kept and not served.
+        # The log begins again, and what the tier has of the former one is kept and not served.
         expected[ONE_REPLICA, 1] = []
         assert read(cluster) == expected, "one disk after an orderly stop"
         assert copied == sorted(path.name for path in cluster.remote_folder.rglob(f"{ONE_REPLICA}-1-*/*.log"))

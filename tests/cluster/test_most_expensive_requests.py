@@ -1,4 +1,4 @@
-"""Every API is asked for the most that a request may ask for: whoever else is there is answered within a few turns.
+"""Every API is asked for the most that a request may ask for: other clients are answered within a few turns.
 
 What comes back has a bound as well, and so has the memory that making it takes.
 """

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from backend.control.findings.sight import CRITICAL, NOTICE, WARNING, Candidate, Sight, count, ids, name_of, setting
 from backend.control.words import in_bytes, in_time
+from backend.store.queries.findings import RECOVERIES_MAX
 from backend.store.queries.overview import BrokerRow
 from backend.store.samples import PartitionSample
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
@@ -100,13 +101,16 @@ def _who_may_lead(sight: Sight, row: PartitionSample) -> tuple[Collection[int], 
             " before the best of them leads."
         )
     if eligible.last_known:
-        return eligible.last_known, f"Broker {ids(eligible.last_known)} led last and leads once it is back."
+        return (
+            eligible.last_known,
+            f"Broker {ids(eligible.last_known)} was in sync last: nobody leads before it is back.",
+        )
     return row.replicas, "No replica is known to have every acknowledged record."
 
 
 def _return_of(sight: Sight, named: Collection[int], unusable: Collection[int]) -> str:
-    """What brings back the brokers; those that run cannot use their log (`unusable`), have another disk than the one
-    asked for, or are about to lead."""
+    """The way to bring these brokers back; those that run cannot use their log (`unusable`), have another disk than the
+    one asked for, or are about to lead."""
     running = {broker.broker_id for broker in sight.brokers if broker.reachable and not broker.fenced}
     away = [one for one in named if one not in running]
     if away:
@@ -229,11 +233,12 @@ def unclean_recoveries(sight: Sight) -> Iterable[Candidate]:
         why = f"Their logs were compared and the best leads ({named}{more}): nothing acknowledged is missing, but what"
         why += " no disk had yet would be after a power failure."
         action = "Find out why all brokers ended at once; nothing has to be done here."
+    at_least = " or more" if len(sight.recoveries) == RECOVERIES_MAX else ""
     yield Candidate(
         slug="unclean-recovery",
         object="cluster",
         severity=WARNING if incomplete else NOTICE,
-        sentence=f"{count(len(sight.recoveries), 'leader')} elected by comparing logs",
+        sentence=f"{count(len(sight.recoveries), 'leader')}{at_least} elected by comparing logs",
         why=why,
         action=action,
         facts={"partitions": len(sight.recoveries), "incomplete": len(incomplete)},

@@ -1,4 +1,4 @@
-"""Who may lead partitions besides their ISR: eligible leader replicas (DescribeTopicPartitions, KIP-966)."""
+"""Possible leaders of partitions besides their ISR: eligible leader replicas (DescribeTopicPartitions, KIP-966)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EligibleReplicas:
 
 @dataclass(frozen=True, slots=True)
 class EligibleAnswer:
-    """What a round has asked for. `complete`: of all partitions; `cause`: why something could not be asked."""
+    """The answers of one round. `complete`: of all partitions; `cause`: why something could not be asked."""
 
     told: Mapping[TopicPartition, EligibleReplicas] = field(default_factory=dict)
     complete: bool = True

@@ -31,7 +31,7 @@ def epoch_at(chain: Sequence[EpochEntry], offset: int) -> int | None:
 def follower_chain(
     leader: Sequence[EpochEntry], points: Iterable[EpochPoint], log_start: int, log_end: int
 ) -> FollowerChain:
-    """What a follower's chain is, from the leader's and from the points the follower named.
+    """The state of a follower's chain, from the leader's and from the points the follower named.
 
     A point at the follower's log end stands for no record: of an empty or idle log it is the epoch of what was there
     before, while the leader tells the epoch that it leads in. Only points below are compared.

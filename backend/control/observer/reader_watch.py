@@ -128,7 +128,7 @@ def _moved(found: Iterable[Committed], before: Iterable[GroupOffset]) -> tuple[G
     rows = [
         GroupOffset(group, tp.topic, tp.partition, offset, known.get((group, tp), offset) != offset)
         for one in found
-        # Whoever names a group may make it 32,767 bytes of anything.
+        # A client may name a group with 32,767 bytes of anything.
         for group in (storable_key(one.group),)
         for tp, offset in one.offsets
     ]

@@ -179,7 +179,7 @@ class BrokerConfig(_ConfigKind):
         return found if left is None else Verification(False, left)
 
     def revert_inputs(self, inputs: Inputs, snapshot: Json) -> Mapping[str, object] | None:
-        """What was removed does not come back."""
+        """None for a removal: a deleted folder does not come back."""
         return None if removal.named(inputs.settings) else super().revert_inputs(inputs, snapshot)
 
 

@@ -58,7 +58,7 @@ async def _create(services: Services, names: list[str]) -> None:
 
 
 def _way_out(refused: m.CreateTopicsResponse.Topics) -> str:
-    """What to do where an internal topic asks for more replicas than there are brokers."""
+    """The way out where an internal topic asks for more replicas than there are brokers."""
     setting = _FACTORS.get(refused.name)
     if setting is None or refused.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
         return ""

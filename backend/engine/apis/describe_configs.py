@@ -57,9 +57,9 @@ _TABLES: Final[dict[Kind, dict[str, Setting]]] = {
     "client-metrics": CLIENT_METRICS_SETTINGS,
 }
 
-# Names that no topic has a setting of are the same question, whatever they are.
 # A setting and a synonym without their texts.
 ENTRY_BYTES: Final = 10
+# Names that no topic has a setting of are the same question, whatever they are.
 NO_SETTING: Final = frozenset({""})
 
 _Result = m.DescribeConfigsResponse.Results

@@ -151,7 +151,7 @@ class BrokerPart:
                          timeout_ms)  # fmt: skip
 
     async def _first_image_applied(self) -> None:
-        """What it waits for is metadata; once they are there its logs may take as long as they need to be opened."""
+        """Waits for metadata up to a limit, and then for as long as its logs need to be opened."""
         assert self._metadata is not None
         try:
             timeout_ms = self._config.initial_broker_registration_timeout_ms

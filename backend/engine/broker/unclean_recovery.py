@@ -71,7 +71,7 @@ class UncleanRecovery:
         questions: LogEndQuestions,
         services: Services,
     ) -> None:
-        """`services.events` takes what was decided; a node that is a controller alone has no topic of events."""
+        """`services.events` takes the elections; a node that is a controller alone publishes no events."""
         self._clock = clock
         self._services = services
         self._config = config
@@ -123,8 +123,7 @@ class UncleanRecovery:
         self._tell(waiting, verdicts)
         if recoveries:
             command = partial(elect_recovered, config=self._config, recoveries=recoveries)
-            await self._controller.submit("elect the best logs", command)
-            self._publish(waiting, verdicts)
+            self._publish(await self._controller.submit("elect the best logs", command))
 
     async def _ask(self, image: MetadataImage, waiting: list[Found]) -> None:
         asked: dict[int, list[Found]] = {}
@@ -152,17 +151,18 @@ class UncleanRecovery:
             expired=now_ms - known.since_ms >= self._config.unclean_recovery_timeout_ms,
         )
 
-    def _publish(self, waiting: list[Found], verdicts: list[Verdict]) -> None:
-        decided = [(found, verdict) for found, verdict in zip(waiting, verdicts, strict=True) if verdict.leader >= 0]
-        for (topic, index, _), verdict in decided[:EVENTS_MAX]:
-            self._services.events.emit(
-                "unclean_recovery",
-                topic=topic.name,
-                topic_id=topic.id,
-                partition=index,
-                leader=verdict.leader,
-                complete=verdict.complete,
-            )
+    def _publish(self, elected: tuple[Recovery, ...]) -> None:
+        topics = self._controller.image.topics
+        for one in elected[:EVENTS_MAX]:
+            if (topic := topics.get(one.topic_id)) is not None:
+                self._services.events.emit(
+                    "unclean_recovery",
+                    topic=topic.name,
+                    topic_id=one.topic_id,
+                    partition=one.index,
+                    leader=one.leader,
+                    complete=one.complete,
+                )
 
     def _tell(self, waiting: list[Found], verdicts: list[Verdict]) -> None:
         """What is decided, and once whom is waited for."""

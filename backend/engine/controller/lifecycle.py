@@ -41,7 +41,7 @@ def no_controller(
     waited_s = config.initial_broker_registration_timeout_ms / 1000
     text = f"Broker {config.id} has waited {waited_s:g} s (initial.broker.registration.timeout.ms) {what}"
     if refusal is not None and refusal.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-        text += f", and another broker runs as node.id {config.id}: stop that one, or give this one an id of its own"
+        text += f", and another broker runs as node.id {config.id}: stop that one, or give this one another id"
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
     if quorum_waits_for is not None:
         text += f". {quorum_waits_for.rstrip('.')}; then start this broker again"

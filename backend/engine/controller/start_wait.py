@@ -11,12 +11,12 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.cluster_start import (
     ClusterStart,
     Waiting,
+    any_broker_returned,
     eligible,
     found_by,
     give_up,
     heard,
     missing,
-    starts_anew,
     waiting,
     without_given_up,
 )
@@ -84,11 +84,11 @@ class StartWait:
         away = frozenset[int]() if start.goes_on else missing(image, start)
         opening = frozenset(one for one in away if self._opens_its_logs(image, start, one, now_ms))
         limit_ms = self._config.ebbline_leader_start_wait_ms
-        if not (anew := starts_anew(image, start)):
+        if not (returned := any_broker_returned(image, start)):
             # All may live on, each with a heartbeat that hangs for a session at a controller whose machine is gone.
             limit_ms = max(limit_ms, self._config.broker_session_timeout_ms)
         late, too_late = waited_ms >= limit_ms, waited_ms >= self._config.unclean_recovery_timeout_ms
-        seen = (away, opening, waited_ms >= TELL_AFTER_MS and anew, late, too_late)
+        seen = (away, opening, waited_ms >= TELL_AFTER_MS and returned, late, too_late)
         if seen == self._seen:
             return
         waits = waiting(image, start) if away else Waiting((), frozenset())
@@ -100,7 +100,7 @@ class StartWait:
             self._start = given_up = give_up(start, absent)
             await self._controller.submit("elect leaders at a start", partial(self._without, start=given_up))
             self._tell_given_up(absent)
-        elif waited_ms >= TELL_AFTER_MS and waits.brokers != self._told and anew:
+        elif waited_ms >= TELL_AFTER_MS and waits.brokers != self._told and returned:
             self._told = waits.brokers
             self._tell(waits, absent, waits.brokers & opening)
         self._seen = seen

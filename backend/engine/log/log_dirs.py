@@ -144,7 +144,7 @@ class LogDir:
         self._disk.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
 
     def last_offsets(self, name: str) -> Mapping[TopicPartition, int]:
-        """What one offset checkpoint says now."""
+        """The present content of one offset checkpoint."""
         return self._written[name] if name in self._written else self._opened_with[name]
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -38,7 +38,7 @@ def check_record_rules(
         message = "Producer should not set timestamp type to LogAppendTime."
         errors = tuple((index, message) for index in range(min(header.record_count, RECORD_ERRORS_MAX)))
         raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, f"{_REJECTED} due to invalid timestamp", errors)
-    # Within 64 bits, unlike the other one.
+    # Not below -(2^63 - 1), whatever the setting.
     earliest_ms = now_ms - config.message_timestamp_before_max_ms
     latest_ms = now_ms + config.message_timestamp_after_max_ms
     if latest_ms > INT64_MAX:

@@ -1,4 +1,5 @@
-"""What the leader of the metadata quorum knows of the voters' logs, and so what is committed (KIP-595, KIP-853).
+"""Progress of the voters' logs as the leader of the metadata quorum knows it, and the high watermark that follows from
+it (KIP-595, KIP-853; etcd: Progress).
 
 Pure, as `quorum`: each function takes a state and what has happened, and gives the next state.
 """
@@ -78,7 +79,7 @@ def flushed(state: Quorum, end_offset: int) -> Quorum:
 def _commit(state: Quorum) -> Quorum:
     ends = sorted((state.flushed_end, *(one.end_offset for one in state.progress.values())), reverse=True)
     on_majority = ends[state.majority - 1]
-    # Only with a record of its own epoch: what earlier leaders left may still be replaced before that (Raft 5.4.2).
+    # Only with a record of the current epoch: what earlier leaders left may still be replaced before that (Raft 5.4.2).
     if on_majority > state.epoch_start and on_majority > state.high_watermark:
         return replace(state, high_watermark=on_majority)
     return state

@@ -296,9 +296,9 @@ class RoleChanges:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"its log is not here, and {where} cannot be read")
 
     def _tell_directory(self, assigned: Assigned, log: UnifiedLog, *, repaired: bool) -> None:
-        """The controller cannot know where a replica lies when there are several, or another one (KIP-858).
+        """Reports the replica's directory where metadata has another one (KIP-858).
 
-        Nor that one is usable again which it was told is lost: that may be on its way yet, and not in this image.
+        `repaired`: it was reported lost before; that report may be on its way still, and not in this image.
         """
         directory = self._manager.log_manager.directory_id(log)
         if repaired or assigned.registration.directory_of(self._manager.node_id) != directory:

@@ -123,6 +123,7 @@ class UncleanRecovery:
     at_ms: int
 
 
+# As many are published of one round of elections (`broker.unclean_recovery`); 200 bytes each.
 RECOVERIES_MAX: Final = 1000
 
 

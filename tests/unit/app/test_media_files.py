@@ -7,7 +7,7 @@ from streamlit.runtime.media_file_manager import MediaFileManager
 from streamlit.runtime.media_file_storage import MediaFileKind, MediaFileStorageError
 
 from app import media_files
-from app.media_files import KEEP_S, KeptDownloads
+from app.media_files import KEEP_BUTTON_S, KEEP_S, KeptButtons, KeptDownloads
 
 
 class Clock:
@@ -70,3 +70,18 @@ def test_what_is_only_shown_goes_at_once() -> None:
     file_id = made(storage, b"picture", MediaFileKind.MEDIA)
     storage.delete_file(file_id)
     assert not is_there(storage, file_id)
+
+
+def test_a_button_that_is_still_on_the_screen_can_be_pressed_after_it_was_drawn_again() -> None:
+    clock = Clock()
+    manager = KeptButtons(KeptDownloads("/media", clock), clock)
+    first = manager.add_deferred(lambda: b"a,b", "text/csv", "1.0", "rows.csv")
+    manager.add_deferred(lambda: b"a,b,c", "text/csv", "1.0", "rows.csv")
+    manager.remove_orphaned_files()
+    assert manager.execute_deferred(first)
+    clock.now_s += KEEP_BUTTON_S
+    last = manager.add_deferred(lambda: b"a,b,c,d", "text/csv", "1.0", "rows.csv")
+    manager.remove_orphaned_files()
+    with pytest.raises(MediaFileStorageError, match="not found"):
+        manager.execute_deferred(first)
+    assert manager.execute_deferred(last)

@@ -98,7 +98,7 @@ def test_the_lists_are_kept_below_min_insync_replicas_alone(config: Any, isr: li
             (3, 1),
             "The logs of broker 1, 3 are compared, and the best of them leads: all stopped uncleanly.",
         ),
-        ([], -1, (), (3,), "Broker 3 led last and leads once it is back."),
+        ([], -1, (), (3,), "Broker 3 was in sync last: nobody leads before it is back."),
         ([], -1, (), (), "No replica is known to have every acknowledged record."),
         ([], -1, None, None, "Who else may lead is not known."),
     ],

@@ -74,7 +74,7 @@ def missing(image: MetadataImage, start: ClusterStart) -> frozenset[int]:
     return frozenset(one for one in image.brokers if one not in start.given_up and not start.is_back(image, one))
 
 
-def starts_anew(image: MetadataImage, start: ClusterStart) -> bool:
+def any_broker_returned(image: MetadataImage, start: ClusterStart) -> bool:
     """Whether a broker has registered, or was unfenced, since the controller became active."""
     known = start.found.brokers
     return any(

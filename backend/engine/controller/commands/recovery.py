@@ -120,9 +120,12 @@ class Recovery:
     complete: bool
 
 
-def elect_recovered(image: MetadataImage, config: BrokerConfig, recoveries: Sequence[Recovery]) -> Outcome[int]:
-    """The best logs lead, where nothing has changed since they were compared; how many do."""
+def elect_recovered(
+    image: MetadataImage, config: BrokerConfig, recoveries: Sequence[Recovery]
+) -> Outcome[tuple[Recovery, ...]]:
+    """The best logs lead, where nothing has changed since they were compared: these recoveries."""
     records: list[Message] = []
+    elected: list[Recovery] = []
     for one in recoveries:
         topic = image.topics.get(one.topic_id)
         partition = topic.partitions.get(one.index) if topic else None
@@ -142,8 +145,9 @@ def elect_recovered(image: MetadataImage, config: BrokerConfig, recoveries: Sequ
         )
         if record is not None:
             records.append(record)
+            elected.append(one)
     # A whole cluster may come back so: each election stands by itself.
-    return Outcome(tuple(records), len(records))
+    return Outcome(tuple(records), tuple(elected))
 
 
 def brokers_named(verdicts: Iterable[Verdict]) -> list[int]:

@@ -419,7 +419,13 @@ def test_an_observer_is_no_voter_that_catches_up() -> None:
     [
         ((2,), EligibleReplicas(), [2], "Last in sync: broker 2.", "Start broker 2;"),
         ((), EligibleReplicas((2, 3), (3,)), [2, 3], "every acknowledged record: broker 2, 3.", "Start broker 2, 3;"),
-        ((), EligibleReplicas((), (2,)), [2], "Broker 2 led last and leads once it is back.", "Start broker 2;"),
+        (
+            (),
+            EligibleReplicas((), (2,)),
+            [2],
+            "Broker 2 was in sync last: nobody leads before it is back.",
+            "Start broker 2;",
+        ),
         (
             (),
             EligibleReplicas((), (3, 1, 2)),
@@ -475,6 +481,8 @@ def test_one_crash_is_one_finding_and_a_warning_only_where_too_few_logs_were_com
     found = rules(recoveries=whole)["unclean-recovery"]
     assert (found.severity, found.sentence) == ("notice", "5 leaders elected by comparing logs")
     assert "orders-0, orders-1, orders-2 and 2 more" in found.why
+    most = rules(recoveries=whole * 200)["unclean-recovery"]
+    assert most.sentence == "1000 leaders or more elected by comparing logs"
     found = rules(recoveries=[*whole, UncleanRecovery("payments", 3, 1, False, 1)])["unclean-recovery"]
     assert found.severity == "warning"
     assert found.why.startswith("Of payments-3 fewer than min.insync.replicas of the logs that had every")

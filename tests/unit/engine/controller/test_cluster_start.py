@@ -10,10 +10,10 @@ import pytest
 from backend.engine.controller.commands.alter_partition import alter_partition
 from backend.engine.controller.commands.cluster_start import (
     ClusterStart,
+    any_broker_returned,
     found_by,
     give_up,
     heard,
-    starts_anew,
     waiting,
     without_given_up,
 )
@@ -236,14 +236,14 @@ def test_a_fenced_life_that_is_heard_is_no_sign_that_the_cluster_goes_on() -> No
 def test_who_only_does_not_answer_yet_is_no_start() -> None:
     cluster = stopped()
     assert cluster.start is not None
-    assert not starts_anew(cluster.image, cluster.start)
+    assert not any_broker_returned(cluster.image, cluster.start)
     cluster.come_back(1)
-    assert starts_anew(cluster.image, cluster.start)
+    assert any_broker_returned(cluster.image, cluster.start)
     # Another controller takes over before it is unfenced.
     cluster.a_controller_becomes_active()
-    assert not starts_anew(cluster.image, cluster.start)
+    assert not any_broker_returned(cluster.image, cluster.start)
     cluster.unfence(1)
-    assert starts_anew(cluster.image, cluster.start)
+    assert any_broker_returned(cluster.image, cluster.start)
 
 
 def test_a_new_cluster_waits_for_nobody() -> None:

@@ -500,7 +500,7 @@ def recover(cluster: Cluster, leader: int, *, complete: bool = True, epoch: int 
     partition = cluster.partition("t")
     leader_epoch = partition.leader_epoch if epoch is None else epoch
     recovery = Recovery(cluster.image.topic_ids["t"], 0, leader_epoch, leader, complete)
-    return cluster.do(partial(elect_recovered, config=cluster.config, recoveries=[recovery]))
+    return len(cluster.do(partial(elect_recovered, config=cluster.config, recoveries=[recovery])))
 
 
 def test_the_others_stay_remembered_until_enough_are_in_sync() -> None:
