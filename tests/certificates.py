@@ -64,11 +64,16 @@ class Identity:
 
 
 class Authority:
-    """A certificate authority of its own."""
+    """A certificate authority of its own.
 
-    def __init__(self, name: str = "test authority") -> None:
+    `identifiers`: whether its certificates carry the key identifiers and the key usage that RFC 5280 asks for. keytool
+    and many companies' authorities leave them out, and Python from 3.13 on refuses such certificates by default.
+    """
+
+    def __init__(self, name: str = "test authority", *, identifiers: bool = True) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
+        self._identifiers = identifiers
         self.certificate = self._signed(
             self._name, self._key.public_key(), x509.BasicConstraints(ca=True, path_length=None)
         )
@@ -92,7 +97,8 @@ class Authority:
         self, name: x509.Name, key: ec.EllipticCurvePublicKey, extension: x509.ExtensionType
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
-        return (
+        authority = isinstance(extension, x509.BasicConstraints)
+        builder = (
             x509.CertificateBuilder()
             .subject_name(name)
             .issuer_name(self._name)
@@ -100,9 +106,28 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - LIFE)
             .not_valid_after(now + LIFE)
-            .add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
-            .sign(self._key, hashes.SHA256())
+            .add_extension(extension, critical=authority)
         )
+        if self._identifiers:
+            issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+            builder = builder.add_extension(issuer, critical=False)
+            builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            builder = builder.add_extension(_key_usage(authority), critical=True)
+        return builder.sign(self._key, hashes.SHA256())
+
+
+def _key_usage(authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _name(common_name: str) -> x509.Name:

@@ -477,5 +477,14 @@ def test_the_control_plane_says_that_its_password_is_wrong(secure: Secure, mecha
 
 def test_the_control_plane_trusts_no_other_authority(secure: Secure) -> None:
     properties = secure.confluent("SSL", "") | {"ssl.ca.location": secure.other_ca}
-    with pytest.raises(ClusterUnavailable, match="cannot agree on TLS"):
+    with pytest.raises(ClusterUnavailable, match=r"cannot agree on TLS \(CERTIFICATE_VERIFY_FAILED: .*certificate"):
         asyncio.run(_cluster_id(properties))
+
+
+def test_the_control_plane_takes_certificates_without_key_identifiers_as_other_clients_do(tmp_path: Path) -> None:
+    authority = Authority(identifiers=False)
+    layout = secure_layout(tmp_path, authority)
+    with EngineCluster(tmp_path, made=layout) as cluster:
+        properties = Secure(tmp_path, cluster, authority).confluent("SSL", "")
+        assert asyncio.run(_cluster_id(properties)) == layout.cluster_id
+        assert AdminClient(properties).list_topics(timeout=30).cluster_id == layout.cluster_id

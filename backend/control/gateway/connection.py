@@ -25,6 +25,7 @@ from backend.control.gateway.errors import (
 )
 from backend.control.gateway.oauth import ABORT, TokenError, first_message, refusal
 from backend.control.gateway.security import Scram, Security, SecurityError, plain_message
+from backend.control.gateway.trust import handshake_error
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, error_for
@@ -141,9 +142,8 @@ class Connection:
         except TimeoutError as error:
             raise BrokerUnavailable(f"The broker at {address} accepted no connection in {timeout_s:g} s.") from error
         except ssl.SSLError as error:
-            text = (
-                f"The broker at {address} and we cannot agree on TLS ({error.reason or error}): check the certificates."
-            )
+            why = handshake_error(error)
+            text = f"The broker at {address} and we cannot agree on TLS ({why}): check the certificates."
             raise NotAuthenticated(text) from error
         except OSError as error:
             raise BrokerUnavailable(f"The broker at {address} cannot be reached: {error.strerror or error}.") from error

@@ -20,6 +20,8 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
+from backend.control.gateway.trust import client_context
+
 # A token of an identity provider with many groups is some kB; an answer is refused above this, a file as well.
 TOKEN_BYTES_MAX: Final = 64 << 10
 ENDPOINT_TIMEOUT_S: Final = 5.0
@@ -183,7 +185,7 @@ class ClientCredentials:
 
     async def _ask(self) -> dict[str, Any]:
         form = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
-        verify: Any = self._ca_file or True
+        verify = client_context(self._ca_file) if self._ca_file else True
         try:
             async with (
                 httpx.AsyncClient(verify=verify, timeout=ENDPOINT_TIMEOUT_S, trust_env=False) as client,

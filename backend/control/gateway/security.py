@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from backend.control.gateway.oauth import TokenError, TokenSource, extensions_of, token_source
+from backend.control.gateway.trust import client_context
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = {"PLAIN": None, "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512", "OAUTHBEARER": None}
@@ -100,7 +101,7 @@ def security_of(properties: Mapping[str, str]) -> Security:
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=properties.get("ssl.ca.location"))
+        context = client_context(properties.get("ssl.ca.location"))
         certificate = properties.get("ssl.certificate.location")
         if certificate:
             context.load_cert_chain(certificate, properties.get("ssl.key.location"), properties.get("ssl.key.password"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import pytest
 
 from backend.control.gateway.security import Scram, Security, SecurityError, plain_message, read_security, security_of
+from backend.control.gateway.trust import handshake_error
 
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
 
@@ -96,3 +98,20 @@ def test_properties_that_cannot_be_used_are_named(change: dict[str, str | None],
     given = {name: value for name, value in (SASL | change).items() if value is not None}
     with pytest.raises(SecurityError, match=named):
         security_of(given)
+
+
+def test_rules_of_rfc_5280_that_other_clients_do_not_ask_for_are_not_asked_for() -> None:
+    tls = security_of({"security.protocol": "SSL"}).tls
+    assert tls is not None
+    assert tls.verify_mode == ssl.CERT_REQUIRED
+    assert tls.check_hostname
+    assert not tls.verify_flags & ssl.VERIFY_X509_STRICT
+
+
+def test_a_failed_handshake_is_told_with_what_is_wrong_with_the_certificate() -> None:
+    refused = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed")
+    refused.reason, refused.verify_message = "CERTIFICATE_VERIFY_FAILED", "Missing Authority Key Identifier"
+    assert handshake_error(refused) == "CERTIFICATE_VERIFY_FAILED: Missing Authority Key Identifier"
+    other = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    other.reason = "WRONG_VERSION_NUMBER"
+    assert handshake_error(other) == "WRONG_VERSION_NUMBER"
