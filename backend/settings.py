@@ -1,4 +1,4 @@
-"""Settings of `ebbline up` and its child processes: flag > environment > ``ebbline.toml`` > default."""
+"""Settings of `ebbline up` and its child processes: flag > environment > ``ebbline.toml`` > kept by `up` > default."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+
+from backend import kept_settings
 
 BROKERS_MAX: Final = 9
 # A majority of three is left when one is lost.
@@ -135,8 +138,19 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         # The file lies in the data folder, which only a flag or the environment can move.
         chosen = init_settings().get("data_dir") or os.environ.get("EBBLINE_DATA_DIR") or ".ebbline"
-        toml = TomlConfigSettingsSource(settings_cls, Path(str(chosen)) / "ebbline.toml")
-        return init_settings, env_settings, toml
+        folder = Path(str(chosen))
+        kept = {name: value for name, value in kept_settings.read_kept(folder).items() if name in kept_settings.KEPT}
+        return (
+            init_settings,
+            env_settings,
+            TomlConfigSettingsSource(settings_cls, folder / "ebbline.toml"),
+            InitSettingsSource(settings_cls, kept),
+        )
+
+    def keep(self) -> None:
+        """Keeps in the data folder where this `up` runs (`kept_settings`). Raises OSError."""
+        defaults = {name: field.default for name, field in type(self).model_fields.items()}
+        kept_settings.keep(self.data_dir, self.model_dump(), defaults)
 
     @property
     def voters(self) -> int:

@@ -82,16 +82,20 @@ def _is_address(url: str) -> bool:
 
 
 def _local_url(data: Path) -> str:
-    """As the settings in the data folder say; one that cannot be used is `up`'s to report."""
+    """Where the folder's `ebbline up` listens; a setting that cannot be used is `up`'s to report."""
     import tomllib
 
     from pydantic import ValidationError
 
+    from backend.cli.local import use_kept
+    from backend.kept_settings import KeptSettingsError
     from backend.settings import Settings
 
     try:
-        return Settings(data_dir=data).api_url
-    except (ValidationError, tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        settings = Settings(data_dir=data)
+        use_kept(settings)
+        return settings.api_url
+    except (ValidationError, KeptSettingsError, tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         text = f"The settings of {data} cannot be used, so the API's address is not known: give it with --api."
         raise ApiError(text, Exit.USAGE) from error
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from backend.cli.local import LocalDataOption, identity_of, local_settings, refuse
+from backend.cli.local import LocalDataOption, identity_of, refuse, settings_beside_up
 
 
 def login(
@@ -22,7 +22,7 @@ def login(
     from backend.data_folder import DataFolder, DataFolderError
     from backend.supervisor.health import provider_signs_in
 
-    settings = local_settings(data_dir=data)
+    settings = settings_beside_up(data_dir=data)
     try:
         identity_of(settings)
         known = DashboardLogin(DataFolder(settings.data_dir).run)

@@ -192,7 +192,9 @@ def verify(
     from spark.verify import verify as compare
 
     settings = settings_beside_up(data_dir=data, database_url=database_url)
-    place = remote or settings.remote_location or str(DataFolder(settings.data_dir).remote)
+    # Where an attached cluster keeps its objects is known to its brokers alone.
+    folder = "none" if settings.attach else str(DataFolder(settings.data_dir).remote)
+    place = remote or settings.remote_location or folder
     with _sentences("Stopped; nothing was changed."), _long_work() as stop:
         report = compare(_pipeline_settings(settings), None if place == "none" else place, stop, _say)
     for sentence in report.findings:
@@ -214,9 +216,12 @@ def _pipeline_settings(settings: Settings) -> PipelineSettings:
     from spark.settings import from_environment
 
     identity = identity_of(settings)
-    servers = (f"127.0.0.1:{identity.broker_port + n}" for n in range(identity.brokers))
+    if identity.brokers == 0 and settings.attach is None and not os.environ.get("EBBLINE_BOOTSTRAP_SERVERS"):
+        refuse(f"The folder {settings.data_dir} is of an attached cluster: name it in EBBLINE_BOOTSTRAP_SERVERS.")
+    properties = settings.client_properties
     environment: dict[str, Any] = {
-        "EBBLINE_BOOTSTRAP_SERVERS": ",".join(servers),
+        "EBBLINE_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+        **({} if properties is None else {"EBBLINE_CLIENT_PROPERTIES": str(properties)}),
         **os.environ,
         "EBBLINE_DATA_DIR": str(settings.data_dir),
         "EBBLINE_CLUSTER_ID": identity.cluster_id,

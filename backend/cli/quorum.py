@@ -22,6 +22,7 @@ from backend.cli.words import age, plain
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS
 
 if TYPE_CHECKING:
+    from backend.control.gateway.client import Gateway
     from backend.control.gateway.features import FeatureLevel
     from backend.control.gateway.quorum import Quorum
 
@@ -49,7 +50,7 @@ def describe(
     from backend.protocol.errors import KafkaError
 
     try:
-        found, features = asyncio.run(_fetched(bootstrap_server or brokers_of(data)))
+        found, features = asyncio.run(_fetched(gateway_of(bootstrap_server, data)))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
@@ -89,7 +90,7 @@ def upgrade(bootstrap_server: BootstrapOption = None, data: DataOption = DATA_DE
     from backend.protocol.errors import KafkaError
 
     try:
-        former = asyncio.run(_upgraded(bootstrap_server or brokers_of(data)))
+        former = asyncio.run(_upgraded(gateway_of(bootstrap_server, data)))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
@@ -115,12 +116,10 @@ def _audit_upgrade(data: Path) -> str | None:
 quorum_app.command()(recover)
 
 
-async def _upgraded(bootstrap: str) -> int:
+async def _upgraded(gateway: Gateway) -> int:
     """The level that the cluster had before."""
-    from backend.control.gateway.client import Gateway, parse_bootstrap
     from backend.control.gateway.features import fetch_features, raise_feature
 
-    gateway = Gateway(parse_bootstrap(bootstrap))
     try:
         known = (await fetch_features(gateway)).get(ELIGIBLE_LEADER_REPLICAS)
         level = 0 if known is None else known.level
@@ -131,23 +130,28 @@ async def _upgraded(bootstrap: str) -> int:
     return level
 
 
-async def _fetched(bootstrap: str) -> tuple[Quorum | None, Mapping[str, FeatureLevel]]:
-    from backend.control.gateway.client import Gateway, parse_bootstrap
+async def _fetched(gateway: Gateway) -> tuple[Quorum | None, Mapping[str, FeatureLevel]]:
     from backend.control.gateway.features import fetch_features
     from backend.control.gateway.quorum import fetch_quorum
 
-    gateway = Gateway(parse_bootstrap(bootstrap))
     try:
         return await fetch_quorum(gateway), await fetch_features(gateway)
     finally:
         await gateway.close()
 
 
-def brokers_of(data: Path) -> str:
-    """The brokers of the cluster in a data folder."""
-    from backend.data_folder import DataFolder, DataFolderError
-    from backend.settings import LOOPBACK
+def gateway_of(bootstrap_server: str | None, data: Path) -> Gateway:
+    """A client of the brokers that were named, else of the data folder's cluster, embedded or attached.
 
+    ValueError for an address that is none, GatewayError for client properties that cannot be used.
+    """
+    from backend.control.gateway.client import Gateway, parse_bootstrap
+    from backend.control.gateway.pool import Pool
+    from backend.control.gateway.security import read_security
+    from backend.data_folder import DataFolder, DataFolderError
+
+    if bootstrap_server is not None:
+        return Gateway(parse_bootstrap(bootstrap_server))
     try:
         identity = DataFolder(data).read_identity()
     except DataFolderError as error:
@@ -156,7 +160,11 @@ def brokers_of(data: Path) -> str:
         fail(
             f"The folder {data} holds no cluster: name it with --data, or brokers with --bootstrap-server.", Exit.USAGE
         )
-    return ",".join(f"{LOOPBACK}:{identity.broker_port + n}" for n in range(identity.brokers))
+    settings = settings_beside_up(data_dir=data)
+    if identity.brokers == 0 and settings.attach is None:
+        fail(f"The folder {data} is of an attached cluster: name its brokers with --bootstrap-server.", Exit.USAGE)
+    security = None if settings.client_properties is None else read_security(settings.client_properties)
+    return Gateway(parse_bootstrap(settings.bootstrap_servers), pool=Pool(security=security))
 
 
 def _document(found: Quorum, features: Mapping[str, FeatureLevel]) -> dict[str, Any]:

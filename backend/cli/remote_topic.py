@@ -80,14 +80,30 @@ class MetadataTopicReader:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
+    def cluster_id(self, expected: str | None = None) -> str:
+        """Of the cluster that answers. Raises TopicUnavailable when none does, or not the `expected` one."""
+        try:
+            found = str(self._consumer.list_topics(METADATA_TOPIC, timeout=REQUEST_TIMEOUT_S).cluster_id)
+        except KafkaException as error:
+            raise self._away(error) from error
+        if expected is not None and found != expected:
+            raise TopicUnavailable(
+                f"At {self._servers} answers cluster {found}, and the data folder is of {expected}: start its"
+                " `ebbline up`, or name the brokers with --bootstrap-server."
+            )
+        return found
+
+    def _away(self, error: KafkaException) -> TopicUnavailable:
+        return TopicUnavailable(
+            f"No broker answers at {self._servers} ({_reason(error)}): name one with --bootstrap-server."
+        )
+
     def partitions(self) -> list[int]:
         """The topic's partitions. Raises TopicUnavailable."""
         try:
             topics = self._consumer.list_topics(METADATA_TOPIC, timeout=REQUEST_TIMEOUT_S).topics
         except KafkaException as error:
-            raise TopicUnavailable(
-                f"No broker answers at {self._servers} ({_reason(error)}): name one with --bootstrap-server."
-            ) from error
+            raise self._away(error) from error
         found = topics.get(METADATA_TOPIC)
         if found is None or found.error is not None or not found.partitions:
             raise TopicUnavailable(

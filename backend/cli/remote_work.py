@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +15,13 @@ from rich.table import Table
 
 from backend.cli import tables, words
 from backend.cli.api import Exit
+from backend.cli.local import settings_beside_up
 from backend.cli.look import parse_partition
 from backend.cli.options import console, end, fail, show_json
 from backend.cli.remote_ledger import Ledger, Problem, compare, segment_document
 from backend.cli.remote_text import LineFormat, TopicRecord, document, line
 from backend.cli.remote_topic import MetadataTopicReader, TopicUnavailable, read_properties
+from backend.data_folder import DataFolder, DataFolderError
 from backend.engine.ports.object_store import open_object_store
 from backend.protocol.remote_log_metadata import SegmentMetadata
 from backend.tiering.ids import uuid_text
@@ -203,26 +205,37 @@ def _place(text: str | None) -> tuple[str | None, int | None]:
 @contextmanager
 def _reader(bootstrap: str | None, config: Path | None, data: Path) -> Iterator[MetadataTopicReader]:
     """A failure is one line on stderr and the command's exit code."""
+    named = bootstrap or os.environ.get("EBBLINE_BOOTSTRAP_SERVERS")
     try:
+        if named:
+            servers, expected = named, None
+        else:
+            settings = settings_beside_up(data_dir=data)
+            servers, expected = _cluster_of(settings, data)
+            config = config or settings.client_properties
         properties = read_properties(config) if config is not None else {}
-        servers = bootstrap or os.environ.get("EBBLINE_BOOTSTRAP_SERVERS") or _settings(data).bootstrap_servers
         with MetadataTopicReader(servers, properties) as reader:
+            print(f"Asked: {words.plain(servers)}, cluster {reader.cluster_id(expected)}.", file=sys.stderr)
             yield reader
     except TopicUnavailable as error:
         fail(str(error), Exit.AWAY)
 
 
-def _default_location(data: Path) -> str:
-    return _settings(data).remote_location or str(data / "remote")
-
-
-def _settings(data: Path) -> Settings:
-    """What `ebbline up` uses with this data folder."""
-    from pydantic import ValidationError
-
-    from backend.settings import Settings
-
+def _cluster_of(settings: Settings, data: Path) -> tuple[str, str | None]:
+    """Brokers and id of the data folder's cluster; without a folder, the brokers that `ebbline up` would have there."""
     try:
-        return Settings(data_dir=data)
-    except (ValidationError, tomllib.TOMLDecodeError, UnicodeDecodeError, OSError):
-        fail(f"The settings of {data} cannot be used: name the brokers with --bootstrap-server.", Exit.USAGE)
+        identity = DataFolder(data).read_identity()
+    except DataFolderError as error:
+        fail(str(error), Exit.USAGE)
+    if identity is None:
+        return settings.bootstrap_servers, None
+    if identity.brokers == 0 and settings.attach is None:
+        fail(f"The folder {data} is of an attached cluster: name its brokers with --bootstrap-server.", Exit.USAGE)
+    return settings.bootstrap_servers, identity.cluster_id
+
+
+def _default_location(data: Path) -> str:
+    settings = settings_beside_up(data_dir=data)
+    if settings.remote_location is None and settings.attach is not None:
+        fail("Where this cluster's remote tier is, only its brokers know: name it with --remote.", Exit.USAGE)
+    return settings.remote_location or str(data / "remote")

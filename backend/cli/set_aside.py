@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from backend.cli.api import Exit
 from backend.cli.options import DATA_DEFAULT, DataOption, JsonOption, console, fail, show_json
-from backend.cli.quorum import BootstrapOption, brokers_of
+from backend.cli.quorum import BootstrapOption, gateway_of
 from backend.cli.tables import table
 from backend.cli.words import age
 
 if TYPE_CHECKING:
+    from backend.control.gateway.client import Gateway
     from backend.control.gateway.log_dirs import SetAside
 
 
@@ -28,7 +29,7 @@ def set_aside(
     from backend.protocol.errors import KafkaError
 
     try:
-        found = asyncio.run(_found(bootstrap_server or brokers_of(data)))
+        found = asyncio.run(_found(gateway_of(bootstrap_server, data)))
     except ValueError as error:
         fail(str(error), Exit.USAGE)
     except (GatewayError, KafkaError) as error:
@@ -48,12 +49,10 @@ def set_aside(
     print("To remove: ebbline plan brokers --broker N ebbline.remove.set.aside=NAME,…")
 
 
-async def _found(bootstrap: str) -> list[tuple[int, str, SetAside]]:
-    from backend.control.gateway.client import Gateway, parse_bootstrap
+async def _found(gateway: Gateway) -> list[tuple[int, str, SetAside]]:
     from backend.control.gateway.log_dirs import describe_log_dirs
     from backend.control.gateway.metadata import fetch_cluster
 
-    gateway = Gateway(parse_bootstrap(bootstrap))
     try:
         await fetch_cluster(gateway)
         found = []

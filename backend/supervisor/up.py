@@ -104,6 +104,7 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
             java.find_java(folder.root / "spark" / "java", os.environ)
         folder.lock()
         folder.note_database(database_to_note(settings))
+        settings.keep()
         if identity is None:
             identity = ClusterIdentity(
                 format=FORMAT_VERSION,
