@@ -29,7 +29,7 @@ FIRST: Final = "overview"  # stands at `/`
 
 def _renderer(name: str) -> Any:
     def render() -> None:
-        import_module(f"app.views.{name}").render()
+        import_module(f"app.views.{name}.{name}_page").render()
 
     render.__name__ = name
     return render

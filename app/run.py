@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app.addresses import LOOPBACK_NAMES, Addresses
+from app.access.addresses import LOOPBACK_NAMES, Addresses
 from app.server import application
 from backend.dashboard_login import DashboardLogin
 from backend.interpreter import GC_THRESHOLDS

@@ -18,11 +18,11 @@ from streamlit.auth_util import get_secrets_auth_section
 from streamlit.runtime import Runtime
 
 from app import links
-from app.addresses import Addresses
-from app.gate import Gate
-from app.login import login_endpoint
+from app.access.addresses import Addresses
+from app.access.gate import Gate
+from app.access.login import login_endpoint
+from app.access.oidc_errors import ProviderTrouble
 from app.media_files import keep_downloads
-from app.provider import ProviderTrouble
 from backend.dashboard_login import LOGIN_PATH, DashboardLogin
 
 MAIN: Final = Path(__file__).resolve().parent / "main.py"

@@ -18,7 +18,7 @@ import streamlit as st
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.known import Answer, Known
+from app.query_cache import Answer, Known
 from backend.store.engine import StoreError, create_engine, reading
 from backend.store.limits import PAGES
 from backend.store.queries import health

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from playwright.sync_api import expect
 
-from app.components.page import REFRESH_S
+from app.components.shared.page import REFRESH_S
 from backend.control.lab.demo import TOPIC
 from tests import browser
 from tests.e2e.journey import Dashboard, Journey, Record

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from streamlit.testing.v1 import AppTest
 
-from app.person import VIEWER, Person
-from app.views import activity_rules
+from app.access.identity import VIEWER, Person
+from app.views.activity import activity_rules
 from backend.store import tables as t
 from tests.ui.api_stub import refusing_api
 from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of, viewer

@@ -16,7 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from app import links
-from app.components.partition_heatmap import CELLS_A_ROW, ROW_PX
+from app.components.partition.partition_heatmap import CELLS_A_ROW, ROW_PX
 from backend.store import tables as t
 from backend.store.engine import create_engine, writing
 from tests import browser

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from app import acting, links, state
+from app import links, state
+from app.control import user_api
 from backend.store import tables as t
 from tests.ui import seed
 from tests.ui.api_stub import REFUSAL, refusing_api
@@ -109,14 +110,14 @@ def test_a_double_click_acts_once(running: Database, tmp_path: Path, monkeypatch
     with refusing_api(tmp_path) as api:
         for name, key in (("config", "change"), ("reassign", "pause")):
             page = open_page(name)
-            for after_ms, calls in ((0, 1), (acting.DOUBLE_CLICK_MS - 1, 1), (acting.DOUBLE_CLICK_MS, 2)):
+            for after_ms, calls in ((0, 1), (user_api.DOUBLE_CLICK_MS - 1, 1), (user_api.DOUBLE_CLICK_MS, 2)):
                 if after_ms == 0:
                     api.calls.clear()
                 monkeypatch.setattr(state, "now_ms", lambda at_ms=moment + after_ms: at_ms)
                 page.button(key=key).click().run()
                 assert not page.exception, name
                 assert len(api.calls) == calls, f"{name}: {key} {after_ms} ms after the first press"
-            moment += 2 * acting.DOUBLE_CLICK_MS
+            moment += 2 * user_api.DOUBLE_CLICK_MS
 
 
 def test_every_button_makes_exactly_one_call_or_only_changes_the_view(running: Database, tmp_path: Path) -> None:

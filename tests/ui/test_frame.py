@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from streamlit.runtime.secrets import secrets_singleton
 
-from app.components.page import RANGE_WORDS
+from app.components.shared.page import RANGE_WORDS
 from tests.ui.conftest import Database, open_page, text_of, viewer
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.components import format as fmt
+from app.components.shared import format as fmt
 from backend.store import tables as t
 from tests.ui import seed
 from tests.ui.conftest import INTERVAL_MS, Database, html_of, open_page, text_of

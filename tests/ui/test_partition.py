@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.components.page import Page
-from app.person import OPERATOR, Person
+from app.access.identity import OPERATOR, Person
+from app.components.shared.page import Page
 from app.theme import LIGHT
-from app.views import partition_report
+from app.views.partition import partition_report
 from backend.store import tables as t
 from tests.ui.conftest import Database, html_of, now_ms, open_page, text_of
 from tests.ui.seed import CLUSTER_ID, uuid_text

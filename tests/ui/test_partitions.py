@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.components.ledger_past import link_words
+from app.components.partition.ledger_at_instant import link_words
 from backend.store import tables as t
 from backend.store.engine import writing
 from backend.store.queries.lineage import FINISHED_MAX

@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
 from app import links
-from app.person import READ_ONLY
+from app.access.identity import READ_ONLY
 from backend.store import tables as t
 from tests.ui import many
 from tests.ui.api_stub import refusing_api

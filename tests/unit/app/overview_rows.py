@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.components.attention import Facts
+from app.components.cluster.alerts import Facts
 from app.state import View
 from backend.store.queries.config import TopicRow
 from backend.store.queries.health import ClusterRow, ProcessHealth, SourceAges

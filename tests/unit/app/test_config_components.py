@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.components import bootstrap_picture, config_table, flag_matrix, plan
-from app.components import format as fmt
-from app.components.flag_matrix import BROKER, CLUSTER, DEFAULT, FILE, FLAG, BrokerFlag
+from app.components.config import bootstrap_picture, config_matrix, config_table
+from app.components.config.config_matrix import BROKER, CLUSTER, DEFAULT, FILE, FLAG, BrokerFlag
+from app.components.plan import plan_text
+from app.components.shared import format as fmt
 from backend.store.queries.audit import OperationRow
 from backend.store.queries.config import ConfigRow, TopicRow
 from backend.store.queries.overview import BrokerRow
@@ -40,8 +41,8 @@ def test_the_level_that_kafka_names_first_is_in_effect() -> None:
         {"name": FLAG, "value": "false", "source": DEFAULT},
     ]
     rows = [config_row("1", FLAG, "true", CLUSTER, synonyms=synonyms)]
-    found = flag_matrix.broker_flags([broker(1)], rows)
-    assert (found[0].word, found[0].source, flag_matrix.cluster_default(found)) == ("on", CLUSTER, "true")
+    found = config_matrix.broker_flags([broker(1)], rows)
+    assert (found[0].word, found[0].source, config_matrix.cluster_default(found)) == ("on", CLUSTER, "true")
 
 
 @pytest.mark.parametrize(
@@ -55,21 +56,21 @@ def test_the_level_that_kafka_names_first_is_in_effect() -> None:
     ],
 )
 def test_the_cluster_in_one_pill(values: tuple[str, ...], label: str, minority: set[int]) -> None:
-    found = flag_matrix.summarize([flag(n, **{DEFAULT: value}) for n, value in enumerate(values, 1)])
+    found = config_matrix.summarize([flag(n, **{DEFAULT: value}) for n, value in enumerate(values, 1)])
     assert (found.label, set(found.minority)) == (label, minority)
 
 
 def test_the_file_s_column_is_there_only_when_a_file_sets_it() -> None:
-    assert "Broker's file" not in flag_matrix.rows([flag(1, **{DEFAULT: "false"})], {}).columns
-    assert "Broker's file" in flag_matrix.rows([flag(1, **{FILE: "true", DEFAULT: "false"})], {}).columns
+    assert "Broker's file" not in config_matrix.rows([flag(1, **{DEFAULT: "false"})], {}).columns
+    assert "Broker's file" in config_matrix.rows([flag(1, **{FILE: "true", DEFAULT: "false"})], {}).columns
 
 
 def test_the_column_of_who_set_a_value_is_there_only_when_one_is_set() -> None:
     unset, both = [flag(1, **{DEFAULT: "false"})], [flag(1, **{DEFAULT: "false"}), flag(2, **{BROKER: "true"})]
-    assert "Set by" not in flag_matrix.matrix_html(unset, {1: ""})
-    assert "set by" not in flag_matrix.rows(unset, {1: ""}).columns
-    assert "Set by" in flag_matrix.matrix_html(both, {1: "", 2: "ada"})
-    assert list(flag_matrix.rows(both, {1: "", 2: "ada"})["set by"]) == ["", "ada"]
+    assert "Set by" not in config_matrix.matrix_html(unset, {1: ""})
+    assert "set by" not in config_matrix.rows(unset, {1: ""}).columns
+    assert "Set by" in config_matrix.matrix_html(both, {1: "", 2: "ada"})
+    assert list(config_matrix.rows(both, {1: "", 2: "ada"})["set by"]) == ["", "ada"]
 
 
 @pytest.mark.parametrize(
@@ -84,15 +85,15 @@ def test_the_column_of_who_set_a_value_is_there_only_when_one_is_set() -> None:
 )
 def test_who_set_a_value_is_the_last_verified_plan_that_fits_it(operations: list[OperationRow], expected: str) -> None:
     own = flag(2, **{BROKER: "true", DEFAULT: "false"})
-    assert flag_matrix.set_by(own, operations, str) == expected
-    assert flag_matrix.set_by(flag(2, **{DEFAULT: "false"}), operations, str) == ""
+    assert config_matrix.set_by(own, operations, str) == expected
+    assert config_matrix.set_by(flag(2, **{DEFAULT: "false"}), operations, str) == ""
 
 
 def test_the_engine_s_compatibility_switch_decides_whose_rules_the_estimate_follows() -> None:
-    kafka = [config_row("1", flag_matrix.COMPAT, "kafka")]
-    assert flag_matrix.kafka_rules([], embedded=False)
-    assert flag_matrix.kafka_rules(kafka, embedded=True)
-    assert not flag_matrix.kafka_rules([config_row("1", flag_matrix.COMPAT, "kip")], embedded=True)
+    kafka = [config_row("1", config_matrix.COMPAT, "kafka")]
+    assert config_matrix.kafka_rules([], embedded=False)
+    assert config_matrix.kafka_rules(kafka, embedded=True)
+    assert not config_matrix.kafka_rules([config_row("1", config_matrix.COMPAT, "kip")], embedded=True)
 
 
 # --- estimate ---
@@ -204,12 +205,12 @@ def test_topics_are_held_against_kafka_s_rules(found: TopicRow, sentences: list[
 @pytest.mark.parametrize("state", ["requested", "accepted", "verified", "failed", "stopped", "reverted", "refused"])
 def test_every_state_of_a_plan_has_words(state: str) -> None:
     row = operation(state=state, diff={"object": "broker 2", "changes": [{"before": None, "after": "true"}]})
-    html = plan.outcome_html(replace(row, result={"sentence": "As it is."}))
+    html = plan_text.outcome_html(replace(row, result={"sentence": "As it is."}))
     assert "Plan #1, broker 2: not set → true." in html
     assert ("eb-alert-critical" in html) == (state in ("failed", "stopped", "refused"))
 
 
 def test_a_plan_without_words_is_shown_all_the_same() -> None:
-    view = plan.of_plan(operation(state="refused", diff=None, checks=None, cli=None, estimate=None))
+    view = plan_text.of_plan(operation(state="refused", diff=None, checks=None, cli=None, estimate=None))
     assert (view.title, view.refused, view.act) == ("Change", True, "Change")
-    assert plan.facts_html(view) == '<dl class="eb-facts"></dl>'
+    assert plan_text.facts_html(view) == '<dl class="eb-facts"></dl>'

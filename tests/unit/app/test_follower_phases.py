@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.components import follower_rules, follower_table, phase_timeline
-from app.components.partition_ledger import engine_words
+from app.components.follower import follower_table, phase_timeline, stuck_follower
+from app.components.partition.partition_ledger import engine_words
 from app.theme import DARK, LIGHT, Palette
 from backend.store.queries.followers import Follower, PhaseChange, PhaseEvent
 from tests.unit.app.partition_rows import NOW_MS, replica_row
@@ -53,7 +53,7 @@ def spans(found: tuple[phase_timeline.Stretch, ...]) -> list[tuple[str, int, int
 def test_stuck_is_three_failed_attempts(phase: str | None, age_ms: int, attempts: int | None, stuck: bool) -> None:
     evidence = None if attempts is None else {"attempts": attempts}
     one = follower(phase, age_ms, evidence=evidence)
-    assert (follower_rules.why_stuck(one.replica, NOW_MS) is not None) is stuck
+    assert (stuck_follower.why_stuck(one.replica, NOW_MS) is not None) is stuck
 
 
 def test_stretches_are_what_the_broker_told_to_the_window() -> None:
@@ -171,7 +171,7 @@ def passing(attempts: int, reason: str = "the leader answered UNKNOWN_TOPIC_ID (
     ],
 )
 def test_what_kafka_asks_again_for_is_no_failure_until_it_stays(phase: str, body: dict[str, Any], usual: bool) -> None:
-    assert follower_rules.usual_retry({"phase": phase, **body}) is usual
+    assert stuck_follower.usual_retry({"phase": phase, **body}) is usual
 
 
 def test_a_usual_retry_is_no_red_stretch_and_no_failed_attempt() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.components import broker_grid, markup, range_list, throughput
-from app.components.sparkline import POINTS_MAX, sparkline
-from app.components.totals import Rates, rates
+from app.components.cluster import broker_grid, throughput
+from app.components.cluster.sparkline import POINTS_MAX, sparkline
+from app.components.cluster.totals import Rates, rates
+from app.components.partition import range_list
+from app.components.shared import markup
 from app.theme import DARK, LIGHT, Palette
 from backend.store.queries.overview import CopiedBytes
 from backend.tiering.pending import PendingReason

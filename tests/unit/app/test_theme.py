@@ -9,7 +9,8 @@ from typing import Final
 
 import pytest
 
-from app.components import markup, partition_heatmap, style
+from app.components.partition import partition_heatmap
+from app.components.shared import markup, style
 from app.theme import DARK, LIGHT, STATUS_MARKS, Palette
 
 TEXT_MIN, MARK_MIN = 4.5, 3.0  # WCAG 1.4.3 and 1.4.11, level AA

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.components.replica_phases import sentence as sentence_on_page
+from app.components.follower.replica_phases import sentence as sentence_on_page
 from backend.control.observer.events import exact_phase
 from backend.control.observer.phases import FollowerSight, conclude
 from backend.engine.controller.commands.outcome import Outcome

@@ -1,0 +1,102 @@
+"""Who did what, refusals included, as people read it. Rows of the audit → HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pandas as pd
+
+from app.components.shared import markup
+from app.components.shared.markup import Cell
+from backend.store.queries.audit import AuditRow
+
+RESULT_STATUS: Final = {"verified": "ok", "accepted": "ok", "refused": "warning", "failed": "critical"}
+
+
+def audit_html(found: Sequence[AuditRow], clock: Callable[[int], str]) -> str:
+    """The table; ``clock`` writes a time."""
+    columns = [
+        ("When", "left"),
+        ("Who", "left"),
+        ("Action", "left"),
+        ("On", "left"),
+        ("Change", "left"),
+        ("Result", "left"),
+        ("Plan", "right"),
+        ("Reason and detail", "left"),
+    ]
+    lines = [
+        [
+            Cell(clock(row.at_ms), css="eb-nowrap"),
+            Cell(row.actor if row.actor.endswith(row.role) else f"{row.actor} ({row.role})"),
+            Cell(row.action.replace("_", " ")),
+            Cell(row.object),
+            Cell(html=f"<code>{markup.text(_change_words(row))}</code>", css="eb-nowrap"),
+            Cell(html=_result_html(row.result)),
+            Cell("" if row.operation_id is None else f"#{row.operation_id}"),
+            Cell(html=_detail_html(row)),
+        ]
+        for row in found
+    ]
+    return markup.table(columns, lines, caption="Audit")
+
+
+def _result_html(result: str) -> str:
+    status = RESULT_STATUS.get(result, "notice")
+    css = "eb-quiet" if status in ("ok", "notice") else f"eb-{status}"
+    return f'<span class="{css} eb-nowrap">{markup.mark(status)} {markup.text(result)}</span>'
+
+
+def _detail_html(row: AuditRow) -> str:
+    detail = f'<span class="eb-quiet">{markup.text(row.detail)}</span>' if row.detail else ""
+    return " · ".join(part for part in (markup.text(row.reason) if row.reason else "", detail) if part)
+
+
+def _change_words(row: AuditRow) -> str:
+    changes = (row.diff or {}).get("changes", [])
+    return "; ".join(f"{one.get('before') or 'not set'} → {one.get('after') or 'not set'}" for one in changes)
+
+
+def rows(found: Sequence[AuditRow]) -> pd.DataFrame:
+    """The same as a table, with the command that does it by hand."""
+    return pd.DataFrame(
+        [
+            {
+                "time": pd.Timestamp(row.at_ms, unit="ms", tz="UTC"),
+                "person": row.actor,
+                "role": row.role,
+                "action": row.action,
+                "object": row.object,
+                "change": _change_words(row),
+                "result": row.result,
+                "plan": row.operation_id,
+                "reason": row.reason,
+                "detail": row.detail,
+                "command": " ".join(row.cli or []),
+            }
+            for row in found
+        ]
+    )
+
+
+def select(found: Sequence[AuditRow], words: str, result: str | None) -> list[AuditRow]:
+    """Rows with this result (None: any) that have every one of ``words``; ``#91`` and ``plan 91`` find a plan."""
+    wanted = [word for word in words.lower().replace("plan ", "#").split() if word]
+    return [row for row in found if result in (None, row.result) and all(word in _haystack(row) for word in wanted)]
+
+
+def _haystack(row: AuditRow) -> str:
+    plan = "" if row.operation_id is None else f"#{row.operation_id} "
+    texts = (row.actor, row.role, row.action, row.action.replace("_", " "), row.object, row.reason, row.detail)
+    return (plan + " ".join(text for text in texts if text)).lower()
+
+
+def csv(found: Sequence[AuditRow]) -> str:
+    """As a file for a spreadsheet. A text that one would take for a formula gets an apostrophe before it."""
+    return str(rows(found).map(_harmless).to_csv(index=False))
+
+
+def _harmless(value: object) -> object:
+    dangerous = isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r")
+    return f"'{value}" if dangerous else value

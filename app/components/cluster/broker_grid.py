@@ -1,0 +1,156 @@
+"""Broker × check; only problems are coloured. Pure: rows → cells → markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd
+
+from app.components.cluster.alerts import DELETE_OVERDUE_MS, Facts, is_hung
+from app.components.partition.pending_limits import (
+    disk_share,
+    disk_status,
+    pending_bytes,
+    pending_limit_bytes,
+    pending_status,
+)
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from backend.store.queries.overview import BrokerRow
+from backend.tiering.pending import PendingReason
+from backend.tiering.segment_state import SegmentState
+
+CHECKS: Final = ("Answers", "Copy", "Pending", "Delete", "Metadata", "In sync", "Disk", "Data age")
+FINE: Final = "✓"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One cell; ``status`` None: fine, ``unknown``: with its cause in ``hint``."""
+
+    label: str = FINE
+    status: str | None = None
+    hint: str = ""
+
+
+def checks(facts: Facts, replica_counts: Mapping[int, int], stale_ms: int, now_ms: int) -> dict[int, tuple[Check, ...]]:
+    """Eight checks for each broker, by its id. ``replica_counts``: replicas by broker."""
+    limits = {topic.topic: pending_limit_bytes(topic) for topic in facts.topics}
+    found = {}
+    for broker in facts.brokers:
+        if not broker.reachable:
+            silent = Check("?", "unknown", f"Broker {broker.broker_id} does not answer")
+            away = Check("no", "critical", broker.error or "It does not answer")
+            found[broker.broker_id] = (away, *([silent] * 6), _age(broker, now_ms, stale_ms))
+            continue
+        found[broker.broker_id] = (
+            Check("fenced", "warning", "The controller has fenced it") if broker.fenced else Check(),
+            _copy(facts, broker.broker_id),
+            _pending(facts, broker.broker_id, limits),
+            _delete(facts, broker.broker_id),
+            _metadata(facts, broker.broker_id),
+            _in_sync(facts, broker.broker_id, replica_counts.get(broker.broker_id, 0)),
+            _disk(broker),
+            _age(broker, now_ms, stale_ms),
+        )
+    return found
+
+
+def _copy(facts: Facts, broker_id: int) -> Check:
+    mine = [s for s in facts.open_segments if s.copy_broker_id == broker_id]
+    hung = sum(is_hung(s, facts.p99_ms.get((s.topic, s.partition)), facts.ledger_ms) for s in mine)
+    return Check(f"{hung} hung", "critical") if hung else Check()
+
+
+def _pending(facts: Facts, broker_id: int, limits: Mapping[str, int | None]) -> Check:
+    sizes = [(pending_bytes(row), limits.get(row.topic)) for row in facts.partitions if row.leader == broker_id]
+    over = [(size, pending_status(size, limit)) for size, limit in sizes if pending_status(size, limit)]
+    if over:
+        status = "critical" if any(found == "critical" for _, found in over) else "warning"
+        return Check(fmt.size(sum(size or 0 for size, _ in over)), status, f"{len(over)} partitions near their limit")
+    unknown = sum(size is None for size, _ in sizes)
+    if sizes and unknown == len(sizes):
+        return Check("?", "unknown", f"Broker {broker_id} has not told what is pending")
+    return Check()
+
+
+def _delete(facts: Facts, broker_id: int) -> Check:
+    overdue = [
+        s
+        for s in facts.open_segments
+        if s.state is SegmentState.DELETE_SEGMENT_STARTED
+        and s.broker_id == broker_id
+        and facts.ledger_ms - (s.delete_started_ms or facts.ledger_ms) > DELETE_OVERDUE_MS
+    ]
+    return Check(f"{len(overdue)} late", "warning") if overdue else Check()
+
+
+def _metadata(facts: Facts, broker_id: int) -> Check:
+    led = [row for row in facts.partitions if row.leader == broker_id and row.tiered]
+    loading = sum(row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW for row in led)
+    if loading:
+        return Check(f"{loading} of {len(led)}", "warning", "It does not know yet what is in the remote tier")
+    return Check()
+
+
+def _in_sync(facts: Facts, broker_id: int, replicas: int) -> Check:
+    behind = [replica for replica in facts.replicas_behind if replica.broker_id == broker_id]
+    if not behind:
+        return Check()
+    stuck = any(replica.phase in ("DELAYED", "FAILED") for replica in behind)
+    return Check(f"{len(behind)} of {replicas}", "critical" if stuck else "warning", "Replicas that are not in sync")
+
+
+def _disk(broker: BrokerRow) -> Check:
+    broken = [directory for directory in broker.log_dirs or [] if directory.get("error")]
+    if broken:
+        return Check(f"{len(broken)} offline", "critical", str(broken[0].get("error")))
+    share = disk_share(broker)
+    if share is None:
+        return Check("?", "unknown", f"Broker {broker.broker_id} does not tell its disk's size")
+    status = disk_status(share)
+    if status is None:
+        return Check(hint=f"{share:.0%} used")
+    return Check(f"{share:.0%}", status, "Used share of the fullest disk")
+
+
+def _age(broker: BrokerRow, now_ms: int, stale_ms: int) -> Check:
+    age_ms = max(0, now_ms - broker.seen_ms)
+    if age_ms <= stale_ms:
+        return Check(hint=f"{fmt.duration(age_ms / 1000)} old")
+    return Check(fmt.duration(age_ms / 1000), "critical", "Time since it last answered")
+
+
+def grid_html(found: Mapping[int, Sequence[Check]]) -> str:
+    """The grid, and under it every unknown with its cause."""
+    style = f"grid-template-columns: 64px repeat({len(CHECKS)}, minmax(52px, 1fr))"
+    cells = '<div role="columnheader"></div>' + "".join(
+        f'<div class="eb-col" role="columnheader">{name}</div>' for name in CHECKS
+    )
+    body = f'<div style="display:contents" role="row">{cells}</div>'
+    for broker_id, row in found.items():
+        inner = "".join(
+            f'<div role="cell" class="eb-cell eb-cell-{check.status or "fine"}" title="{markup.text(check.hint)}">'
+            f"{markup.text(check.label)}</div>"
+            for check in row
+        )
+        body += f'<div style="display:contents" role="row"><div role="rowheader">Broker {broker_id}</div>{inner}</div>'
+    causes = sorted({check.hint for row in found.values() for check in row if check.status == "unknown"})
+    note = f'<div class="eb-lines">? unknown: {markup.text("; ".join(causes))}</div>' if causes else ""
+    return (
+        '<div class="eb-scroll" tabindex="0" role="group" aria-label="Broker checks, scrolled sideways">'
+        f'<div class="eb-grid-table" role="table" aria-label="Broker checks" style="{style}">'
+        f"{body}</div></div>{note}"
+    )
+
+
+def rows(found: Mapping[int, Sequence[Check]]) -> pd.DataFrame:
+    """The same as a table."""
+    return pd.DataFrame(
+        [
+            {"broker": broker_id, **{name: check.label for name, check in zip(CHECKS, row, strict=True)}}
+            for broker_id, row in found.items()
+        ]
+    )

@@ -1,0 +1,126 @@
+"""The metadata quorum: leader, epoch, lag of voters and observers, snapshot. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+from app.components.shared import format as fmt
+from app.components.shared import markup
+
+Json = Mapping[str, Any]
+# Nodes fetch every half second; a voter gives its leader up after 2 s (controller.quorum.fetch.timeout.ms).
+SILENT_MS: Final = 10_000
+ROWS_MAX: Final = 9
+NOT_LOOKED: Final = "The backend has not looked at the quorum yet, or does not run."
+
+
+def status(replica: Json, leader_id: int, now_ms: int) -> str | None:
+    """None: fine. A silent voter weakens the majority, so it counts more than a silent observer."""
+    if replica["node_id"] == leader_id:
+        return None
+    fetched_ms = replica["last_fetch_ms"]
+    if not replica.get("counted", True):
+        # It is no part of a majority until it has caught up with what its disk has lost.
+        return "warning"
+    if fetched_ms is None or now_ms - fetched_ms > SILENT_MS:
+        return "critical" if replica["role"] == "voter" else "warning"
+    return None
+
+
+def pills_html(quorum: Json, now_ms: int) -> str:
+    """Leader, epoch, what is committed, the snapshot; what is not known with its cause."""
+    voters = [one for one in quorum["replicas"] if one["role"] == "voter"]
+    silent = sum(status(one, quorum["leader_id"], quorum["seen_ms"]) is not None for one in voters)
+    in_touch = f"{len(voters) - silent} of {len(voters)} voters in touch"
+    lost = silent * 2 >= len(voters)
+    pills = [
+        markup.pill(f"leader {quorum['leader_id']}"),
+        markup.pill(f"epoch {fmt.count(quorum['leader_epoch'])}"),
+        markup.pill(in_touch, "critical" if lost else "warning" if silent else "ok"),
+        markup.pill(f"committed to {fmt.count(quorum['high_watermark'])}"),
+    ]
+    pills += [_level_pill(name, one) for name, one in sorted((quorum.get("features") or {}).items())]
+    snapshot = quorum.get("snapshot") or {}
+    if snapshot.get("generated_ms") is None:
+        pills.append(markup.pill("snapshot ?", title=str(snapshot.get("cause") or "Not looked at yet.")))
+    else:
+        age = fmt.duration(max(0, now_ms - snapshot["generated_ms"]) / 1000)
+        pills.append(markup.pill(f"snapshot {fmt.size(snapshot['bytes'])}, {age} old"))
+    return f'<div class="eb-pills">{"".join(pills)}</div>'
+
+
+def _level_pill(name: str, feature: Json) -> str:
+    """A feature that could be at a higher level stands out."""
+    level, most = feature["level"], feature["max_level"]
+    if level >= most:
+        return markup.pill(f"{name} {level}")
+    return markup.pill(f"{name} {level} of {most}", "warning", title="Raise it with ebbline quorum upgrade.")
+
+
+def note(quorum: Json) -> str:
+    """What is not known, with its cause; empty when all is."""
+    snapshot = quorum.get("snapshot") or {}
+    causes = [quorum.get("cause"), snapshot.get("cause") and f"Snapshot: {snapshot['cause']}"]
+    return " ".join(str(cause) for cause in causes if cause)
+
+
+def _worst_first(quorum: Json) -> list[Json]:
+    order = {"critical": 0, "warning": 1, None: 2}
+    replicas: Sequence[Json] = quorum["replicas"]
+
+    def rank(one: Json) -> tuple[int, bool, bool, int]:
+        trouble = order[status(one, quorum["leader_id"], quorum["seen_ms"])]
+        return trouble, one["node_id"] != quorum["leader_id"], one["role"] != "voter", one["node_id"]
+
+    return sorted(replicas, key=rank)
+
+
+def _ago(at_ms: int | None, seen_ms: int) -> str:
+    return "never" if at_ms is None else f"{fmt.duration(max(0, seen_ms - at_ms) / 1000)} ago"
+
+
+def table_html(quorum: Json) -> str:
+    """A line for each node, trouble first, then the leader, voters, observers."""
+    leader_id, seen_ms = quorum["leader_id"], quorum["seen_ms"]
+    body = []
+    for one in _worst_first(quorum)[:ROWS_MAX]:
+        leads = one["node_id"] == leader_id
+        trouble = status(one, leader_id, seen_ms)
+        fetched = markup.text(_ago(one["last_fetch_ms"], seen_ms))
+        if trouble:
+            fetched = f"{markup.mark(trouble)} {fetched}"
+        lag = "?" if one["lag_records"] is None else fmt.count(one["lag_records"])
+        body.append(
+            (
+                f"{one['node_id']}",
+                "leader" if leads else f"{one['role']}{'' if one.get('counted', True) else ', catching up'}",
+                markup.Cell("" if leads else lag),
+                markup.Cell(html="" if leads else fetched, css=f"eb-{trouble}" if trouble else ""),
+                markup.Cell("" if leads else _ago(one["last_caught_up_ms"], seen_ms)),
+            )
+        )
+    columns = [("Node", "right"), ("Role", "left"), ("Records behind", "right"), ("Fetched", "right")]
+    columns.append(("Caught up", "right"))
+    return markup.table(columns, body, caption="Nodes of the metadata quorum")
+
+
+def rows(quorum: Json) -> pd.DataFrame:
+    """All nodes, as a table."""
+    leader_id, seen_ms = quorum["leader_id"], quorum["seen_ms"]
+    return pd.DataFrame(
+        [
+            {
+                "node": one["node_id"],
+                "role": "leader" if one["node_id"] == leader_id else one["role"],
+                "log end": one["log_end_offset"],
+                "records behind": one["lag_records"],
+                "fetched": _ago(one["last_fetch_ms"], seen_ms),
+                "caught up": _ago(one["last_caught_up_ms"], seen_ms),
+                "status": status(one, leader_id, seen_ms) or "ok",
+            }
+            for one in _worst_first(quorum)
+        ]
+    )

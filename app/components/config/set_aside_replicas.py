@@ -1,0 +1,144 @@
+"""Replica folders that brokers keep although nobody uses them: strays, and damaged ones that were copied again. Pure.
+
+Brokers of other makers do not tell of theirs; each broker's list is cut to the first ones, with how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd
+
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from app.components.shared.markup import Cell
+from backend.store.queries.overview import BrokerRow
+
+SETTING: Final = "ebbline.remove.set.aside"
+# Rows of the table; 20 of each log directory are stored at most.
+ROWS_MAX: Final = 100
+# Characters of a folder's name in the choice: the partition and the first of the 32 that make it unique.
+_UNIQUE_CHARS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One folder; `name` is that of the folder in its log directory."""
+
+    broker_id: int
+    log_dir: str
+    name: str
+    size_bytes: int
+    since_ms: int
+    reason: str
+
+    @property
+    def partition(self) -> str:
+        """``orders-3``, of ``orders-3.<32 hex>-stray``; a very long topic's name is shortened by the broker."""
+        return self.name.rpartition(".")[0] or self.name
+
+    @property
+    def label(self) -> str:
+        """For a choice: names of one partition differ by their unique part."""
+        unique = self.name.rpartition(".")[2][:_UNIQUE_CHARS]
+        return f"broker {self.broker_id} · {self.partition} · {unique} · {fmt.size(self.size_bytes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """`count` and `total_bytes` of all folders, listed or not; `silent`: brokers whose directories are not known."""
+
+    folders: tuple[Folder, ...]
+    count: int
+    total_bytes: int
+    silent: tuple[int, ...]
+
+
+def of(brokers: Iterable[BrokerRow]) -> Listing:
+    """All that is known, by broker, the oldest first."""
+    folders: list[Folder] = []
+    count = total_bytes = 0
+    silent = []
+    for broker in brokers:
+        if broker.log_dirs is None:
+            silent.append(broker.broker_id)
+        for directory in broker.log_dirs or []:
+            kept = directory.get("set_aside") or []
+            count += directory.get("set_aside_count") or 0
+            total_bytes += directory.get("set_aside_bytes") or 0
+            folders += [Folder(broker.broker_id, str(directory.get("path", "?")), **one) for one in kept]
+    folders.sort(key=lambda one: (one.broker_id, one.since_ms, one.name))
+    return Listing(tuple(folders), count, total_bytes, tuple(silent))
+
+
+def clause(found: Listing) -> str:
+    """``2 folders, 12.0 MB · kept until a plan removes them``."""
+    if not found.folders:
+        return ""
+    noun = "folder" if found.count == 1 else "folders"
+    return f"{fmt.count(found.count)} {noun}, {fmt.size(found.total_bytes)} · kept until a plan removes them"
+
+
+def html(found: Listing, now_ms: int, *, embedded: bool) -> str:
+    """The table, or what it means that there is nothing; then what is not known."""
+    if not embedded:
+        return markup.empty("? Brokers of Apache Kafka do not tell what they have set aside.", "Look for …-stray.")
+    note = ""
+    if found.silent:
+        who = ", ".join(str(one) for one in found.silent)
+        note = f'<div class="eb-lines">? Broker {who} has not told what it keeps.</div>'
+    if not found.folders:
+        return markup.empty("No broker keeps a replica folder that nobody uses.") + note
+    columns = [
+        ("Partition", "left"),
+        ("Broker", "right"),
+        ("Folder", "left"),
+        ("Why", "left"),
+        ("Size", "right"),
+        ("Age", "right"),
+    ]
+    body = [
+        (
+            Cell(one.partition, css="eb-break"),
+            str(one.broker_id),
+            Cell(html=f"<code>{markup.text(f'{one.log_dir}/{one.name}')}</code>", css="eb-break"),
+            Cell(one.reason, css="eb-why"),
+            Cell(fmt.size(one.size_bytes), css="eb-nowrap"),
+            Cell(_age(one, now_ms), css="eb-nowrap"),
+        )
+        for one in found.folders[:ROWS_MAX]
+    ]
+    hidden = found.count - min(len(found.folders), ROWS_MAX)
+    if hidden > 0:
+        words = markup.words(f"{fmt.count(hidden)} more: `ebbline set-aside` lists all.")
+        note += f'<div class="eb-lines">{words}</div>'
+    return markup.table(columns, body, caption="Replica folders that are set aside") + note
+
+
+def rows(folders: Sequence[Folder], now_ms: int) -> pd.DataFrame:
+    """The same as a table, all that is known."""
+    return pd.DataFrame(
+        [
+            {
+                "partition": one.partition,
+                "broker": one.broker_id,
+                "log directory": one.log_dir,
+                "folder": one.name,
+                "why": one.reason,
+                "bytes": one.size_bytes,
+                "age": _age(one, now_ms),
+            }
+            for one in folders
+        ]
+    )
+
+
+def inputs(folder: Folder) -> dict[str, object]:
+    """Of the plan (kind `broker_config`) that removes it."""
+    return {"scope": "broker", "broker_id": folder.broker_id, "settings": {SETTING: folder.name}}
+
+
+def _age(folder: Folder, now_ms: int) -> str:
+    return fmt.duration(max(0, now_ms - folder.since_ms) / 1000)

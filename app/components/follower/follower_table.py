@@ -1,0 +1,206 @@
+"""Followers as a table, and why one of them is where it is: rule, evidence, attempts. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from app.components.follower.replica_phases import STATUS, known_from, sentence
+from app.components.follower.stuck_follower import attempts, usual_retry, why_stuck
+from app.components.partition.replica_ranges import PHASE_WORDS
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from app.components.shared.table_style import name_width, number_format, whole
+from backend.store.queries.followers import Follower, PhaseEvent
+from backend.tiering.phases import FollowerPhase
+
+NOT_KNOWN: Final = "not known"
+# What the URL holds, and the phase it stands for.
+PHASES: Final[Mapping[str, str | None]] = {
+    **{PHASE_WORDS[phase.value].capitalize(): phase.value for phase in FollowerPhase if phase.name != "DELAYED"},
+    "Delayed": FollowerPhase.DELAYED.value,
+    NOT_KNOWN.capitalize(): None,
+}
+ALL: Final = "All"
+ATTEMPTS_SHOWN: Final = 4
+
+
+def name_of(follower: Follower) -> str:
+    """``orders-7 on 5``: what the link and the selection hold."""
+    replica = follower.replica
+    return f"{replica.topic}-{replica.partition} on {replica.broker_id}"
+
+
+def frame(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms: int) -> pd.DataFrame:
+    """One row a follower, in the order given."""
+    replicas = [one.replica for one in found]
+    return pd.DataFrame(
+        {
+            "partition": [f"{r.topic}-{r.partition}" for r in replicas],
+            "broker": [r.broker_id for r in replicas],
+            "phase": [_phase_words(one, now_ms) for one in found],
+            "for": [_lasting(one, now_ms) for one in found],
+            "target": pd.array([_target(one) for one in found], dtype="Int64"),
+            "behind": pd.array([one.behind for one in found], dtype="Int64"),
+            "known": [known_from(r, _evidence(one)) for r, one in zip(replicas, found, strict=True)],
+            "evidence": [sentence(r, _evidence(one)) for r, one in zip(replicas, found, strict=True)],
+            "since": [clock(r.phase_since_ms) for r in replicas],
+            "log end": pd.array([r.log_end_offset for r in replicas], dtype="Int64"),
+            "leader": [one.leader for one in found],
+            "failed attempts": pd.array([attempts(r) for r in replicas], dtype="Int64"),
+        }
+    )
+
+
+def shown(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms: int) -> Any:
+    """:func:`frame` with numbers written as on the rest of the page; an offset that does not apply is empty."""
+    writers: dict[Any, Any] = {
+        "behind": lambda value: fmt.UNKNOWN if pd.isna(value) else whole(value),
+        "log end": lambda value: fmt.UNKNOWN if pd.isna(value) else whole(value),
+        "target": lambda value: "" if pd.isna(value) else whole(value),
+        "failed attempts": lambda value: "" if pd.isna(value) else whole(value),
+    }
+    # At most FOLLOWERS_MAX rows, so the cost of styling does not matter.
+    return frame(found, clock, now_ms).style.format(writers)
+
+
+def columns(found: Sequence[Follower]) -> dict[str, Any]:
+    """How the columns of :func:`shown` are shown, for these rows."""
+    count = len(found)
+    names = [f"{one.replica.topic}-{one.replica.partition}" for one in found]
+    offset = number_format(count, "localized")
+    return {
+        "partition": st.column_config.TextColumn("partition", width=name_width(names, 116)),
+        "broker": st.column_config.NumberColumn("broker", width=58, help="The follower's broker"),
+        "phase": st.column_config.TextColumn("phase", width=140),
+        "for": st.column_config.TextColumn("for", width=76),
+        "target": st.column_config.NumberColumn(
+            "target", format=offset, width=92, help="Where it starts after the remote tier; empty: not sent there"
+        ),
+        "behind": st.column_config.NumberColumn("behind", format=offset, width=84, help="Records behind its leader"),
+        "known": st.column_config.TextColumn("known", width=72, help="Told by its broker, or inferred from samples"),
+        "evidence": st.column_config.TextColumn("evidence", width=260),
+        "log end": st.column_config.NumberColumn("log end", format=offset),
+    }
+
+
+def counts_words(counts: Mapping[str | None, int], stuck: int) -> str:
+    """``2 replicas not in sync · 1 stuck``."""
+    total = sum(counts.values())
+    out = total - counts.get(FollowerPhase.IN_SYNC.value, 0)
+    if not total:
+        return "no follower is known"
+    if not out:
+        return f"all {fmt.count(total)} in sync"
+    words = f"{fmt.count(out)} of {fmt.count(total)} not in sync"
+    return words + (f" · {fmt.count(stuck)} stuck" if stuck else "")
+
+
+def pills_html(counts: Mapping[str | None, int]) -> str:
+    """How many followers are in each phase; phases without one are left out."""
+    merged: Counter[str | None] = Counter(dict(counts))
+    pills = [
+        markup.pill(f"{fmt.count(merged[phase.value])} {_plain(phase.value)}", STATUS.get(phase.value))
+        for phase in FollowerPhase
+        if merged[phase.value]
+    ]
+    if merged[None]:
+        pills.append(markup.pill(f"? {fmt.count(merged[None])} not known", "warning"))
+    return f'<span class="eb-pills">{"".join(pills)}</span>'
+
+
+def why_html(follower: Follower, events: Sequence[PhaseEvent], clock: Callable[[int | None], str], now_ms: int) -> str:
+    """The rule, what it was concluded from, the newest failed attempts."""
+    replica, evidence = follower.replica, _evidence(follower)
+    stuck = why_stuck(replica, now_ms)
+    steps = [step for step in (stuck, sentence(replica, evidence), _position(follower), replica.error) if step]
+    listed = "".join(f"<li>{markup.text(step)}</li>" for step in dict.fromkeys(steps))
+    rule = str(evidence.get("rule") or "")
+    pairs: list[tuple[str, str | markup.Cell]] = [
+        ("Phase", markup.Cell(html=markup.pill(_phase_words(follower, now_ms), _status(follower, now_ms)))),
+        ("Since", f"{clock(replica.phase_since_ms)} · {_lasting(follower, now_ms)}"),
+        ("Known", known_from(replica, evidence) or fmt.UNKNOWN),
+    ]
+    if rule:
+        pairs.append(("Rule", rule))
+    if _target(follower) is not None:
+        pairs.append(("Target offset", fmt.count(_target(follower))))
+    pairs.append(("Log end · behind", f"{fmt.count(replica.log_end_offset)} · {fmt.count(follower.behind)}"))
+    return markup.pairs(pairs) + f'<ol class="eb-why">{listed}</ol>' + _attempts_html(events, clock)
+
+
+def _attempts_html(events: Sequence[PhaseEvent], clock: Callable[[int | None], str]) -> str:
+    told = [one for one in events if one.body.get("phase") in ("DELAYED", "FAILED")]
+    failed = [one for one in told if not usual_retry(one.body)][-ATTEMPTS_SHOWN:]
+    asked_again = len(told) - sum(not usual_retry(one.body) for one in told)
+    note = ""
+    if asked_again:
+        words = f"Asked again {asked_again} times" if asked_again > 1 else "Asked again once"
+        note = (
+            f'<div class="eb-note">{words} while a topic\'s creation or a leader change spread: usual in Kafka.</div>'
+        )
+    if not failed:
+        return note
+    body = []
+    for event in failed:
+        evidence = event.body.get("evidence")
+        reason = str((evidence if isinstance(evidence, dict) else {}).get("reason") or "no reason told")
+        target = event.body.get("target_offset")
+        number = event.body.get("attempts") or 1
+        body.append(
+            (
+                markup.Cell(f"{clock(event.at_ms)} · {number}", css="eb-nowrap"),
+                "" if not isinstance(target, int) else fmt.count(target),
+                reason[:240],
+            )
+        )
+    names = [("Attempt", "left"), ("Target", "right"), ("Result", "left")]
+    return markup.table(names, body, caption="Failed attempts, the newest last") + note
+
+
+def _evidence(follower: Follower) -> dict[str, Any]:
+    found = follower.replica.evidence
+    return found if isinstance(found, dict) else {}
+
+
+def _target(follower: Follower) -> int | None:
+    found = _evidence(follower).get("target_offset")
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+
+
+def _plain(phase: str) -> str:
+    return "delayed" if phase == FollowerPhase.DELAYED.value else PHASE_WORDS[phase]
+
+
+def _phase_words(follower: Follower, now_ms: int) -> str:
+    phase = follower.replica.phase
+    if phase is None:
+        return "? not known"
+    words = PHASE_WORDS.get(phase, phase) if phase != FollowerPhase.DELAYED.value else "delayed"
+    return f"{words}, stuck" if why_stuck(follower.replica, now_ms) else words
+
+
+def _status(follower: Follower, now_ms: int) -> str:
+    if why_stuck(follower.replica, now_ms):
+        return "critical"
+    return "warning" if follower.replica.phase == "DELAYED" else STATUS.get(follower.replica.phase or "", "warning")
+
+
+def _lasting(follower: Follower, now_ms: int) -> str:
+    since_ms = follower.replica.phase_since_ms
+    return fmt.UNKNOWN if since_ms is None else fmt.duration(max(0, now_ms - since_ms) / 1000)
+
+
+def _position(follower: Follower) -> str:
+    replica, behind = follower.replica, follower.behind
+    if behind is None:
+        return ""
+    if behind == 0:
+        return "Its log end is the leader's."
+    start = replica.local_log_start_offset
+    held = "" if start is None else f", local from {fmt.count(start)}"
+    return f"It is {fmt.count(behind)} records behind broker {follower.leader}{held}."

@@ -1,0 +1,89 @@
+"""How far back each replica can serve from its own disk: one bar a replica. Values → HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd
+
+from app.components.shared import format as fmt
+from app.components.shared import markup
+
+THIN_MS: Final = 3_600_000
+THIN_SHARE: Final = 0.5  # of the deepest replica of its partition: less is not what retention leaves to all
+ROWS_MAX: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A replica's local depth; None: not known. ``whole``: it holds the log from its start, so nothing is missing.
+
+    ``deepest_ms``: the depth of the deepest replica of its partition.
+    """
+
+    name: str
+    broker_id: int
+    leads: bool
+    depth_ms: int | None
+    whole: bool = False
+    deepest_ms: int = 0
+
+    @property
+    def thin(self) -> bool:
+        """A follower that would send consumers to the remote tier if it led, where another replica would not."""
+        return not self.leads and not self.whole and is_shallow(self.depth_ms, self.deepest_ms)
+
+
+def is_shallow(depth_ms: int | None, deepest_ms: int) -> bool:
+    """Less than an hour, and less than half of what the deepest replica of the partition holds."""
+    return depth_ms is not None and 0 < depth_ms < min(THIN_MS, THIN_SHARE * deepest_ms)
+
+
+def html(found: Sequence[Depth]) -> str:
+    """Bars on one scale, from now back."""
+    top = max((one.depth_ms or 0 for one in found), default=0) or 1
+    inner = ""
+    for one in found:
+        words = (
+            fmt.UNKNOWN if one.depth_ms is None else "none" if not one.depth_ms else fmt.duration(one.depth_ms / 1000)
+        )
+        label = f"{markup.mark('warning')} {markup.text(words)} thin" if one.thin else markup.text(words)
+        if one.whole:
+            label += " · whole log"
+        role = ", leader" if one.leads else ""
+        inner += (
+            f'<span class="eb-depth-name">{markup.text(one.name)} · b{one.broker_id}{role}</span>'
+            f'<div class="eb-depth-lane"><i class="{"eb-depth-thin" if one.thin else ""}" '
+            f'style="width:{60 * (one.depth_ms or 0) / top:.1f}%"></i>'
+            f'<span class="{"eb-warning" if one.thin else ""}">{label}</span></div>'
+        )
+    return f'<div class="eb-depth">{inner}</div>'
+
+
+def rows(found: Sequence[Depth]) -> pd.DataFrame:
+    """The same as a table."""
+    return pd.DataFrame(
+        {
+            "partition": [one.name for one in found],
+            "broker": [one.broker_id for one in found],
+            "leads": [one.leads for one in found],
+            "local depth, s": pd.array(
+                [None if one.depth_ms is None else round(one.depth_ms / 1000) for one in found], dtype="Int64"
+            ),
+            "thin": [one.thin for one in found],
+        }
+    )
+
+
+CSS: Final = """
+.eb-depth { display: grid; grid-template-columns: fit-content(50%) minmax(0, 1fr); gap: 8px 10px; font-size: 12px;
+  align-items: center; font-variant-numeric: tabular-nums; color: var(--eb-text); }
+.eb-depth-name { text-align: right; overflow-wrap: anywhere; }
+.eb-depth-lane { display: flex; align-items: center; gap: 8px; border-left: 1px solid var(--eb-line);
+  min-height: 24px; }
+.eb-depth-lane i { height: 16px; min-width: 2px; background: var(--eb-local); flex: 0 0 auto; }
+.eb-depth-lane i.eb-depth-thin { background: var(--eb-warning); }
+.eb-depth-lane span { white-space: nowrap; }
+"""

@@ -1,0 +1,330 @@
+"""The phases a follower went through: one row a replica, one bar a phase. Rows → stretches → figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from app.components.follower.stuck_follower import attempts, usual_retry, why_stuck
+from app.components.partition.replica_ranges import PHASE_WORDS
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from app.theme import Palette, layout
+from backend.store.queries.followers import Follower, PhaseChange, PhaseEvent
+from backend.tiering.phases import FollowerPhase
+
+ROWS_MAX: Final = 8
+ROW_PX: Final = 28
+UNKNOWN_PHASE: Final = "?"
+_SHAPES: Final = {"WAITING_FOR_METADATA": ".", "BUILDING_REMOTE_AUX": "/", "DELAYED": "x", "FAILED": "x"}
+ORDER: Final = (*(phase.value for phase in FollowerPhase), UNKNOWN_PHASE)
+_BAR, _THIN = 0.52, 0.16
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """``[start_ms, end_ms)`` in one phase."""
+
+    phase: str
+    start_ms: int
+    end_ms: int
+    source: str
+    attempts: int = 0
+    target_offset: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A follower with its stretches, oldest first."""
+
+    follower: Follower
+    stretches: tuple[Stretch, ...]
+    outcome: str
+    stuck: bool
+
+
+def stretches(
+    follower: Follower,
+    events: Sequence[PhaseEvent],
+    changes: Sequence[PhaseChange],
+    since_ms: int,
+    now_ms: int,
+) -> tuple[Stretch, ...]:
+    """From what its broker told, else from samples; the newest sample has the last word. Clipped to the window."""
+    found = _told(events, now_ms) if events else _sampled(changes, now_ms)
+    replica = follower.replica
+    phase = replica.phase or UNKNOWN_PHASE
+    if not found or (found[-1].phase != phase and replica.sampled_ms >= found[-1].start_ms):
+        start_ms = replica.phase_since_ms or replica.changed_ms
+        if found:
+            start_ms = max(start_ms, found[-1].start_ms + 1)
+            found[-1] = replace(found[-1], end_ms=start_ms)
+        found.append(Stretch(phase, start_ms, now_ms, replica.phase_source or "inferred", attempts(replica) or 0))
+    clipped = [replace(one, start_ms=max(one.start_ms, since_ms)) for one in found if one.end_ms > since_ms]
+    return tuple(one for one in clipped if one.end_ms > one.start_ms)
+
+
+def _told(events: Sequence[PhaseEvent], now_ms: int) -> list[Stretch]:
+    found: list[Stretch] = []
+    for event in events:
+        body = event.body
+        if usual_retry(body):
+            continue  # the phase before goes on
+        evidence = body.get("evidence") if isinstance(body.get("evidence"), dict) else {}
+        target = body.get("target_offset")
+        one = Stretch(
+            str(body.get("phase")),
+            event.at_ms,
+            now_ms,
+            "exact",
+            int(body.get("attempts") or 0),
+            target if isinstance(target, int) else None,
+            str((evidence or {}).get("reason") or ""),
+        )
+        if found and found[-1].phase == one.phase:
+            found[-1] = replace(one, start_ms=found[-1].start_ms)
+            continue
+        if found:
+            found[-1] = replace(found[-1], end_ms=one.start_ms)
+        found.append(one)
+    return found
+
+
+def _sampled(changes: Sequence[PhaseChange], now_ms: int) -> list[Stretch]:
+    found: list[Stretch] = []
+    for change in changes:
+        # A phase began after the last sample that did not have it, whatever the sample says of its own since.
+        earliest = change.before_ms + 1 if change.before_ms is not None else 0
+        start_ms = max(earliest, change.phase_since_ms or change.sampled_ms)
+        start_ms = min(start_ms, change.sampled_ms)
+        if found:
+            found[-1] = replace(found[-1], end_ms=start_ms)
+        found.append(Stretch(change.phase or UNKNOWN_PHASE, start_ms, now_ms, change.phase_source or "inferred"))
+    return found
+
+
+def row(follower: Follower, found: tuple[Stretch, ...], now_ms: int) -> Row:
+    """The row with its outcome in words."""
+    stuck = why_stuck(follower.replica, now_ms) is not None
+    return Row(follower, found, _outcome(follower, found, stuck), stuck)
+
+
+def _outcome(follower: Follower, found: Sequence[Stretch], stuck: bool) -> str:
+    phase = follower.replica.phase or UNKNOWN_PHASE
+    if stuck:
+        tried = attempts(follower.replica)
+        if phase in (FollowerPhase.DELAYED.value, FollowerPhase.FAILED.value):
+            return "stuck" + (f" · attempt {tried}" if tried else "")
+        return f"stuck · {PHASE_WORDS.get(phase, phase)}"
+    if phase == FollowerPhase.IN_SYNC.value:
+        took = _took_ms(found)
+        return "in sync" if took is None else f"in sync after {fmt.duration(took / 1000)}"
+    if phase == FollowerPhase.DELAYED.value:
+        return "waits for the next attempt"
+    words = PHASE_WORDS.get(phase, "? not known")
+    if phase == FollowerPhase.FETCHING.value and follower.behind is not None:
+        return f"{words} · {fmt.axis_count(follower.behind)} behind"
+    return words
+
+
+def _took_ms(found: Sequence[Stretch]) -> int | None:
+    """How long the last way into the ISR took, when the window holds it."""
+    if len(found) < 2 or found[-1].phase != FollowerPhase.IN_SYNC.value:
+        return None
+    first = len(found) - 1
+    while first > 0 and found[first - 1].phase != FollowerPhase.IN_SYNC.value:
+        first -= 1
+    return found[-1].start_ms - found[first].start_ms
+
+
+def figure(
+    rows: Sequence[Row],
+    since_ms: int,
+    now_ms: int,
+    plans: Sequence[tuple[int, str]],
+    colours: Palette,
+    zone: tzinfo | None,
+) -> go.Figure:
+    """At most 8 rows, the first on top. ``plans``: (when, name) of changes, as dotted lines."""
+    fig = go.Figure()
+    looks = _looks(colours)
+    for phase in ORDER:
+        bars = [(at, one) for at, found in enumerate(rows) for one in found.stretches if one.phase == phase]
+        if not bars:
+            continue
+        thin = phase == FollowerPhase.IN_SYNC.value
+        fig.add_bar(
+            y=[at for at, _ in bars],
+            base=[_time(one.start_ms, zone) for _, one in bars],
+            x=[one.end_ms - one.start_ms for _, one in bars],
+            width=_THIN if thin else _BAR,
+            orientation="h",
+            marker=looks[phase],
+            name=PHASE_WORDS.get(phase, "not known"),
+            customdata=[[fmt.duration((one.end_ms - one.start_ms) / 1000), one.source] for _, one in bars],
+            hovertemplate="%{fullData.name} · %{customdata[0]} · %{customdata[1]}<extra></extra>",
+        )
+    first, last = _time(since_ms, zone), _time(now_ms, zone)
+    names = [_name(found) for found in rows]
+    longest = max((len(f"{f.follower.replica.topic}-{f.follower.replica.partition}") for f in rows), default=8)
+    fig.update_layout(
+        **layout(
+            colours,
+            height=ROW_PX * max(1, len(rows)) + 54,
+            margin={"l": min(250, 76 + 6.6 * min(longest, 24)), "r": 168, "t": 22, "b": 26},
+            uirevision="phases",
+            barmode="overlay",
+            hovermode="closest",
+            shapes=[
+                {
+                    "type": "line",
+                    "x0": _time(at_ms, zone),
+                    "x1": _time(at_ms, zone),
+                    "y0": 0,
+                    "y1": 1,
+                    "yref": "paper",
+                    "line": {"color": colours.muted, "width": 1.2, "dash": "dot"},
+                }
+                for at_ms, _ in plans
+            ],
+            annotations=_labels(rows, plans, colours, zone),
+            xaxis={
+                "type": "date",
+                "range": [first, last],
+                "gridcolor": colours.grid,
+                "zeroline": False,
+                "fixedrange": True,
+                "tickangle": 0,
+                "nticks": 7,
+                "tickformat": "%H:%M",
+                "showline": True,
+                "linecolor": colours.line,
+            },
+            yaxis={
+                "range": [max(1, len(rows)) - 0.45, -0.55],
+                "tickvals": list(range(len(rows))),
+                "ticktext": names,
+                "tickfont": {"color": colours.text, "size": 11.5},
+                "showgrid": False,
+                "zeroline": False,
+                "fixedrange": True,
+                "showline": True,
+                "linecolor": colours.line,
+            },
+        )
+    )
+    return fig
+
+
+def rows_table(rows: Sequence[Row], clock: Any) -> pd.DataFrame:
+    """Every stretch as a row."""
+    flat = [(found, one) for found in rows for one in found.stretches]
+    return pd.DataFrame(
+        {
+            "partition": [f"{f.follower.replica.topic}-{f.follower.replica.partition}" for f, _ in flat],
+            "broker": [f.follower.replica.broker_id for f, _ in flat],
+            "phase": [PHASE_WORDS.get(one.phase, "? not known") for _, one in flat],
+            "from": [clock(one.start_ms) for _, one in flat],
+            "for": [fmt.duration((one.end_ms - one.start_ms) / 1000) for _, one in flat],
+            "known": [one.source for _, one in flat],
+            "failed attempts": [one.attempts for _, one in flat],
+            "why": [one.reason for _, one in flat],
+        }
+    )
+
+
+def legend_html(colours: Palette) -> str:
+    """The phases in their order, each with the look of its bar."""
+    inner = "".join(
+        f'<span class="eb-legend-entry"><span class="eb-swatch eb-phase-{phase.lower()}" aria-hidden="true"></span>'
+        f"{markup.text('stuck or failed' if phase == 'DELAYED' else PHASE_WORDS[phase])}</span>"
+        for phase in ORDER
+        if phase not in (UNKNOWN_PHASE, "FAILED")
+    )
+    return f'<div class="eb-legend">{inner}</div>'
+
+
+def _looks(colours: Palette) -> dict[str, dict[str, Any]]:
+    fills = {
+        "TRUNCATING": colours.notice,
+        "WAITING_FOR_METADATA": colours.warning,
+        "BUILDING_REMOTE_AUX": colours.remote,
+        "FETCHING": colours.local,
+        "DELAYED": colours.critical,
+        "FAILED": colours.critical,
+        "IN_SYNC": colours.ok,
+        UNKNOWN_PHASE: colours.line,
+    }
+    looks: dict[str, dict[str, Any]] = {}
+    for phase, colour in fills.items():
+        looks[phase] = {"color": colour, "line": {"width": 0.8, "color": colours.card}}
+        if phase == "IN_SYNC":
+            looks[phase] = {"color": colour, "opacity": 0.55, "line": {"width": 0}}
+        if phase in _SHAPES:
+            looks[phase]["pattern"] = {
+                "shape": _SHAPES[phase],
+                "fillmode": "overlay",
+                "fgcolor": colours.card,
+                "fgopacity": 0.45,
+                "size": 5,
+                "solidity": 0.2,
+            }
+    return looks
+
+
+def _labels(
+    rows: Sequence[Row], plans: Sequence[tuple[int, str]], colours: Palette, zone: tzinfo | None
+) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {
+            "text": ("▲ " if one.stuck else "") + _escaped(one.outcome),
+            "x": 1,
+            "xref": "paper",
+            "xanchor": "left",
+            "xshift": 8,
+            "y": at,
+            "yref": "y",
+            "yanchor": "middle",
+            "showarrow": False,
+            "font": {"size": 11.5, "color": colours.critical if one.stuck else colours.text},
+        }
+        for at, one in enumerate(rows)
+    ]
+    found += [
+        {
+            "text": _escaped(name),
+            "x": _time(at_ms, zone),
+            "y": 1,
+            "yref": "paper",
+            "yanchor": "bottom",
+            "xanchor": "left",
+            "showarrow": False,
+            "font": {"size": 11, "color": colours.muted},
+        }
+        for at_ms, name in plans
+    ]
+    return found
+
+
+def _name(found: Row) -> str:
+    replica = found.follower.replica
+    name = f"{replica.topic}-{replica.partition}"
+    if len(name) > 24:
+        name = f"{name[:12]}…{name[-11:]}"
+    return f"{_escaped(name)}  broker {replica.broker_id}"
+
+
+def _escaped(words: str) -> str:
+    """Plotly reads a little markup in texts."""
+    return words.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _time(at_ms: int, zone: tzinfo | None) -> datetime:
+    # Plotly draws the wall clock it is given.
+    return datetime.fromtimestamp(at_ms / 1000, zone or UTC).replace(tzinfo=None)

@@ -1,0 +1,269 @@
+"""Each replica's state in words: its phase, since when, how that is known, how deep its local data reaches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import pandas as pd
+
+from app.components.follower.local_depth import is_shallow
+from app.components.partition.replica_ranges import PHASE_WORDS
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from app.components.shared.markup import Cell
+from backend.store.queries.partitions import PartitionPoint, PartitionRow, ReplicaRow, SegmentRow
+from backend.tiering.phases import FollowerPhase
+
+STATUS: Final = {
+    FollowerPhase.IN_SYNC.value: "ok",
+    FollowerPhase.FETCHING.value: "notice",
+    FollowerPhase.TRUNCATING.value: "notice",
+    FollowerPhase.BUILDING_REMOTE_AUX.value: "notice",
+    FollowerPhase.WAITING_FOR_METADATA.value: "warning",
+    FollowerPhase.DELAYED.value: "critical",
+    FollowerPhase.FAILED.value: "critical",
+}
+_NOT_FACTS: Final = frozenset({"rule", "sentence", "confidence", "epochs", "epochs_cut", "reason"})
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """What the table says of one replica; None: not known."""
+
+    replica: ReplicaRow
+    words: str
+    status: str
+    since_ms: int | None
+    source: str  # exact, or inferred with its confidence; empty for the leader
+    evidence: str
+    behind: int | None
+    depth_ms: int | None
+    thin: bool
+
+    @property
+    def leads(self) -> bool:
+        return self.replica.role == "leader"
+
+
+def states(
+    row: PartitionRow,
+    replicas: Sequence[ReplicaRow],
+    segments: Sequence[SegmentRow],
+    points: Sequence[PartitionPoint],
+    now_ms: int,
+) -> list[ReplicaState]:
+    """All replicas in the order given."""
+    depths = [local_depth_ms(replica, segments, points, now_ms) for replica in replicas]
+    deepest = max((depth for depth in depths if depth is not None), default=0)
+    found = []
+    for replica, depth in zip(replicas, depths, strict=True):
+        whole_log = replica.local_log_start_offset == replica.log_start_offset
+        thin = is_shallow(depth, deepest) and not whole_log and replica.role != "leader"
+        found.append(_state(row, replica, depth, thin))
+    return found
+
+
+def local_depth_ms(
+    replica: ReplicaRow, segments: Sequence[SegmentRow], points: Sequence[PartitionPoint], now_ms: int
+) -> int | None:
+    """How long ago the first record on the replica's disk was written; None: not known.
+
+    From the history of the leader's log end where that reaches back so far, else from the newest timestamps of the
+    remote segment that holds the offset and of the one before, in proportion.
+    """
+    start, end = replica.local_log_start_offset, replica.log_end_offset
+    if start is None or end is None:
+        return None
+    if end <= start:
+        return 0
+    written_ms = _passed_ms(start, points)
+    if written_ms is None:
+        written_ms = _in_segment_ms(start, segments)
+    return None if written_ms is None else max(0, now_ms - written_ms)
+
+
+def table_html(found: Sequence[ReplicaState], epoch: int, now_ms: int) -> str:
+    """The replicas as a table."""
+    columns = [
+        ("Broker", "left"),
+        ("State", "left"),
+        ("For", "left"),
+        ("Local depth", "right"),
+        ("Behind", "right"),
+        ("Local", "right"),
+    ]
+    body = [
+        (
+            Cell(f"{one.replica.broker_id} leader" if one.leads else f"{one.replica.broker_id}", css="eb-nowrap"),
+            Cell(html=markup.pill(one.words, one.status)),
+            Cell(html=_for(one, epoch, now_ms), css="eb-nowrap"),
+            _depth(one),
+            fmt.count(one.behind),
+            Cell(fmt.size(one.replica.local_log_bytes), css="eb-nowrap"),
+        )
+        for one in found
+    ]
+    return markup.table(columns, body, caption="Replicas with phase, local depth and bytes")
+
+
+def evidence_html(found: Sequence[ReplicaState], now_ms: int) -> str:
+    """Why a replica's state is what the table says: one entry for each that is not simply in sync."""
+    inner = ""
+    for one in found:
+        calm = one.replica.phase == FollowerPhase.IN_SYNC.value and not one.thin and not one.replica.error
+        if calm:
+            continue
+        said = one.evidence
+        if one.thin:
+            said += " ◆ Thin: if it becomes leader, consumers behind its local start read from the remote tier."
+        if not said:
+            continue  # the table's line says all that is known
+        known = f"{markup.text(one.source)}" if one.source else ""
+        inner += (
+            f'<div class="eb-evidence"><b>Broker {one.replica.broker_id}</b>'
+            f"<div>{markup.text(said.strip())} <span>{known}</span></div></div>"
+        )
+    return inner
+
+
+def rows(found: Sequence[ReplicaState], now_ms: int) -> pd.DataFrame:
+    """The same as a table, evidence included."""
+    return pd.DataFrame(
+        {
+            "broker": [one.replica.broker_id for one in found],
+            "role": [one.replica.role for one in found],
+            "state": [one.words for one in found],
+            "for": ["" if one.since_ms is None else fmt.duration((now_ms - one.since_ms) / 1000) for one in found],
+            "known": [one.source for one in found],
+            "evidence": [one.evidence for one in found],
+            "local depth": [_duration(one.depth_ms) for one in found],
+            "behind": [fmt.count(one.behind) for one in found],
+            "local": [fmt.size(one.replica.local_log_bytes) for one in found],
+            "log dir": [one.replica.log_dir or fmt.UNKNOWN for one in found],
+        }
+    )
+
+
+def offsets_html(row: PartitionRow, replicas: Sequence[ReplicaRow], pending_note: str) -> str:
+    """Every offset by name, of each replica; what only the leader can tell is told once."""
+    columns = [("Offset", "left"), *((_column(replica), "right") for replica in replicas), ("ListOffsets", "right")]
+    each: tuple[tuple[str, str, str], ...] = (
+        ("Log start", "log_start_offset", "-2"),
+        ("Local start", "local_log_start_offset", "-4"),
+        ("Latest tiered, incl.", "latest_tiered_offset", "-5"),
+        ("Log end", "log_end_offset", "-1 as replica"),
+    )
+    body: list[tuple[Cell | str, ...]] = [
+        (
+            name,
+            *(Cell(_offset(getattr(replica, field), field)) for replica in replicas),
+            Cell(code, css="eb-quiet eb-nowrap"),
+        )
+        for name, field, code in each
+    ]
+    others = [Cell("", css="eb-quiet")] * max(0, len(replicas) - 1)
+    pending = Cell(pending_note or fmt.count(row.earliest_pending_upload_offset), css="eb-nowrap")
+    watermark = Cell(fmt.count(row.high_watermark))
+    if replicas:
+        body.insert(3, ("Earliest pending upload", pending, *others, Cell("-6", css="eb-quiet")))
+        body.insert(4, ("High watermark", watermark, *others, Cell("-1", css="eb-quiet")))
+    return markup.table(columns, body, caption="Offsets of each replica")
+
+
+# --- details ---
+
+
+def _state(row: PartitionRow, replica: ReplicaRow, depth: int | None, thin: bool) -> ReplicaState:
+    evidence: dict[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
+    leads = replica.role == "leader"
+    words = PHASE_WORDS.get(replica.phase or "", "not known").capitalize()
+    status = STATUS.get(replica.phase or "", "warning")
+    if leads:
+        words, status = ("Leads", "ok") if replica.error is None else ("Not known", "warning")
+    elif replica.phase is None:
+        words = "? not known"
+    behind = None
+    if row.log_end_offset is not None and replica.log_end_offset is not None:
+        behind = max(0, row.log_end_offset - replica.log_end_offset)
+    source = "" if leads else known_from(replica, evidence)
+    return ReplicaState(
+        replica, words, status, replica.phase_since_ms, source, sentence(replica, evidence), behind, depth, thin
+    )
+
+
+def known_from(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
+    """``exact``, or ``inferred`` with its confidence."""
+    if replica.phase_source != "inferred":
+        return replica.phase_source or ""
+    confidence = evidence.get("confidence")
+    return f"inferred, {confidence} confidence" if confidence else "inferred"
+
+
+def sentence(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
+    """The evidence in words: what it was concluded from, then the facts that came with it."""
+    said = str(evidence.get("reason") or evidence.get("sentence") or replica.error or "")
+    if said and said[-1] not in ".!?":
+        said += "."
+    facts = [
+        f"{name.replace('_', ' ')} {fmt.count(value) if isinstance(value, int) else value}"
+        for name, value in evidence.items()
+        # -1 is Kafka's way to say that there is none.
+        if name not in _NOT_FACTS and isinstance(value, (int, str)) and not isinstance(value, bool)
+        if value not in ("", -1)
+    ]
+    return f"{said[:1].upper()}{said[1:]} {', '.join(facts)}".strip()
+
+
+def _passed_ms(offset: int, points: Sequence[PartitionPoint]) -> int | None:
+    """When the log end passed an offset, from history; None when history does not reach back so far."""
+    known = [(p.sampled_ms, p.log_end_offset) for p in points if p.log_end_offset is not None]
+    for (before_ms, before), (after_ms, after) in pairwise(known):
+        if before <= offset < after:
+            return round(before_ms + (after_ms - before_ms) * (offset - before) / (after - before))
+    return None
+
+
+def _in_segment_ms(offset: int, segments: Sequence[SegmentRow]) -> int | None:
+    holding = [s for s in segments if s.start_offset <= offset < s.next_offset]
+    if not holding:
+        return None
+    segment = holding[-1]
+    before = [s.max_timestamp_ms for s in segments if s.next_offset == segment.start_offset]
+    if not before:
+        return segment.max_timestamp_ms
+    share = (offset - segment.start_offset) / (segment.next_offset - segment.start_offset)
+    return round(before[-1] + (segment.max_timestamp_ms - before[-1]) * share)
+
+
+def _for(one: ReplicaState, epoch: int, now_ms: int) -> str:
+    if one.leads:
+        return f'<span class="eb-quiet">epoch {epoch}</span>'
+    lasting = fmt.UNKNOWN if one.since_ms is None else fmt.duration(max(0, now_ms - one.since_ms) / 1000)
+    short = one.source.partition(",")[0]
+    return f'{lasting} <span class="eb-quiet" title="{markup.text(one.source)}">{markup.text(short)}</span>'
+
+
+def _depth(one: ReplicaState) -> Cell:
+    words = _duration(one.depth_ms)
+    if not one.thin:
+        return Cell(words, css="eb-nowrap")
+    return Cell(html=f"{markup.mark('warning')} {markup.text(words)} thin", css="eb-warning eb-nowrap")
+
+
+def _duration(depth_ms: int | None) -> str:
+    if depth_ms is None:
+        return fmt.UNKNOWN
+    return "none" if depth_ms == 0 else fmt.duration(depth_ms / 1000)
+
+
+def _column(replica: ReplicaRow) -> str:
+    return f"Broker {replica.broker_id}" + (", leader" if replica.role == "leader" else "")
+
+
+def _offset(value: int | None, field: str) -> str:
+    if value == -1 and field == "latest_tiered_offset":
+        return "none"
+    return fmt.count(value)

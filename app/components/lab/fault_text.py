@@ -1,0 +1,69 @@
+"""What the lab can break and has broken, in words. Pure: the API's answer → HTML and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from app.components.shared import format as fmt
+from app.components.shared import markup
+
+Json = Mapping[str, Any]
+STATES: Final = {
+    "breaking": ("warning", "Being broken"),
+    "broken": ("warning", "Broken"),
+    "healing": ("notice", "Healing"),
+    "healed": ("ok", "Healed"),
+    "failed": ("critical", "Failed"),
+}
+RUNNING: Final = ("breaking", "broken", "healing")
+CSS: Final = """
+:root dl.eb-scenario { padding: 0; display: grid; grid-template-columns: 60px minmax(0, 1fr); gap: 6px 12px;
+  font-size: 13px; line-height: 19px; margin: 4px 0 8px; }
+:root .eb-scenario dt { padding: 0; margin: 0; font-weight: 400; color: var(--eb-muted); }
+:root .eb-scenario dd { margin: 0; padding: 0; color: var(--eb-text); }
+.eb-told { font-size: 12.5px; }
+.st-key-fault-buttons { gap: 10px; flex-wrap: wrap; align-items: end; }
+.st-key-fault-buttons a { display: flex; align-items: center; padding: 0; min-height: 34px; margin: 0; }
+.st-key-fault-buttons a p { color: var(--eb-local); font-size: 12.5px; white-space: nowrap; }
+"""
+
+
+def scenario_html(one: Json) -> str:
+    """What it does, what to watch, how it heals."""
+    minutes = fmt.duration(one["heals_after_s"])
+    facts = (
+        ("Does", one["does"]),
+        ("Watch", one["watch"]),
+        ("Heals", f"{one['heals']} At the latest the lab mends it after {minutes}."),
+    )
+    inner = "".join(f"<dt>{name}</dt><dd>{markup.text(text)}</dd>" for name, text in facts)
+    return f'<dl class="eb-scenario">{inner}</dl>'
+
+
+def going_on(run: Json | None) -> bool:
+    return run is not None and run["state"] in RUNNING
+
+
+def run_words(run: Json, names: Mapping[str, str], now_ms: int) -> str:
+    """``Broken: Broker kill on broker 3, by ann; mended by itself in 9 m``."""
+    name = names.get(run["slug"], run["slug"])
+    where = "" if run["broker"] is None else f" on broker {run['broker']}"
+    words = f"{name}{where}, by {run['by']}"
+    if run["state"] in ("breaking", "broken"):
+        words += f"; mended by itself in {fmt.duration(max(0, run['heals_by_ms'] - now_ms) / 1000)}"
+    elif run["ended_ms"] is not None:
+        words += f"; it took {fmt.duration((run['ended_ms'] - run['started_ms']) / 1000)}"
+    return words + "."
+
+
+def run_html(run: Json, names: Mapping[str, str], now_ms: int, clock: Callable[[int], str]) -> str:
+    """How the scenario stands, and each thing that was done."""
+    status, state = STATES.get(run["state"], ("notice", str(run["state"])))
+    box = markup.alert(status, f"{state}.", run_words(run, names, now_ms), str(run["message"] or ""))
+    told: Sequence[Json] = run["told"]
+    if not told:
+        return box
+    rows = [(markup.Cell(clock(one["at_ms"]), css="eb-nowrap eb-quiet"), one["text"]) for one in told]
+    table = markup.table([("Time", "left"), ("What was done", "left")], rows, caption="Steps of the scenario")
+    return f'{box}<div class="eb-told">{table}</div>'

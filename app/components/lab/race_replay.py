@@ -1,0 +1,120 @@
+"""The recorded trace of a bootstrap race, one step after the other. Pure: the run as the API gives it → steps, runs.
+
+The engine runs on whatever is shown here: a step is something that both replicas' brokers told, with its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from app.components.shared import format as fmt
+from app.components.shared import markup
+
+Run = Mapping[str, Any]
+NAMES: Final = {False: "Flag off", True: "Flag on"}
+_PHASE, _POSITION = "phases", "positions"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened; ``seconds`` since that replica was asked for, so that both sides begin at 0."""
+
+    seconds: float
+    flag: bool
+    what: str
+    answer: str
+    kind: str
+    at_ms: int
+
+
+def sides(run: Run) -> list[Mapping[str, Any]]:
+    """Both replicas as far as they are told of: those that have joined, and the one that is on its way."""
+    racing = run.get("racing")
+    if racing is None:
+        return list(run["races"])
+    end = (run["leader_log"] or {}).get("log_end")
+    return [*run["races"], {"phases": [], "log_end": end, "joined": False, **racing}]
+
+
+def steps(run: Run) -> list[Step]:
+    """Everything that was recorded of both replicas, in the order of their own clocks."""
+    found = [step for race in sides(run) for step in (*_phases(race), *_positions(race))]
+    # Of one moment: what the broker decided before where that put its log.
+    return sorted(found, key=lambda step: (step.seconds, step.kind == _POSITION, step.flag))
+
+
+def _phases(race: Mapping[str, Any]) -> list[Step]:
+    return [
+        Step(
+            (seen["at_ms"] - race["began_ms"]) / 1000,
+            race["flag"],
+            str(seen["phase"]).lower().replace("_", " "),
+            ("" if seen["target_offset"] is None else f"to {fmt.count(seen['target_offset'])}. ")
+            + str(seen["reason"] or ""),
+            _PHASE,
+            seen["at_ms"],
+        )
+        for seen in race["phases"]
+    ]
+
+
+def _positions(race: Mapping[str, Any]) -> list[Step]:
+    found = []
+    before: Mapping[str, Any] | None = None
+    for seen in race["positions"]:
+        began = before is None or before["local_start"] != seen["local_start"]
+        what = f"Log starts at {fmt.count(seen['local_start'])}" if began else f"Has up to {fmt.count(seen['log_end'])}"
+        answer = f"{fmt.count(max(0, race['log_end'] - seen['log_end']))} to go"
+        seconds = (seen["at_ms"] - race["began_ms"]) / 1000
+        found.append(Step(seconds, race["flag"], what, answer, _POSITION, seen["at_ms"]))
+        before = seen
+    return found
+
+
+def until(run: Run, number: int) -> Run:
+    """The run as it was after so many of its steps: a replica that had not joined then is on its way again."""
+    told = steps(run)
+    shown = told[: max(0, number)]
+    if len(shown) == len(told):
+        return run
+    cut = [_cut(race, [step for step in shown if step.flag == race["flag"]]) for race in sides(run)]
+    return {**run, "races": cut, "racing": None}
+
+
+def _cut(race: Mapping[str, Any], shown: Sequence[Step]) -> dict[str, Any]:
+    counts = {kind: sum(step.kind == kind for step in shown) for kind in (_PHASE, _POSITION)}
+    complete = all(counts[kind] == len(race[kind]) for kind in counts)
+    joined = complete and race.get("joined", True)
+    return {**race, **{kind: race[kind][:count] for kind, count in counts.items()}, "joined": joined}
+
+
+def words(run: Run, number: int | None) -> str:
+    """``step 14 of 22 · 3.1 s``; without a number the whole trace."""
+    told = steps(run)
+    if number is None:
+        return f"{len(told)} steps recorded"
+    shown = min(number, len(told))
+    when = f" · {told[shown - 1].seconds:.2f} s" if shown else ""
+    return f"step {shown} of {len(told)}{when}"
+
+
+def rows(run: Run) -> pd.DataFrame:
+    """All steps, as plain values."""
+    told = [(NAMES[step.flag], step.seconds, step.at_ms, step.what, step.answer) for step in steps(run)]
+    return pd.DataFrame(told, columns=["replica", "seconds", "at_ms", "what", "answer"])
+
+
+def steps_table(run: Run, number: int | None, most: int) -> str:
+    """The newest ``most`` steps until this one, the newest last."""
+    told = steps(run)
+    shown = told if number is None else told[: max(0, number)]
+    rows: list[list[markup.Cell | str]] = []
+    for step in shown[-most:]:
+        narrow = (f"{step.seconds:.3f} s", NAMES[step.flag], step.what)
+        rows.append([*(markup.Cell(words, css="eb-nowrap") for words in narrow), step.answer])
+    columns = [("After", "right"), ("Replica", "left"), ("What", "left"), ("Answer", "left")]
+    return markup.table(columns, rows, caption="What both new replicas did, newest last")

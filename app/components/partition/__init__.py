@@ -1,0 +1,1 @@
+"""Parts of a partition's pages: ranges, offsets over time, segments, epochs, durability. Pure."""

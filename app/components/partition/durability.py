@@ -1,0 +1,81 @@
+"""Possible leaders of a partition, and the lost disks that it survives. Pure: from rows and
+the backend's heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from app.components.shared import markup
+from app.state import View
+from backend.store.queries.config import TopicRow
+from backend.store.queries.partitions import PartitionRow
+from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS, NO_LEADER, copies_of, durability
+from backend.tiering.eligible_leaders import below_min_isr, eligible_leaders, next_leader
+from backend.tiering.ids import TopicPartition
+
+
+def of_partition(view: View, row: PartitionRow, topic: TopicRow | None) -> str:
+    """With what its ISR of now means; `topic` None: its settings are not known."""
+    copies = copies_of(
+        None if topic is None else topic.config,
+        levels(view),
+        replicas=len(row.replicas),
+        embedded=view.cluster.kind == "embedded",
+        tiered=row.tiered,
+        isr=row.isr,
+        leader=row.leader,
+    )
+    return _html(durability(copies).sentences)
+
+
+def leaders_of(view: View, row: PartitionRow, topic: TopicRow | None) -> str:
+    """Its ISR, its eligible leader replicas and the last known ones (KIP-966), and who leads after a loss."""
+    backend = view.processes.get("backend")
+    config = None if topic is None else topic.config
+    known = levels(view)
+    found = eligible_leaders(
+        ((backend.detail if backend else None) or {}).get("eligible"),
+        TopicPartition(row.topic, row.partition),
+        kept=row.leader == NO_LEADER or below_min_isr(config, row.replicas, row.isr),
+        elr_level=None if known is None else known.get(ELIGIBLE_LEADER_REPLICAS, 0),
+    )
+    pills = (
+        ("In-sync replicas (ISR)", row.isr),
+        ("Eligible leader replicas (ELR)", found.eligible_leader_replicas),
+        ("Last known ELR", found.last_known_elr),
+    )
+    labels = "".join(markup.pill(f"{name} {_listed(brokers)}") for name, brokers in pills)
+    lines = [next_leader(row.isr, row.leader, found)]
+    if found.cause:
+        lines.insert(0, found.cause if found.eligible_leader_replicas is not None else f"? {found.cause}")
+    return f'<div class="eb-pills">{labels}</div>' + _html(tuple(lines))
+
+
+def _listed(brokers: Collection[int] | None) -> str:
+    return "?" if brokers is None else ", ".join(map(str, sorted(brokers))) or "none"
+
+
+def of_topic(view: View, topic: TopicRow) -> str:
+    """The promise of its settings; the present ISRs are left out."""
+    copies = copies_of(
+        topic.config,
+        levels(view),
+        replicas=topic.replication_factor,
+        embedded=view.cluster.kind == "embedded",
+        tiered=topic.tiered,
+    )
+    return _html(durability(copies).sentences)
+
+
+def levels(view: View) -> Mapping[str, int] | None:
+    """The cluster's feature levels by name, as the backend tells them with the quorum; None: it has not."""
+    backend = view.processes.get("backend")
+    quorum = ((backend.detail if backend else None) or {}).get("quorum") or {}
+    features = quorum.get("features")
+    return {name: one["level"] for name, one in features.items()} if features else None
+
+
+def _html(sentences: tuple[str, ...]) -> str:
+    inner = "".join(f"<div>{markup.text(sentence)}</div>" for sentence in sentences)
+    return f'<div class="eb-lines eb-durability">{inner}</div>'

@@ -1,0 +1,1 @@
+"""A plan of a change: its text, the dialog that creates and executes it, pictures of a reassignment."""

@@ -1,0 +1,211 @@
+"""The life cycle of remote segments: how many are in each state, how long each step takes. Rows → markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import pandas as pd
+
+from app.components.cluster.alerts import DELETE_OVERDUE_MS
+from app.components.partition.lineage_verdicts import Judged, Standing
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from backend.store.queries.partitions import SegmentRow
+from backend.store.queries.remote_log import CycleTotals
+from backend.tiering.segment_state import SegmentState
+
+STEPS: Final = ("copy", "kept", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Median and p99 of a step over ``count`` segments; None: none of them has made it."""
+
+    count: int
+    median_ms: int | None
+    p99_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One state: what stands in it, and what is wrong there."""
+
+    title: str
+    figure: str
+    unit: str
+    note: str
+    status: str | None = None
+
+
+def totals_of(segments: Sequence[SegmentRow]) -> CycleTotals:
+    """The sums over these segments, as the pipeline makes them over a partition's."""
+    found: dict[str, int] = {}
+    for state, name in zip(
+        SegmentState, ("copy_started", "copy_finished", "delete_started", "delete_finished"), strict=True
+    ):
+        there = [row.segment_size_bytes for row in segments if row.state is state]
+        found[f"{name}_segments"], found[f"{name}_bytes"] = len(there), sum(there)
+    return CycleTotals(partitions=len({(r.topic, r.partition) for r in segments}), illegal_events=0, **found)
+
+
+def steps(segments: Iterable[SegmentRow]) -> dict[str, Step]:
+    """How long the copy took, how long the segment was kept, how long its deletion took."""
+    rows = list(segments)
+    spans: dict[str, list[tuple[int | None, int | None]]] = {
+        "copy": [(row.copy_started_ms, row.copy_finished_ms) for row in rows],
+        "kept": [(row.copy_finished_ms, row.delete_started_ms) for row in rows],
+        "delete": [(row.delete_started_ms, row.delete_finished_ms) for row in rows],
+    }
+    return {name: _step(found) for name, found in spans.items()}
+
+
+def _step(spans: Iterable[tuple[int | None, int | None]]) -> Step:
+    # Two brokers may tell the two ends of a step, and their clocks may differ.
+    known = sorted(max(0, end - start) for start, end in spans if start is not None and end is not None)
+    if not known:
+        return Step(0, None, None)
+    return Step(len(known), known[(len(known) - 1) // 2], known[-(-99 * len(known) // 100) - 1])
+
+
+def boxes(totals: CycleTotals, *, hung: int, dangling: int, oldest_delete_ms: int | None, judging_ms: int) -> list[Box]:
+    """The four states. ``oldest_delete_ms``: when the oldest deletion that is still open began."""
+    trouble = [f"{fmt.count(n)} {word}" for n, word in ((hung, "hung"), (dangling, "dangling")) if n]
+    overdue_ms = 0 if oldest_delete_ms is None else judging_ms - oldest_delete_ms
+    late = overdue_ms > DELETE_OVERDUE_MS
+    return [
+        Box(
+            "Copy started",
+            fmt.count(totals.copy_started_segments),
+            _segments(totals.copy_started_segments),
+            " · ".join(trouble) or "none hung",
+            ("critical" if hung else "warning") if trouble else "ok",
+        ),
+        Box(
+            "Copy finished",
+            fmt.count(totals.copy_finished_segments),
+            fmt.size(totals.copy_finished_bytes),
+            f"in {fmt.count(totals.partitions)} partition{'' if totals.partitions == 1 else 's'}",
+        ),
+        Box(
+            "Delete started",
+            fmt.count(totals.delete_started_segments),
+            fmt.size(totals.delete_started_bytes),
+            f"the oldest for {fmt.duration(overdue_ms / 1000)}" if late else "none overdue",
+            "warning" if late else "ok",
+        ),
+        Box(
+            "Delete finished",
+            fmt.count(totals.delete_finished_segments),
+            _segments(totals.delete_finished_segments),
+            f"{fmt.size(totals.delete_finished_bytes)} reclaimed",
+        ),
+    ]
+
+
+def cycle_html(found: Sequence[Box], taken: dict[str, Step]) -> str:
+    """Four boxes, arrows with the times between them."""
+    parts = [_box_html(found[0])]
+    for box, name in zip(found[1:], STEPS, strict=True):
+        parts += [_arrow_html(name, taken[name]), _box_html(box)]
+    return f'<div class="eb-cycle">{"".join(parts)}</div>'
+
+
+def _box_html(box: Box) -> str:
+    css = f" eb-cycle-{box.status}" if box.status in ("critical", "warning") else ""
+    sign = f"{markup.mark(box.status)} " if box.status else ""
+    note = f'<div class="eb-cycle-note eb-{box.status or "quiet"}">{sign}{markup.text(box.note)}</div>'
+    if box.status == "ok":
+        note = f'<div class="eb-cycle-note eb-quiet">{sign}{markup.text(box.note)}</div>'
+    return (
+        f'<div class="eb-cycle-box{css}"><div>{markup.text(box.title)}</div>'
+        f"<div><b>{markup.text(box.figure)}</b> {markup.text(box.unit)}</div>{note}</div>"
+    )
+
+
+def _arrow_html(name: str, step: Step) -> str:
+    words = {"copy": "copying", "kept": "kept", "delete": "deleting"}[name]
+    if step.median_ms is None or step.p99_ms is None:
+        above, below = "?", "none ended yet"
+    else:
+        above, below = fmt.duration(step.median_ms / 1000), f"p99 {fmt.duration(step.p99_ms / 1000)}"
+    hint = f"{words}: median and p99 of {fmt.count(step.count)} segments"
+    return (
+        f'<div class="eb-cycle-arrow" title="{markup.text(hint)}"><span>{markup.text(f"{words} {above}")}</span>'
+        f'<i aria-hidden="true"></i><span>{markup.text(below)}</span></div>'
+    )
+
+
+def rows(found: Sequence[Box], taken: dict[str, Step]) -> pd.DataFrame:
+    """The same as a table."""
+    after: list[Step | None] = [taken[name] for name in STEPS] + [None]
+    return pd.DataFrame(
+        {
+            "state": [box.title for box in found],
+            "segments": [box.figure for box in found],
+            "bytes or unit": [box.unit for box in found],
+            "note": [box.note for box in found],
+            "time in the step after, median": [_time(step.median_ms if step else None) for step in after],
+            "p99": [_time(step.p99_ms if step else None) for step in after],
+            "of segments": [None if step is None else step.count for step in after],
+        }
+    )
+
+
+def _time(value_ms: int | None) -> str:
+    return "" if value_ms is None else fmt.duration(value_ms / 1000)
+
+
+def _segments(count: int) -> str:
+    return "segment" if count == 1 else "segments"
+
+
+# --- overlaps and gaps ---
+
+
+def gaps(judged: Sequence[Judged], log_start: int | None) -> list[tuple[int, int]]:
+    """Offsets ``[a, b)`` between finished copies of the lineage that no copy holds; those below log start are no loss.
+
+    Segments that were not checked count as held.
+    """
+    held = sorted(
+        (one.segment.start_offset, one.segment.next_offset)
+        for one in judged
+        if one.standing in (Standing.IN_LINEAGE, Standing.NOT_CHECKED)
+    )
+    found, reached = [], -1
+    for (_, end), (start, _) in pairwise(held):
+        reached = max(reached, end, log_start or 0)
+        if start > reached:
+            found.append((reached, start))
+    return found
+
+
+def verdict_pills(judged: Sequence[Judged], missing: Sequence[tuple[int, int]] | None) -> str:
+    """In lineage, overlaps, outside, gaps; ``missing`` None: gaps cannot be told of this selection."""
+    inside = sum(one.standing is Standing.IN_LINEAGE for one in judged)
+    overlapping = sum(one.overlaps for one in judged)
+    outside = [one for one in judged if one.standing is Standing.OUTSIDE]
+    unchecked = sum(one.standing is Standing.NOT_CHECKED for one in judged)
+    pills = [markup.pill(f"{fmt.count(inside)} in lineage", "ok")] if inside else []
+    if unchecked:
+        pills.append(markup.pill(f"lineage of {fmt.count(unchecked)} not judged", "notice"))
+    if overlapping:
+        pills.append(markup.pill(f"{fmt.count(overlapping)} overlap", "notice"))
+    if outside:
+        size = fmt.size(sum(one.segment.segment_size_bytes for one in outside))
+        pills.append(markup.pill(f"{fmt.count(len(outside))} outside lineage · {size}", "critical"))
+    orphaned = sum(one.orphaned for one in judged)
+    if orphaned:
+        hint = "A later copy took its place in the index of its epoch: retention never sees it"
+        pills.append(markup.pill(f"{fmt.count(orphaned)} orphaned", "critical", title=hint))
+    if missing is not None:
+        for first, last in missing[:2]:
+            pills.append(markup.pill(f"gap {fmt.offset_range(first, last)}", "critical"))
+        if len(missing) > 2:
+            pills.append(markup.pill(f"{fmt.count(len(missing) - 2)} more gaps", "critical"))
+        if not missing and (inside or unchecked):
+            pills.append(markup.pill("no gaps", "ok"))
+    return f'<span class="eb-push"><span class="eb-pills">{"".join(pills)}</span></span>'

@@ -1,0 +1,1 @@
+"""Parts of every page: the page itself, its header, cards, markup, number formats, export, style."""

@@ -1,0 +1,109 @@
+"""What a page shows, as a file: CSV and Parquet of a table, and a page of HTML that stands alone. Pure."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from app.components.partition import range_style
+from app.components.shared import markup, style
+from app.theme import Palette
+
+# What file systems and mail programs take everywhere; a topic's name may have 249 characters.
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+NAME_CHARS_MAX: Final = 120
+# Spreadsheets take a cell that begins so for a formula, and a topic or a reason may begin with anything.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def file_name(name: str, suffix: str) -> str:
+    """``orders-7 offsets`` → ``ebbline-orders-7-offsets.csv``."""
+    words = _UNSAFE.sub("-", name).strip("-.")[:NAME_CHARS_MAX] or "table"
+    return f"ebbline-{words}.{suffix}"
+
+
+def frame_of(rows: Any) -> pd.DataFrame:
+    """What `st.dataframe` was given, or a function that gives it, as a frame."""
+    if callable(rows):
+        rows = rows()
+    found = getattr(rows, "data", rows)  # a Styler holds its frame
+    return found if isinstance(found, pd.DataFrame) else pd.DataFrame(found)
+
+
+def csv(rows: Any) -> bytes:
+    """UTF-8 with a byte order mark, so that spreadsheets read names as they are; no cell is a formula."""
+    return frame_of(rows).map(_harmless).to_csv(index=False).encode("utf-8-sig")
+
+
+def _harmless(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def parquet(rows: Any) -> bytes:
+    """Columns keep their types; a column of mixed ones becomes text."""
+    frame = frame_of(rows).copy()
+    frame.columns = [str(name) for name in frame.columns]
+    for name in frame.columns:
+        kinds = {type(value) for value in frame[name].dropna()}
+        if len(kinds) > 1 and not kinds <= {int, float}:
+            frame[name] = [None if pd.isna(value) else str(value) for value in frame[name]]
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a report: markup that the pages draw too, or rows."""
+
+    title: str
+    clause: str = ""
+    html: str = ""
+    rows: Any = None
+
+
+# Tables of a report: a partition's ledger has at most 2,000 segments. 200 bytes a row: 400 kB.
+ROWS_MAX: Final = 2_000
+
+
+def report(
+    title: str, facts: Iterable[tuple[str, str]], sections: Iterable[Section], colours: Palette, css: str = ""
+) -> bytes:
+    """One HTML document without scripts and without anything to fetch; it may be mailed and printed."""
+    body = "".join(_section(one) for one in sections)
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+        'img-src data:">'
+        f"<title>{markup.text(title)}</title>{style.sheet(colours)}<style>{range_style.SHEET}{css}{_PAPER}</style></head>"
+        f'<body class="stApp"><h1>{markup.text(title)}</h1>{markup.pairs(facts)}{body}</body></html>'
+    ).encode()
+
+
+def _section(one: Section) -> str:
+    table = ""
+    if one.rows is not None:
+        frame = frame_of(one.rows)
+        names = [(str(name), "left") for name in frame.columns]
+        cells = [["" if pd.isna(value) else str(value) for value in row] for row in frame.values]
+        table = markup.table(names, cells[:ROWS_MAX], caption=one.title)
+        if len(cells) > ROWS_MAX:
+            table += f'<p class="eb-note">The first {ROWS_MAX} of {len(cells)} rows.</p>'
+    return f"<section>{markup.card_title(one.title, one.clause)}{one.html}{table}</section>"
+
+
+_PAPER: Final = """
+html { color-scheme: light dark; }
+body { margin: 0 auto; padding: 20px; max-width: 1320px; color: var(--eb-text);
+  font: 13px/1.5 Inter, system-ui, sans-serif; background: var(--eb-page); }
+h1 { font-size: 18px; overflow-wrap: anywhere; }
+section { background: var(--eb-card); border: 1px solid var(--eb-line); border-radius: 8px; padding: 12px 14px;
+  margin: 14px 0; break-inside: avoid-page; }
+section > * { max-width: 100%; }
+"""

@@ -1,0 +1,158 @@
+"""Where the numbers of a card come from, and how old they are: one line behind a mark beside the card's title. Pure.
+
+A card that is not named here shows no numbers of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from app.state import View
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """``age_ms`` of what was read from there; None: not known."""
+
+    words: str
+    age_ms: Callable[[View], int | None]
+
+
+def _pipeline_age_ms(view: View) -> int | None:
+    pipeline = view.processes.get("pipeline")
+    return None if pipeline is None else pipeline.age_ms
+
+
+def _backend_age_ms(view: View) -> int | None:
+    backend = view.processes.get("backend")
+    return None if backend is None else backend.age_ms
+
+
+def _eligible_age_ms(view: View) -> int | None:
+    backend = view.processes.get("backend")
+    told = ((backend.detail if backend is not None else None) or {}).get("eligible") or {}
+    seen_ms = told.get("seen_ms")
+    return None if seen_ms is None else max(0, view.now_ms - seen_ms)
+
+
+def _read_age_ms(view: View) -> int | None:
+    return max(0, view.now_ms - view.read_ms)
+
+
+OFFSETS: Final = Source("ListOffsets and Metadata of the brokers, sampled", lambda view: view.ages.offsets_ms)
+SIZES: Final = Source("DescribeLogDirs of the brokers, sampled", lambda view: view.ages.offsets_ms)
+CONFIGS: Final = Source("DescribeConfigs of the brokers", lambda view: view.ages.configs_ms)
+LEDGER: Final = Source("events of __remote_log_metadata, read by the pipeline", _pipeline_age_ms)
+EVENTS: Final = Source("events of the brokers, or inferred where it is said", lambda view: view.ages.offsets_ms)
+RECORDS: Final = Source("the control plane's plans, findings and audit", _read_age_ms)
+HEARTBEAT: Final = Source("the backend's own report", _backend_age_ms)
+ELIGIBLE: Final = Source("DescribeTopicPartitions where the ISR is below min.insync.replicas", _eligible_age_ms)
+ASKED: Final = Source("the control API, asked while this is drawn", lambda _: 0)
+
+BY_CARD: Final[dict[str, tuple[Source, ...]]] = {
+    "tiles": (OFFSETS, SIZES, LEDGER),
+    "attention": (OFFSETS, LEDGER, RECORDS),
+    "keeping-up": (OFFSETS, LEDGER),
+    "brokers": (OFFSETS, SIZES, LEDGER),
+    "behind": (OFFSETS, SIZES, LEDGER),
+    "quorum": (HEARTBEAT,),
+    "ranges": (OFFSETS, SIZES, LEDGER),
+    "table": (OFFSETS, SIZES, LEDGER),
+    "heatmap": (OFFSETS, SIZES),
+    "selected": (OFFSETS, SIZES, LEDGER, CONFIGS),
+    "hero": (OFFSETS, LEDGER),
+    "epochs": (OFFSETS, LEDGER),
+    "replicas": (OFFSETS, SIZES, EVENTS),
+    "durability": (OFFSETS, CONFIGS, HEARTBEAT, ELIGIBLE),
+    "offsets": (OFFSETS,),
+    "history": (OFFSETS,),
+    "ledger": (LEDGER,),
+    "events": (EVENTS, LEDGER),
+    "actions": (OFFSETS, LEDGER),
+    "absent": (OFFSETS, LEDGER),
+    "compare": (LEDGER, OFFSETS),
+    "cycle": (LEDGER,),
+    "open": (LEDGER,),
+    "metadata": (LEDGER, CONFIGS, SIZES),
+    "debt": (OFFSETS, SIZES, CONFIGS),
+    "cost": (LEDGER, HEARTBEAT),
+    "depth": (OFFSETS, LEDGER),
+    "readers": (HEARTBEAT,),
+    "unfollowed": (LEDGER,),
+    "segment": (LEDGER,),
+    "phase-legend": (EVENTS,),
+    "why": (EVENTS, OFFSETS),
+    "copy": (OFFSETS, SIZES, LEDGER),
+    "load": (SIZES, RECORDS),
+    "lists": (RECORDS,),
+    "checks": (RECORDS,),
+    "total": (RECORDS,),
+    "running": (RECORDS,),
+    "plans": (RECORDS,),
+    "rules": (RECORDS,),
+    "catch-up": (OFFSETS,),
+    "matrix": (CONFIGS,),
+    "changes": (RECORDS,),
+    "matter": (OFFSETS, SIZES, LEDGER),
+    "broker-settings": (CONFIGS,),
+    "set-aside": (SIZES,),
+    "topics": (CONFIGS,),
+    "config-history": (RECORDS,),
+    "timeline": (RECORDS, EVENTS),
+    "audit": (RECORDS,),
+    "broker-events": (EVENTS,),
+    "race-False": (ASKED,),
+    "race-True": (ASKED,),
+    "race-lag": (ASKED,),
+    "race-steps": (ASKED,),
+    "faults": (ASKED,),
+}
+
+
+def words(card: str, view: View) -> str | None:
+    """``Source: ListOffsets of the brokers, 4 s old; …``; None for a card without numbers of the cluster."""
+    found = BY_CARD.get(card)
+    if found is None:
+        return None
+    return "Source: " + "; ".join(f"{one.words}, {_age_words(one.age_ms(view))}" for one in found) + "."
+
+
+def _age_words(age_ms: int | None) -> str:
+    if age_ms is None:
+        return "? of unknown age"
+    return f"{fmt.duration(max(1, round(age_ms / 1000)))} old"
+
+
+def note_html(card: str, view: View | None) -> str:
+    """The mark; its words come with the pointer, with the keyboard's focus, and to a screen reader."""
+    found = None if view is None else words(card, view)
+    if found is None:
+        return ""
+    label = markup.text(found)
+    return (
+        f'<span class="eb-source" tabindex="0" role="note" aria-label="{label}">i'
+        f'<span class="eb-source-words" aria-hidden="true">{label}</span></span>'
+    )
+
+
+CSS: Final = """
+.eb-source { position: relative; display: inline-flex; align-items: center; justify-content: center; width: 14px;
+  height: 14px; border: 1px solid var(--eb-line); border-radius: 50%; font-size: 10px; line-height: 1; cursor: help;
+  color: var(--eb-muted); align-self: center; flex: 0 0 auto; font-style: normal; font-weight: 400; }
+.eb-source-words { display: none; position: absolute; top: 18px; left: -60px; z-index: 20; width: max-content;
+  max-width: min(320px, 70vw); padding: 6px 9px; border: 1px solid var(--eb-line); border-radius: 6px;
+  background: var(--eb-card); color: var(--eb-text); font-size: 12px; line-height: 17px; white-space: normal;
+  text-align: left; box-shadow: 0 2px 8px rgba(0, 0, 0, 0.12); }
+.eb-source:hover .eb-source-words, .eb-source:focus .eb-source-words { display: block; }
+.eb-tile .eb-source { border: 0; width: auto; }
+.eb-tile:has(.eb-source:hover), .eb-tile:focus-within { overflow: visible; z-index: 21; }
+.eb-tile:nth-child(n+4) .eb-source-words { left: auto; right: -20px; }
+@media (max-width: 1100px) {
+  .eb-source-words, .eb-tile:nth-child(n+4) .eb-source-words { position: fixed; top: auto; left: 12px; right: 12px;
+    bottom: 12px; width: auto; max-width: none; }
+}
+"""

@@ -1,0 +1,1 @@
+"""The Activity page: the audit, events, plans; alert rules and runbooks."""

@@ -1,0 +1,45 @@
+"""Activity: the rules that look for trouble, and the same rules as a file for Prometheus."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import streamlit as st
+
+from app import runbooks, state
+from app.access.identity import Person
+from app.components.cluster import alert_rules
+from app.components.shared.cards import card_head, download
+from app.components.shared.page import Page, body_key, live
+from app.control.api_client import ApiError
+from app.control.user_api import reading_api
+from backend.store.queries import overview
+
+SHOWN: Final = 4
+
+
+def draw(page: Page) -> None:
+    """The card; the file is asked of the control API when somebody takes it."""
+    with st.container(key="card-rules"):
+        live(page, "rules", _rules, page)
+        rules_file = partial(_rules_file, page.person)
+        download("rules", "Download Prometheus rules", rules_file, "ebbline.rules.yml", "application/yaml")
+
+
+def _rules(page: Page) -> None:
+    view = page.view()
+    findings = state.read_cached(overview.open_findings, page.cluster_id, version=view.version)
+    found = alert_rules.rules(runbooks.slugs(), findings)
+    card_head("rules", "Alert rules", alert_rules.clause(found), rows=alert_rules.rows(found, view.now_ms))
+    firing = sum(rule.since_ms is not None for rule in found)
+    with st.container(key=body_key(view, "rules")):
+        st.html(alert_rules.rules_html(found, view.now_ms, max(SHOWN, min(firing + 1, 2 * SHOWN))))
+
+
+def _rules_file(person: Person) -> bytes:
+    try:
+        return reading_api(person).alert_rules()
+    except ApiError as error:
+        # No YAML of rules, so that Prometheus refuses it; who opens it reads why.
+        return f"No rules were written: {error}\n`ebbline rules` prints them without the control API.\n".encode()

@@ -1,0 +1,89 @@
+"""Config, brokers: the replica folders that are set aside, and the plan that removes one of them for good."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from app import links, state
+from app.access.identity import READ_ONLY
+from app.components.cluster import health_text
+from app.components.config import set_aside_replicas
+from app.components.plan import plan_dialog
+from app.components.shared import markup
+from app.components.shared.cards import card_head
+from app.components.shared.page import Page, body_key, live
+from app.state import View
+from backend.store.queries import overview
+
+KIND: Final = "broker_config"
+RUNBOOK: Final = "set-aside"
+CHOSEN: Final = "set-aside-folder"
+CSS: Final = """
+.eb-table td.eb-break { overflow-wrap: anywhere; min-width: 110px; }
+.eb-table td.eb-why { min-width: 170px; overflow-wrap: anywhere; }
+.st-key-set-aside-form { gap: 10px; flex-wrap: wrap; }
+.st-key-set-aside-form a { min-height: 36px; padding: 0 4px; }
+.st-key-set-aside-form a p { color: var(--eb-local); font-size: 12.5px; }
+"""
+
+
+def draw(page: Page) -> None:
+    """Outside of live parts, because its button opens a dialog. Raises DatabaseAway."""
+    view, found = _read(page)
+    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    st.html(f"<style>{CSS}</style>")
+    with st.container(key="card-set-aside"):
+        live(page, "set-aside", _table, page)
+        if found.folders:
+            _form(page, view, found, block)
+    live(page, "set-aside-watch", _watch, page, (block, found.folders))
+
+
+def _read(page: Page) -> tuple[View, set_aside_replicas.Listing]:
+    view = page.view()
+    return view, set_aside_replicas.of(state.read_cached(overview.brokers, page.cluster_id, version=view.version))
+
+
+def _table(page: Page) -> None:
+    view, found = _read(page)
+    rows = set_aside_replicas.rows(found.folders, view.now_ms) if found.folders else None
+    card_head("set-aside", "Set aside", set_aside_replicas.clause(found), rows=rows)
+    with st.container(key=body_key(view, "set-aside")):
+        st.html(set_aside_replicas.html(found, view.now_ms, embedded=view.cluster.kind == "embedded"))
+
+
+def _form(page: Page, view: View, found: set_aside_replicas.Listing, block: str | None) -> None:
+    by_name = {(one.broker_id, one.log_dir, one.name): one for one in found.folders}
+    if st.session_state.get(CHOSEN) not in by_name:
+        st.session_state.pop(CHOSEN, None)  # it is gone by now
+    with st.container(horizontal=True, key="set-aside-form", vertical_alignment="bottom"):
+        chosen = st.selectbox(
+            "Folder to remove",
+            list(by_name),
+            index=None,
+            format_func=lambda key: by_name[key].label,
+            placeholder="Choose a folder",
+            key=CHOSEN,
+            width=420,
+        )
+        folder = by_name.get(chosen) if chosen is not None else None
+        st.button(
+            "Remove…",
+            key="set-aside-remove",
+            disabled=block is not None or folder is None,
+            help=block or ("Choose a folder first." if folder is None else "Plans it; the broker deletes it for good"),
+            on_click=plan_dialog.propose,
+            args=(page.person, view.cluster.name, KIND, {} if folder is None else set_aside_replicas.inputs(folder)),
+        )
+        st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": RUNBOOK})
+    words = "Each may be the only copy of its records: see first that nothing is missed."
+    st.html(f'<div class="eb-lines">{markup.mark("notice")} {markup.text(block or words)}</div>')
+
+
+def _watch(page: Page, drawn: tuple[object, ...]) -> None:
+    """Draws the page again when the choice or the button no longer fits."""
+    view, found = _read(page)
+    if (health_text.write_block(view, page.person.may_write, READ_ONLY), found.folders) != drawn:
+        st.rerun()

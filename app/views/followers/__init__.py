@@ -1,0 +1,1 @@
+"""The Followers page, its cards of depth and of reasons."""

@@ -1,0 +1,79 @@
+"""Followers: how far back the replicas of the chosen partition, and of others in the list, serve from their disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import streamlit as st
+
+from app import state
+from app.components.follower import local_depth, replica_phases
+from app.components.follower.local_depth import ROWS_MAX, Depth
+from app.components.shared import markup
+from app.components.shared.cards import card_head
+from app.components.shared.page import Page, body_key
+from app.state import View
+from app.views.partition.partition_data import DEPTH_MS_MIN
+from backend.store.queries import partitions
+from backend.store.queries.followers import Follower
+from backend.store.queries.partitions import ReplicaRow
+
+# Samples asked for move in steps, so that a minute's reads share one answer.
+STEP_MS: Final = 60_000
+
+
+def draw(page: Page, view: View, chosen: Follower, listed: Iterable[Follower], now_ms: int) -> None:
+    """The chosen partition's replicas, the leader first; then others of the list, each held against its own leader."""
+    first = chosen.replica
+    found = _depths(page, view, first.topic, first.partition, now_ms)
+    others = [
+        one.replica
+        for one in listed
+        if one.tiered and (one.replica.topic, one.replica.partition) != (first.topic, first.partition)
+    ]
+    for replica in others[: max(0, ROWS_MAX - len(found))]:
+        of_partition = _depths(page, view, replica.topic, replica.partition, now_ms)
+        found += [one for one in of_partition if one.broker_id == replica.broker_id]
+    card_head(
+        "depth", "Local depth", "time each replica can serve locally", rows=local_depth.rows(found) if found else None
+    )
+    if not found:
+        st.html(markup.empty("? No replica has answered yet."))
+        return
+    with st.container(key=body_key(view, "depth")):
+        st.html(local_depth.html(found))
+
+
+def _depths(page: Page, view: View, topic: str, number: int, now_ms: int) -> list[Depth]:
+    """Of all replicas of one partition."""
+    replicas = state.read_cached(partitions.replicas, page.cluster_id, topic, number, version=view.version)
+    found = [_depth(page, view, replica, now_ms) for replica in replicas]
+    deepest_ms = max((one.depth_ms or 0 for one in found), default=0)
+    return [replace(one, deepest_ms=deepest_ms) for one in found]
+
+
+def _depth(page: Page, view: View, replica: ReplicaRow, now_ms: int) -> Depth:
+    name = f"{replica.topic}-{replica.partition}"
+    start = replica.local_log_start_offset
+    whole = start is not None and start == replica.log_start_offset
+    depth_ms = (
+        None if start is None else replica_phases.local_depth_ms(replica, *_facts(page, view, replica, start), now_ms)
+    )
+    return Depth(name, replica.broker_id, replica.role == "leader", depth_ms, whole)
+
+
+def _facts(
+    page: Page, view: View, replica: ReplicaRow, start: int
+) -> tuple[Sequence[partitions.SegmentRow], Sequence[partitions.PartitionPoint]]:
+    """The remote segments and the samples around the first record on its disk; both by index."""
+    key = (page.cluster_id, replica.topic, replica.partition)
+    since_ms = (view.now_ms - DEPTH_MS_MIN) // STEP_MS * STEP_MS
+    # Where the local log starts, and so when that was written, changes seldom: the step is version enough.
+    points = state.read_cached(partitions.log_end_passed, *key, start, since_ms, version=since_ms)
+    row = state.read_cached(partitions.partition, *key, version=view.version)
+    if points or row is None:
+        return [], points
+    segments = state.read_cached(partitions.segments_before, *key, row.topic_id, start, version=since_ms)
+    return segments, points

@@ -1,0 +1,291 @@
+"""Followers: who is catching up, in which phase, for how long, and why is one stuck?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import streamlit as st
+
+from app import state
+from app.components.cluster import health_text
+from app.components.config import config_matrix
+from app.components.follower import follower_table, local_depth, phase_timeline
+from app.components.follower.stuck_follower import why_stuck
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from app.components.shared.cards import card_head, title_line
+from app.components.shared.page import Page, body_key, live, open_page
+from app.components.shared.selection import say_unknown, standing_order, take_row
+from app.state import View
+from app.theme import CONFIG
+from app.views.followers import depth_card, reason_card
+from app.views.followers.reason_card import SELECTED, STEP_MS, TIMELINE_MS
+from backend.store.queries import audit, config, overview
+from backend.store.queries import followers as queries
+from backend.store.queries.followers import FOLLOWERS_MAX, Follower
+from backend.tiering.phases import FollowerPhase
+
+PLANS_MAX: Final = 5
+TABLE_ROWS: Final = 14
+OUT_OF_SYNC: Final = (*(phase.value for phase in FollowerPhase if phase is not FollowerPhase.IN_SYNC), None)
+ANY_BROKER: Final = "Any broker"
+# Of an attached cluster; "known" in the table says it of each replica.
+KAFKA_TELLS: Final = "Kafka tells who is in sync; every other phase is inferred from samples."
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which followers: part of the partition's name, a phase (None: those that matter now), a broker."""
+
+    name: str = ""
+    phase: str | None = None
+    broker_id: int | None = None
+
+    @property
+    def active(self) -> bool:
+        return bool(self.name) or self.phase is not None or self.broker_id is not None
+
+
+def render() -> None:
+    page = open_page("Followers", _fact)
+    if page is None:
+        return
+    st.html(f"<style>{CSS}{local_depth.CSS}</style>")
+    try:
+        question = _controls(page)
+    except state.DatabaseAway:
+        st.html(markup.empty("? The database is away, and this was not read before."))
+        return
+    with st.container(key="card-phases"):
+        live(page, "phases", _phases, page, question)
+    live(page, "replicas", _replicas, page, question)
+
+
+def _fact(view: View) -> str:
+    cluster_id, version = view.cluster.cluster_id, view.version
+    counts = state.read_cached(queries.phase_counts, cluster_id, version=version)
+    out = state.read_cached(queries.followers, cluster_id, phases=OUT_OF_SYNC, version=version)
+    return follower_table.counts_words(counts, sum(why_stuck(one.replica, _judged_ms(view)) is not None for one in out))
+
+
+def _judged_ms(view: View) -> int:
+    """The moment of the newest sample: what has happened since nobody here knows."""
+    return view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms
+
+
+def _controls(page: Page) -> Question:
+    brokers = state.read_cached(overview.brokers, page.cluster_id, version=page.view().version)
+    names = [ANY_BROKER, *(f"Broker {row.broker_id}" for row in brokers)]
+    with st.container(horizontal=True, key="filters"):
+        name = st.text_input(
+            "Part of a partition's name",
+            key="tp",
+            bind="query-params",
+            placeholder="Topic or partition",
+            icon=":material/search:",
+            max_chars=260,
+            label_visibility="collapsed",
+            width=240,
+            live=True,
+        )
+        options = [follower_table.ALL, *follower_table.PHASES]
+        say_unknown("phase", options)
+        phase = st.pills(
+            "Phase",
+            options,
+            key="phase",
+            bind="query-params",
+            label_visibility="collapsed",
+            width="content",
+            wrap=True,
+        )
+        say_unknown("broker", names)
+        broker = st.selectbox(
+            "Broker", names, key="broker", bind="query-params", label_visibility="collapsed", width=130
+        )
+    number = None if broker in (None, ANY_BROKER) else int(str(broker).removeprefix("Broker "))
+    return Question((name or "").strip(), phase, number)
+
+
+def read(page: Page, view: View, question: Question) -> list[Follower]:
+    """The followers asked for; without a phase those out of sync and those that changed since the timeline began."""
+    phases: tuple[str | None, ...] | None = OUT_OF_SYNC
+    since_ms: int | None = (view.read_ms - TIMELINE_MS) // STEP_MS * STEP_MS
+    if question.phase == follower_table.ALL:
+        phases, since_ms = None, None
+    elif question.phase is not None:
+        phases, since_ms = (follower_table.PHASES[question.phase],), None
+    return state.read_cached(
+        queries.followers,
+        page.cluster_id,
+        phases=phases,
+        changed_since_ms=since_ms,
+        name=question.name,
+        broker_id=question.broker_id,
+        version=view.version,
+    )
+
+
+# --- the timeline ---
+
+
+def _phases(page: Page, question: Question) -> None:
+    view = page.view()
+    found = read(page, view, question)[: phase_timeline.ROWS_MAX]
+    now_ms = _judged_ms(view)
+    since_ms = now_ms - TIMELINE_MS
+    rows = [_row(page, view, follower, since_ms, now_ms) for follower in found]
+
+    def clock(at_ms: int | None) -> str:
+        return page.clock(at_ms, view.now_ms)
+
+    with st.container(horizontal=True, key="cardhead-phase-legend"):
+        title_line("phase-legend", "Phases", f"last {TIMELINE_MS // 60_000} min", html=_legend(page))
+        st.html(_flag_pill(page, view), width="content")
+    if not rows:
+        _nothing(page, view, question)
+        return
+    with st.container(key=body_key(view, "phases")):
+        st.plotly_chart(
+            phase_timeline.figure(rows, since_ms, now_ms, _plans(page, view, since_ms), page.colours, page.zone),
+            theme=None,
+            config=CONFIG,
+            key="phase-timeline",
+            alt=f"Phases of {len(rows)} followers over the last 20 minutes",
+        )
+    with st.container(horizontal=True, key="phase-notes"):
+        source = "Told by the embedded brokers." if view.cluster.kind == "embedded" else KAFKA_TELLS
+        more = f" The first {len(rows)}; the rest is in the list." if len(rows) == phase_timeline.ROWS_MAX else ""
+        st.html(f'<div class="eb-note">{source}{more}</div>')
+        with st.popover("View as table", key="table-phases"):
+            st.dataframe(phase_timeline.rows_table(rows, clock), hide_index=True, key="twin-phases", width="content")
+
+
+def _legend(page: Page) -> str:
+    return phase_timeline.legend_html(page.colours)
+
+
+def _row(page: Page, view: View, follower: Follower, since_ms: int, now_ms: int) -> phase_timeline.Row:
+    replica = follower.replica
+    key = (replica.topic, replica.partition, replica.broker_id, since_ms // STEP_MS * STEP_MS)
+    events = state.read_cached(queries.phase_events, page.cluster_id, *key, version=view.version)
+    changes: list[queries.PhaseChange] = []
+    if not events:
+        changes = state.read_cached(queries.phase_changes, page.cluster_id, *key, version=view.version)
+    found = phase_timeline.stretches(follower, events, changes, since_ms, now_ms)
+    return phase_timeline.row(follower, found, now_ms)
+
+
+def _plans(page: Page, view: View, since_ms: int) -> list[tuple[int, str]]:
+    found = state.read_cached(audit.operations, page.cluster_id, limit=PLANS_MAX, version=view.read_ms // STEP_MS)
+    return [
+        (row.requested_ms, f"plan #{row.id} started")
+        for row in found
+        if row.requested_ms is not None and row.requested_ms >= since_ms
+    ]
+
+
+def _flag_pill(page: Page, view: View) -> str:
+    rows = state.read_cached(
+        config.config_values, page.cluster_id, "broker", names=config_matrix.NAMES, version=view.version
+    )
+    brokers = state.read_cached(overview.brokers, page.cluster_id, version=view.version)
+    found = config_matrix.summarize(config_matrix.broker_flags(brokers, rows))
+    return markup.pill(f"Bootstrap from tiered offset: {found.label}", "warning" if found.mixed else None)
+
+
+def _nothing(page: Page, view: View, question: Question) -> None:
+    counts = state.read_cached(queries.phase_counts, page.cluster_id, version=view.version)
+    total = sum(counts.values())
+    if question.active:
+        st.html(markup.empty("No follower fits.", "Choose another phase or broker, or another part of a name."))
+    elif total:
+        st.html(markup.empty(f"All {fmt.count(total)} replicas are in sync.", "None changed its phase in this time."))
+    else:
+        st.html(markup.empty("No follower is known.", "Every partition has one replica, or none was sampled yet."))
+
+
+# --- the list and why ---
+
+
+def _replicas(page: Page, question: Question) -> None:
+    view = page.view()
+    found = read(page, view, question)
+    now_ms = _judged_ms(view)
+    by_name = {follower_table.name_of(one): one for one in found}
+    order = standing_order("follower_order", list(by_name), (question, page.cluster_id))
+    ordered = [by_name[name] for name in order]
+    # What one comes for first, the list after it: a row that is chosen is told right above.
+    with st.container(key="grid-followers"):
+        follower = reason_card.chosen(by_name, order, now_ms)
+        if follower is not None:
+            with st.container(key="card-catch-up"):
+                reason_card.catch_up(page, view, follower, now_ms)
+            with st.container(key="card-depth"):
+                depth_card.draw(page, view, follower, ordered, now_ms)
+        with st.container(key="card-why"):
+            reason_card.why(page, view, follower, now_ms)
+    with st.container(key="card-replicas"):
+        _list(page, view, question, ordered, order, now_ms)
+
+
+def _list(
+    page: Page, view: View, question: Question, ordered: Sequence[Follower], order: Sequence[str], now_ms: int
+) -> None:
+    counts = state.read_cached(queries.phase_counts, page.cluster_id, version=view.version)
+
+    def clock(at_ms: int | None) -> str:
+        return page.clock(at_ms, view.now_ms)
+
+    files = (lambda: follower_table.frame(ordered, clock, now_ms)) if ordered else None
+    pills = follower_table.pills_html(counts)
+    card_head("replicas", "Replicas", _clause(question, ordered), html=pills, files=files)
+    if not ordered:
+        st.html(markup.empty("Nothing to list: every follower has been in sync for a while."))
+        return
+    with st.container(key=body_key(view, "replicas")):
+        st.dataframe(
+            follower_table.shown(ordered, clock, now_ms),
+            column_config=follower_table.columns(ordered),
+            hide_index=True,
+            height=37 + 35 * min(TABLE_ROWS, len(ordered)),
+            key="follower-rows",
+            on_select=lambda: take_row("follower-rows", SELECTED, order),
+            selection_mode="single-row",
+            placeholder="",
+            alt=f"{len(ordered)} followers with phase, since when, target and evidence",
+        )
+
+
+def _clause(question: Question, found: Sequence[Follower]) -> str:
+    what = "out of sync, or changed in the last 20 min" if question.phase is None else question.phase.lower()
+    many = f"the first {fmt.count(FOLLOWERS_MAX)}" if len(found) >= FOLLOWERS_MAX else fmt.count(len(found))
+    return f"{many} · {what}"
+
+
+CSS: Final = """
+.st-key-grid-followers { grid-template-columns: repeat(3, minmax(0, 1fr)); }
+.st-key-grid-followers > :only-child { grid-column: 1 / -1; }
+.st-key-cardhead-phase-legend .eb-card-title { row-gap: 2px; }
+.st-key-cardhead-phase-legend .eb-legend { gap: 6px 13px; margin-left: 6px; }
+.eb-phase-truncating { background: var(--eb-notice); }
+.eb-phase-waiting_for_metadata { background: radial-gradient(color-mix(in srgb, var(--eb-card), transparent 35%) 1px,
+  var(--eb-warning) 1.2px) 0 0 / 4px 4px; }
+.eb-phase-building_remote_aux { background: repeating-linear-gradient(135deg, var(--eb-remote) 0 2.5px,
+  color-mix(in srgb, var(--eb-remote), var(--eb-card) 45%) 2.5px 4px); }
+.eb-phase-fetching { background: var(--eb-local); }
+.eb-phase-delayed { background: repeating-linear-gradient(45deg, color-mix(in srgb, var(--eb-card), transparent 50%)
+  0 1px, transparent 1px 4px), repeating-linear-gradient(135deg, color-mix(in srgb, var(--eb-card), transparent 50%)
+  0 1px, transparent 1px 4px), var(--eb-critical); }
+.eb-phase-in_sync { background: var(--eb-ok); opacity: 0.55; height: 4px; }
+.st-key-phase-notes { align-items: center; } .st-key-phase-notes > :first-child { flex: 1 1 0; }
+.eb-note { font-size: 12px; color: var(--eb-muted); line-height: 18px; }
+:root ol.eb-why { margin: 10px 0 6px; padding-left: 20px; font-size: 13px; line-height: 19px; color: var(--eb-text); }
+:root ol.eb-why li { margin: 0 0 4px; padding-left: 2px; font-size: 13px; overflow-wrap: anywhere; }
+:root ol.eb-why li::marker { color: var(--eb-muted); }
+.st-key-why-links { gap: 14px; }
+.st-key-why-links a { padding: 0; min-height: 0; }
+.st-key-why-links a p { color: var(--eb-local); font-size: 12.5px; white-space: nowrap; }
+"""

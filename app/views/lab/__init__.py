@@ -1,0 +1,1 @@
+"""The Lab page: the bootstrap race and fault injection."""

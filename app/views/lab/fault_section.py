@@ -1,0 +1,150 @@
+"""Lab, break it: scenarios that break the embedded cluster, what to watch, and how it heals."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import streamlit as st
+
+from app import links, state
+from app.access.identity import READ_ONLY, Person
+from app.components.cluster import health_text
+from app.components.lab import fault_text as pictures
+from app.components.shared import markup
+from app.components.shared.cards import card_head
+from app.components.shared.page import Page, live
+from app.control.api_client import ApiError
+from app.control.user_api import control_api, one_press
+
+SCENARIO: Final = "scenario"
+_SHOWN: Final = "scenario-shown"
+_REFUSAL: Final = "fault_refusal"
+
+
+def draw(page: Page) -> None:
+    """The whole card; the API's answer is asked for while it is drawn, as for the race."""
+    st.html(f"<style>{pictures.CSS}</style>")
+    with st.container(key="card-faults"):
+        card_head("faults", "Break it", "one thing at a time, on the embedded brokers only; each is mended again")
+        try:
+            found = control_api(page.person).faults()
+        except ApiError as error:
+            st.html(markup.empty(f"? What can be broken is not known: {error}"))
+            return
+        if found["refusal"]:
+            st.html(markup.empty(str(found["refusal"])))
+            return
+        _choose(page, found)
+        if refusal := st.session_state.get(_REFUSAL):
+            st.html(markup.alert("warning", "Nothing was changed.", str(refusal)))
+        live(page, "fault", _run, page, {one["slug"]: one["name"] for one in found["scenarios"]})
+        live(page, "fault-watch", _watch, page, _sign(found))
+
+
+def _choose(page: Page, found: Any) -> None:
+    scenarios = {one["slug"]: one for one in found["scenarios"]}
+    chosen = _chosen(list(scenarios))
+    st.pills(
+        "Scenario",
+        list(scenarios),
+        format_func=lambda name: str(scenarios[name]["name"]),
+        default=chosen,
+        required=True,
+        key=_SHOWN,
+        label_visibility="collapsed",
+    )
+    one = scenarios[chosen]
+    st.html(pictures.scenario_html(one))
+    person, running = page.person, pictures.going_on(found["run"])
+    block = health_text.lab_block(page.view(), person.may_write, READ_ONLY)
+    with st.container(horizontal=True, key="fault-buttons"):
+        broker = None
+        if one["slug"] in found["takes_broker"]:
+            brokers = found["brokers"]
+            broker = st.selectbox(
+                "Broker", brokers, index=len(brokers) - 1 if brokers else None, key="fault-broker", width=120
+            )
+        st.button(
+            "Break it",
+            key="fault-break",
+            type="primary",
+            disabled=block is not None or running,
+            help=block or ("Something is broken already: heal it first." if running else "It stands in the audit."),
+            on_click=_break,
+            args=(person, one["slug"], broker),
+        )
+        st.button(
+            "Heal",
+            key="fault-heal",
+            disabled=block is not None or not running,
+            help=block or (None if running else "Nothing is broken by the lab."),
+            on_click=_heal,
+            args=(person,),
+        )
+        st.page_link(links.page(one["watch_page"]), label="Where to watch →")
+        if one["runbook"]:
+            st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": one["runbook"]})
+
+
+def _chosen(known: list[str]) -> str:
+    """The scenario of the control, at first that of the link. Not bound: a bound control's links hold its labels."""
+    wanted = st.session_state.get(_SHOWN) or st.query_params.get(SCENARIO) or known[0]
+    if wanted not in known:
+        st.toast(f"There is no scenario {wanted!r:.40}; this is the first.")
+        wanted = known[0]
+    if SCENARIO in st.query_params or wanted != known[0]:
+        st.query_params[SCENARIO] = wanted
+    return str(wanted)
+
+
+# --- callbacks: each does its work once ---
+
+
+def _break(person: Person, scenario: str, broker: int | None) -> None:
+    with one_press("break") as first:
+        if not first:
+            return
+        st.session_state.pop(_REFUSAL, None)
+        try:
+            control_api(person).break_it(scenario, broker)
+        except ApiError as error:
+            st.session_state[_REFUSAL] = str(error)
+
+
+def _heal(person: Person) -> None:
+    with one_press("heal") as first:
+        if not first:
+            return
+        st.session_state.pop(_REFUSAL, None)
+        try:
+            control_api(person).heal()
+        except ApiError as error:
+            st.session_state[_REFUSAL] = str(error)
+
+
+# --- what is broken ---
+
+
+def _run(page: Page, names: dict[str, str]) -> None:
+    try:
+        run = control_api(page.person).faults()["run"]
+    except ApiError as error:
+        st.html(markup.empty(f"? What is broken is not known: {error}"))
+        return
+    if run is not None:
+        now_ms = state.now_ms()
+        st.html(pictures.run_html(run, names, now_ms, lambda at_ms: page.clock(at_ms, now_ms)))
+
+
+def _sign(found: Any) -> tuple[object, ...]:
+    return (pictures.going_on(found["run"]), found["refusal"])
+
+
+def _watch(page: Page, drawn: tuple[object, ...]) -> None:
+    """Draws the page again when its buttons no longer fit what is broken."""
+    try:
+        found = control_api(page.person).faults()
+    except ApiError:
+        return
+    if _sign(found) != drawn:
+        st.rerun()

@@ -1,0 +1,284 @@
+"""Overview: is anything wrong, is copying keeping up, can this screen be trusted?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app import links, runbooks, state
+from app.components.cluster import alerts, broker_grid, health_text, quorum_panel, throughput, totals
+from app.components.cluster.sparkline import sparkline
+from app.components.partition import pending_limits, range_list
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from app.components.shared.cards import card_head, source
+from app.components.shared.page import Page, body_key, live, open_page
+from app.state import View
+from app.theme import CONFIG, status_colour
+from backend.store.queries import config as config_queries
+from backend.store.queries import overview as queries
+from backend.store.queries import partitions as partition_queries
+from backend.store.queries.health import STALE_AFTER_INTERVALS
+
+BEHIND_ROWS = 7
+HOW_COUNTED = (
+    '<span class="eb-clause" title="Copied: bytes of the segments that the ledger has as finished. '
+    'Produced: records of each partition × its own bytes per record.">how it is counted</span>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the parts of the page share, read once per data version."""
+
+    view: View
+    facts: alerts.Facts
+
+    @property
+    def limits(self) -> dict[str, int | None]:
+        return {topic.topic: pending_limits.pending_limit_bytes(topic) for topic in self.facts.topics}
+
+    @property
+    def cluster_limit(self) -> int | None:
+        """Sum over tiered partitions; None when one of them has no limit."""
+        known = self.limits
+        each = [known.get(row.topic) for row in self.facts.partitions]
+        return sum(value for value in each if value is not None) if each and None not in each else None
+
+    @property
+    def ledger_known(self) -> bool:
+        return "pipeline" in self.view.processes
+
+
+def render() -> None:
+    # Our own blindness is on top of what needs attention, so it needs no box above the page.
+    page = open_page("Overview", _fact, alerts=False)
+    if page is None:
+        return
+    live(page, "overview-tiles", _tiles, page, history=True)
+    with st.container(key="grid-overview-a"):
+        with st.container(key="card-attention"):
+            live(page, "attention", _attention, page)
+        with st.container(key="card-keeping-up"):
+            live(page, "keeping-up", _keeping_up, page, history=True)
+    with st.container(key="grid-overview-b"):
+        with st.container(key="card-brokers"):
+            live(page, "brokers", _brokers, page)
+        with st.container(key="card-behind"):
+            live(page, "behind", _behind, page)
+    with st.container(key="card-quorum"):
+        live(page, "quorum", _quorum, page)
+
+
+def _fact(view: View) -> str:
+    rows = state.read_cached(partition_queries.partitions, view.cluster.cluster_id, version=view.version)
+    topics = len({row.topic for row in rows})
+    return f"{_plural(len(rows), 'tiered partition')} in {_plural(topics, 'topic')}"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{fmt.count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def read(page: Page) -> Reading:
+    """One consistent set of facts; cached reads, so five parts of the page cost one. Raises DatabaseAway."""
+    view = page.view()
+    cluster_id, version = page.cluster_id, view.version
+    brokers = state.read_cached(queries.brokers, cluster_id, version=version)
+    open_segments = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
+    copying = tuple(sorted({(s.topic, s.partition) for s in open_segments}))
+    facts = alerts.Facts(
+        now_ms=view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms,
+        ledger_ms=health_text.ledger_ms(view),
+        blindness=health_text.blindness(view, brokers, page.zone),
+        brokers=brokers,
+        partitions=state.read_cached(partition_queries.partitions, cluster_id, version=version),
+        replicas_behind=state.read_cached(queries.replicas_behind, cluster_id, version=version),
+        open_segments=open_segments,
+        p99_ms=state.read_cached(queries.copy_p99_ms, cluster_id, copying, version=version),
+        topics=state.read_cached(config_queries.topics, cluster_id, version=version),
+        ledger=state.read_cached(queries.ledger_totals, cluster_id, version=version),
+        findings=state.read_cached(queries.open_findings, cluster_id, version=version),
+    )
+    return Reading(view, facts)
+
+
+def history(page: Page, view: View) -> list[queries.ClusterSample]:
+    """The cluster's totals over the chosen range. Raises DatabaseAway."""
+    # The start moves in steps, so that the reads of two parts share one entry of what is known.
+    step_ms = max(1000, page.range_ms // 600)
+    since_ms = (view.read_ms - page.range_ms) // step_ms * step_ms
+    return state.read_cached(queries.history, page.cluster_id, since_ms, version=view.version)
+
+
+def copied(page: Page, view: View) -> list[queries.CopiedBytes]:
+    """What was copied over the chosen range and the window of a rate before it. Raises DatabaseAway."""
+    step_ms = totals.copied_step_ms(page.range_ms)
+    since_ms = view.read_ms - page.range_ms - totals.rate_window_ms(page.range_ms)
+    return state.read_cached(
+        queries.copied_bytes, page.cluster_id, since_ms // step_ms * step_ms, step_ms, version=view.version
+    )
+
+
+def _tiles(page: Page) -> None:
+    reading = read(page)
+    facts, view = reading.facts, reading.view
+    found = totals.tiles(
+        history(page, view),
+        facts.ledger,
+        facts.open_segments,
+        facts.p99_ms,
+        facts.replicas_behind,
+        facts.brokers,
+        pending_status=pending_limits.worst_pending_status(facts.partitions, reading.limits),
+        ledger_ms=facts.ledger_ms if reading.ledger_known else None,
+        range_ms=page.range_ms,
+        interval_ms=view.cluster.sample_interval_ms,
+    )
+    ledger_old = reading.ledger_known and not view.processes["pipeline"].alive
+    with st.container(key=body_key(view, "tiles")):
+        inner = "".join(_tile(tile, page, old=ledger_old and tile.from_ledger) for tile in found)
+        st.html(f'<div class="eb-tiles">{inner}</div>')
+
+
+def _tile(tile: totals.Tile, page: Page, *, old: bool) -> str:
+    colour = page.colours.muted if tile.status is None else status_colour(page.colours, tile.status)
+    picture = sparkline(tile.series, colour)
+    image = f'<img src="{picture}" alt="{markup.text(tile.name)}, last {page.range_words}">' if picture else ""
+    sign = markup.mark(tile.status) + " " if tile.status else ""
+    note = " " + source("tiles")
+    return (
+        f'<div class="eb-tile{" eb-old" if old else ""}"><div class="eb-name">{markup.text(tile.name)}{note}</div>'
+        f'<div class="eb-figure">{markup.text(tile.value)}</div>'
+        f'<div class="eb-sub eb-{tile.status or "quiet"}">{sign}{markup.text(tile.sub)}</div>{image}</div>'
+    )
+
+
+def _attention(page: Page) -> None:
+    reading = read(page)
+    found = alerts.problems(reading.facts)
+    card_head("attention", "Needs attention", alerts.summary(found))
+    if not found:
+        age_ms = reading.view.ages.offsets_ms or 0
+        checked = fmt.count(len(reading.facts.partitions))
+        age = fmt.duration(max(1, round(age_ms / 1000)))
+        st.html(markup.empty(f"Nothing needs attention. Checked {checked} partitions, {age} ago."))
+        return
+    with st.container(key="attention-list"):
+        for number, problem in enumerate(found[: alerts.ROWS_MAX]):
+            _problem(number, problem)
+    if len(found) > alerts.ROWS_MAX:
+        with st.expander(f"{len(found) - alerts.ROWS_MAX} more"):
+            for number, problem in enumerate(found[alerts.ROWS_MAX : 50], alerts.ROWS_MAX):
+                _problem(number, problem)
+
+
+def _problem(number: int, problem: alerts.Problem) -> None:
+    with st.container(horizontal=True, key=f"attention-row-{number}"):
+        st.html(
+            f'<div class="eb-problem">{markup.status_word(problem.severity)}<div>'
+            f'<div class="eb-sentence">{markup.text(problem.title)}</div>'
+            f'<div class="eb-detail">{markup.text(problem.detail)}</div></div></div>'
+        )
+        if problem.partition:
+            st.page_link(links.page("partition"), label=f"{problem.link} →", query_params={"tp": problem.partition})
+        elif problem.page:
+            query = {"section": problem.section} if problem.section else None
+            st.page_link(links.page(problem.page), label=f"{problem.link} →", query_params=query)
+        if problem.slug in runbooks.slugs():
+            st.page_link(links.page("activity"), label="Runbook →", query_params={"runbook": problem.slug})
+
+
+def _keeping_up(page: Page) -> None:
+    reading = read(page)
+    samples = history(page, reading.view)
+    rates = totals.rates(
+        samples,
+        copied(page, reading.view),
+        page.range_ms,
+        interval_ms=reading.view.cluster.sample_interval_ms,
+        ledger_ms=reading.facts.ledger_ms if reading.ledger_known else None,
+    )
+    window = fmt.duration(totals.rate_window_ms(page.range_ms) / 1000)
+    clause = f"cluster, last {page.range_words} · means of {window}"
+    if len(samples) < 2:
+        card_head("keeping-up", "Is copying keeping up?", clause)
+        st.html(markup.empty("No history yet: the chart begins with the second sample."))
+        return
+    rows = throughput.rows(rates, samples, page.zone)
+    card_head("keeping-up", "Is copying keeping up?", clause, html=HOW_COUNTED, rows=rows)
+    now_ms = reading.view.now_ms
+    fig = throughput.figure(
+        rates, samples, reading.cluster_limit, now_ms - page.range_ms, now_ms, page.colours, page.zone
+    )
+    with st.container(key=body_key(reading.view, "keeping-up")):
+        st.plotly_chart(
+            fig, theme=None, config=CONFIG, key="throughput", alt="Rates of production and copying, pending"
+        )
+
+
+def _brokers(page: Page) -> None:
+    reading = read(page)
+    stale_ms = STALE_AFTER_INTERVALS * reading.view.cluster.sample_interval_ms
+    counts = state.read_cached(queries.replica_counts, page.cluster_id, version=reading.view.version)
+    found = broker_grid.checks(reading.facts, counts, stale_ms, reading.view.now_ms)
+    card_head("brokers", "Brokers", "only problems are coloured", rows=broker_grid.rows(found) if found else None)
+    if not found:
+        st.html(markup.empty("No broker has been seen yet."))
+        return
+    st.html(broker_grid.grid_html(found))
+
+
+def _quorum(page: Page) -> None:
+    view = page.view()
+    backend = view.processes.get("backend")
+    quorum = ((backend.detail if backend is not None else None) or {}).get("quorum")
+    if not quorum or quorum.get("seen_ms") is None:
+        card_head("quorum", "Metadata quorum")
+        st.html(markup.empty(f"? {(quorum or {}).get('cause') or quorum_panel.NOT_LOOKED}"))
+        return
+    age = fmt.duration(max(0, view.now_ms - quorum["seen_ms"]) / 1000)
+    card_head("quorum", "Metadata quorum", f"DescribeQuorum, {age} ago", rows=quorum_panel.rows(quorum))
+    with st.container(key=body_key(view, "quorum")):
+        st.html(quorum_panel.pills_html(quorum, view.now_ms) + quorum_panel.table_html(quorum))
+        if words := quorum_panel.note(quorum):
+            st.html(f'<div class="eb-note">? {markup.text(words)}</div>')
+
+
+def _behind(page: Page) -> None:
+    reading = read(page)
+    ranked = rank_by_pending(reading.facts.partitions)[:BEHIND_ROWS]
+    known = reading.limits
+    card_head(
+        "behind",
+        "Furthest behind",
+        "ranked by pending upload · log scale",
+        rows=range_list.rows(ranked, known) if ranked else None,
+    )
+    if not ranked:
+        st.html(
+            markup.empty("No topic has remote.storage.enable=true.", "Enable tiering on a topic, or start the demo.")
+        )
+        return
+    st.html(markup.legend())
+    bars = [range_list.bar_of(row, known.get(row.topic)) for row in ranked]
+    with st.container(key=body_key(reading.view, "behind")):
+        st.plotly_chart(
+            range_list.figure(bars, page.colours),
+            theme=None,
+            config=CONFIG,
+            key="behind",
+            alt="Remote and local ranges of the partitions with the most pending bytes",
+        )
+
+
+def rank_by_pending(rows: Sequence[partition_queries.PartitionRow]) -> list[partition_queries.PartitionRow]:
+    """The most pending bytes first; what is not known comes after what is, then by name."""
+
+    def rank(row: partition_queries.PartitionRow) -> tuple[int, str, int]:
+        pending = pending_limits.pending_bytes(row)
+        return (1 if pending is None else -pending), row.topic, row.partition
+
+    return sorted(rows, key=rank)

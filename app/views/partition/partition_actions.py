@@ -1,0 +1,143 @@
+"""Partition: what can be done to it. Each button makes a plan and opens its dialog, or goes where one is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import streamlit as st
+
+from app import links
+from app.access.identity import READ_ONLY
+from app.components.cluster import health_text
+from app.components.partition.lineage_verdicts import Judged, Standing
+from app.components.plan import plan_dialog
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from app.components.shared.cards import title_line
+from app.components.shared.page import Page, live
+from app.state import DatabaseAway
+from app.views.partition.partition_data import read, row_of
+from backend.store.queries.partitions import PartitionRow
+
+ELECT, DELETE = "elect", "delete_records"
+BELOW: Final = "remove-below"
+# Of the Reassign page's controls.
+TOPICS, PARTITIONS = "topics", "partitions"
+
+
+def draw(page: Page, topic: str, number: int) -> None:
+    """Outside of live parts, because two of them open a dialog."""
+    try:
+        view = page.view()
+        row = row_of(view, topic, number)
+    except DatabaseAway:
+        return
+    if row is None:
+        return
+    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    name = view.cluster.name
+    with st.container(key="card-actions"):
+        title_line("actions", "Actions", "each is planned, shown and confirmed before anything changes")
+        with st.container(horizontal=True, key="partition-actions", vertical_alignment="bottom"):
+            if st.button("Reassign…", key="to-reassign", help="Choose brokers for this partition on the Reassign page"):
+                st.session_state[TOPICS], st.session_state[PARTITIONS] = [topic], str(number)
+                st.switch_page(links.page("reassign"))
+            elected = block or no_election(row)
+            st.button(
+                "Move leadership…",
+                key="elect",
+                disabled=elected is not None,
+                help=elected or f"Broker {row.replicas[0]}, the first of the list, becomes the leader again",
+                on_click=plan_dialog.propose,
+                args=(page.person, name, ELECT, {"partitions": [{"topic": topic, "partition": number}]}),
+            )
+            typed = st.text_input("Remove below offset", key=BELOW, max_chars=24, live=True, width=170)
+            offset = _offset(typed or "")
+            refused = block or no_removal(row, offset)
+            inputs: dict[str, Any] = {"partitions": [{"topic": topic, "partition": number, "offset": offset}]}
+            st.button(
+                "Remove records…",
+                key="remove-records",
+                disabled=refused is not None,
+                help=refused or "For all consumers, local and remote, for good",
+                on_click=plan_dialog.propose,
+                args=(page.person, name, DELETE, inputs),
+            )
+        if block is not None:
+            st.html(f'<div class="eb-lines">{markup.mark("notice")} {markup.text(block)}</div>')
+        _safely(page, topic, number)
+    live(page, "actions-watch", _watch, page, topic, number, (block, no_election(row)))
+
+
+def _safely(page: Page, topic: str, number: int) -> None:
+    """Where segments lie outside the lineage: up to where records must go, so that these go with them."""
+    reading = read(page, topic, number)
+    end = None if reading is None else outside_end(reading.row, reading.judged)
+    if end is None:
+        return
+    with st.container(horizontal=True, key="remove-safely-line", vertical_alignment="center"):
+        words = f"Segments outside the leader's lineage end at {fmt.count(end)}: they go when the records below it go."
+        st.html(f'<div class="eb-lines">{markup.mark("critical")} {markup.text(words)}</div>')
+        st.button(
+            "Remove safely…",
+            key="remove-safely",
+            type="tertiary",
+            help="Takes this offset into the field; nothing is planned yet",
+            on_click=_take_offset,
+            args=(end,),
+        )
+
+
+def outside_end(row: PartitionRow, judged: Sequence[Judged]) -> int | None:
+    """The offset after the last record of a segment that retention never sees; None: there is none to remove."""
+    ends = [one.segment.next_offset for one in judged if one.standing is Standing.OUTSIDE]
+    end = max(ends, default=None)
+    return None if end is None or no_removal(row, end) is not None else end
+
+
+def _take_offset(offset: int) -> None:
+    st.session_state[BELOW] = str(offset)
+
+
+def no_election(row: PartitionRow) -> str | None:
+    """Why leadership cannot go to the first of the list; None when it can."""
+    if not row.replicas:
+        return "No replica is known."
+    if row.leader == row.replicas[0]:
+        return f"Broker {row.leader} leads and is the first of the list; another order is made by Reassign."
+    if row.replicas[0] not in row.isr:
+        return f"Broker {row.replicas[0]}, the first of the list, is not in sync."
+    return None
+
+
+def no_removal(row: PartitionRow, offset: int | None) -> str | None:
+    """Why records below ``offset`` cannot be removed; None when they can."""
+    start, end = row.log_start_offset, row.high_watermark
+    if start is None or end is None:
+        return "The leader has not told its offsets."
+    if offset is None or not start < offset <= end:
+        return f"Give an offset from {fmt.count(start + 1)} to {fmt.count(end)}." if end > start else "It is empty."
+    return None
+
+
+def _offset(typed: str) -> int | None:
+    digits = "".join(typed.split())
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
+def _watch(page: Page, topic: str, number: int, drawn: tuple[object, ...]) -> None:
+    """Draws the page again when the buttons no longer fit what may be done."""
+    view = page.view()
+    row = row_of(view, topic, number)
+    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    if row is not None and (block, no_election(row)) != drawn:
+        st.rerun()
+
+
+CSS: Final = """
+.st-key-partition-actions { gap: 10px; flex-wrap: wrap; }
+.st-key-remove-safely-line { gap: 8px; }
+.st-key-remove-safely button { padding: 0 4px; min-height: 26px; }
+.st-key-remove-safely button:not(:disabled) p { color: var(--eb-local); font-size: 12.5px; }
+"""

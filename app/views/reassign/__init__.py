@@ -1,0 +1,1 @@
+"""The Reassign page: inputs, review, the running reassignment."""

@@ -1,0 +1,187 @@
+"""Reassign: what a move costs with and without the flag; plan it, run it, watch it, stop it, put it back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from app import state
+from app.access.identity import READ_ONLY
+from app.components.cluster import health_text
+from app.components.plan import move_pictures, plan_dialog, plan_text
+from app.components.shared import markup
+from app.components.shared.cards import title_line
+from app.components.shared.page import Page, live, open_page
+from app.state import DatabaseAway, View
+from app.views.reassign.move_inputs import KIND, REVIEW, Review, choose, clone, no_clone
+from app.views.reassign.move_review import review as draw_review
+from app.views.reassign.running_card import left_limits, progress, running_plan, steering
+from backend.store.queries import audit
+from backend.store.queries.audit import OperationRow
+
+PLANS_MAX: Final = 8
+
+
+def render() -> None:
+    page = open_page("Reassign", _fact)
+    if page is None:
+        return
+    st.html(f"<style>{plan_dialog.CSS}{move_pictures.CSS}{CSS}</style>")
+    try:
+        _page(page)
+    except DatabaseAway:
+        st.html(markup.empty("? The database is away, and this was not read before."))
+
+
+def _fact(view: View) -> str:
+    wanted = st.query_params.get("plan")
+    return f"plan #{wanted}" if wanted and wanted.isdecimal() else ""
+
+
+def _page(page: Page) -> None:
+    view = page.view()
+    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    running = running_plan(page, view)
+    plan_dialog.host(page)
+    if running is not None:
+        with st.container(key="card-running"):
+            live(page, "running", progress, page)
+            steering(page, running, block)
+    left_limits(page, view, block, moves=running is not None)
+    stored = _stored(page, view)
+    if stored is not None:
+        if stored.state in ("draft", "checked"):
+            with st.container(key="card-steps"):
+                st.html(move_pictures.steps_html(3))
+        draw_review(page, view, _of_plan(stored), block, stored)
+    else:
+        inputs = choose(page, view)
+        review = st.session_state.get(REVIEW)
+        if isinstance(review, Review) and review.inputs == inputs:
+            draw_review(page, view, review, block, None)
+        elif isinstance(review, str):
+            st.html(markup.alert("critical", "Nothing has been planned.", review))
+    with st.container(key="card-plans"):
+        _plans(page, view, block)
+    live(page, "watch", _watch, page, _sign(page))
+
+
+# --- a stored plan ---
+
+
+def _stored(page: Page, view: View) -> OperationRow | None:
+    """The plan of the link."""
+    wanted = st.query_params.get("plan")
+    if wanted is None:
+        return None
+    row = None
+    if wanted.isdecimal() and len(wanted) < 19:
+        row = state.read_cached(audit.operation, page.cluster_id, int(wanted), version=view.read_ms)
+    if row is None or row.kind != KIND:
+        st.toast(f"There is no reassignment {wanted!r:.30}; make a new one.")
+        st.query_params.pop("plan", None)
+        return None
+    return row
+
+
+def _of_plan(row: OperationRow) -> Review:
+    return Review(
+        row.inputs,
+        row.diff or {},
+        row.checks or [],
+        row.cli or [],
+        row.estimate or {},
+        row.state == "refused",
+        row.created_ms,
+        row.id,
+    )
+
+
+# --- plans ---
+
+
+def _recent(page: Page, view: View) -> list[OperationRow]:
+    return state.read_cached(audit.operations, page.cluster_id, kinds=(KIND,), limit=PLANS_MAX, version=view.read_ms)
+
+
+def _plans(page: Page, view: View, block: str | None) -> None:
+    title_line("plans", "Plans", "newest first; a revert is a new plan")
+    rows = _recent(page, view)
+    if not rows:
+        st.html(markup.empty("Nobody has planned a move yet.", "Choose above what is to move; Review changes nothing."))
+        return
+    for row in rows:
+        line = plan_text.change_line(row)
+        with st.container(horizontal=True, key=f"plan-row-{row.id}", vertical_alignment="center"):
+            cells = (
+                f"#{row.id}",
+                page.clock(line.at_ms, view.now_ms),
+                line.who,
+                line.scope,
+                str((row.diff or {}).get("words", {}).get("title", "")),
+            )
+            inner = "".join(f"<span>{markup.text(cell)}</span>" for cell in cells)
+            result = markup.text((row.result or {}).get("sentence") or line.reason)
+            st.html(
+                f'<div class="eb-plan">{inner}<span>{plan_text.state_html(row.state)}</span><span>{result}</span></div>'
+            )
+            st.button("Open", key=f"open-{row.id}", type="tertiary", on_click=_open, args=(row.id,))
+            st.button(
+                "Clone",
+                key=f"clone-{row.id}",
+                type="tertiary",
+                disabled=no_clone(row.inputs) is not None,
+                help=no_clone(row.inputs) or "Ask for the same again, as the beginning of another plan",
+                on_click=clone,
+                args=(row.inputs,),
+            )
+            st.button(
+                "Revert…",
+                key=f"revert-{row.id}",
+                type="tertiary",
+                disabled=block is not None or not line.revertible,
+                help=block or ("Plan the way back" if line.revertible else "It has changed nothing that stands."),
+                on_click=plan_dialog.revert,
+                args=(page.person, view.cluster.name, row.id),
+            )
+
+
+def _open(plan_id: int) -> None:
+    st.query_params["plan"] = str(plan_id)
+
+
+def _sign(page: Page) -> tuple[object, ...]:
+    """Changes when the buttons outside of live parts must be drawn again."""
+    view = page.view()
+    block = health_text.write_block(view, page.person.may_write, READ_ONLY)
+    running = running_plan(page, view)
+    now = None if running is None else (running.id, running.state, running.intent, running.throttle_bytes_per_s)
+    return (block, now, tuple((row.id, row.state) for row in _recent(page, view)))
+
+
+def _watch(page: Page, drawn: tuple[object, ...]) -> None:
+    """Draws the page again when its buttons no longer fit what is in the database."""
+    if _sign(page) != drawn:
+        st.rerun()
+
+
+CSS: Final = """
+.st-key-grid-review-a, .st-key-grid-review-b { grid-template-columns: minmax(0, 700fr) minmax(0, 640fr); }
+.st-key-choose { gap: 10px; flex-wrap: wrap; }
+.st-key-steering { gap: 8px; }
+.st-key-flag-first a { padding: 0; min-height: 0; }
+.st-key-flag-first a p { color: var(--eb-local); font-size: 12.5px; }
+.st-key-total, .st-key-left-limits { flex-wrap: nowrap; gap: 8px; }
+.st-key-total > :first-child, .st-key-left-limits > :first-child { flex: 1 1 auto; min-width: 0; width: auto; }
+.st-key-total > :not(:first-child) { flex: 0 0 auto; width: auto; }
+@media (max-width: 760px) { .st-key-total { flex-wrap: wrap; } }
+.eb-plan { display: grid; grid-template-columns: 44px 124px 110px minmax(90px, 150px) minmax(110px, 170px) 90px
+  minmax(80px, 1fr); gap: 8px; font-size: 12.5px; align-items: center; color: var(--eb-text); }
+@media (max-width: 760px) { .eb-plan { grid-template-columns: 44px minmax(0, 1fr) 90px; }
+  .eb-plan > :nth-child(2), .eb-plan > :nth-child(3), .eb-plan > :nth-child(4), .eb-plan > :last-child
+  { display: none; } }
+[class*="st-key-plan-row-"] > :first-child { flex: 1 1 auto; min-width: 0; width: auto; }
+[class*="st-key-plan-row-"] > :not(:first-child) { flex: 0 0 auto; width: auto; }
+[class*="st-key-plan-row-"] { border-bottom: 1px solid var(--eb-grid); padding: 2px 0; gap: 6px; flex-wrap: nowrap; }
+"""

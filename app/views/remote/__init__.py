@@ -1,0 +1,1 @@
+"""The Remote log page: its data, the ledger, cost, the metadata topic."""

@@ -1,0 +1,150 @@
+"""The ledger's card of the remote log: its rows, and every event of the segment that is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import streamlit as st
+
+from app import links, state
+from app.components.partition.lineage_verdicts import Judged
+from app.components.partition.partition_filter import near_topics
+from app.components.remote import segment_ledger
+from app.components.shared import format as fmt
+from app.components.shared import markup
+from app.components.shared.cards import card_head, title_line
+from app.components.shared.page import Page, ledger_key
+from app.components.shared.selection import standing_order, take_row
+from app.state import View
+from app.views.remote.remote_data import Question, Reading, read
+from backend.store.queries import config as config_queries
+from backend.store.queries import remote_log as queries
+from backend.store.queries.partitions import SegmentRow
+from backend.store.queries.remote_log import LEDGER_MAX
+
+SEGMENT: Final = "seg"
+SEGMENT_ID_CHARS: Final = 22
+TABLE_ROWS: Final = 8
+
+
+def draw(page: Page, question: Question) -> None:
+    reading = read(page, question)
+    found = segment_ledger.select(reading.judged, question.state, question.words, reading.hung)
+    clause = _ledger_clause(reading, question, found)
+    if not found:
+        card_head("ledger", "Ledger", clause)
+        _nothing(page, reading, question)
+        return
+
+    def clock(at_ms: int | None) -> str:
+        return page.clock(at_ms, view.now_ms)
+
+    by_name = {_name(one.segment): one for one in found}
+    order = standing_order("ledger_order", list(by_name), (question, page.cluster_id))
+    ordered = [by_name[name] for name in order]
+    view = reading.view
+
+    def files() -> object:
+        return segment_ledger.frame(ordered, reading.hung, page.colours, clock).drop(columns=segment_ledger.PICTURE)
+
+    card_head("ledger", "Ledger", clause, files=files)
+    with st.container(key=ledger_key(view, "ledger")):
+        st.dataframe(
+            segment_ledger.shown(ordered, reading.hung, page.colours, clock),
+            column_config=segment_ledger.columns(ordered),
+            hide_index=True,
+            height=37 + 35 * min(TABLE_ROWS, len(ordered)),
+            key="ledger-rows",
+            on_select=lambda: take_row("ledger-rows", SEGMENT, [one.segment.segment_id for one in ordered]),
+            selection_mode="single-row",
+            placeholder="",
+            alt=f"{len(ordered)} remote segments with offsets, state, durations and lineage",
+        )
+    _selected(page, reading, question)
+
+
+def _name(row: SegmentRow) -> str:
+    return f"{row.topic_id}/{row.partition}/{row.segment_id}"
+
+
+def _ledger_clause(reading: Reading, question: Question, found: Sequence[Judged]) -> str:
+    listed = len(reading.judged)
+    what = f"{fmt.count(len(found))} row{'' if len(found) == 1 else 's'}"
+    if len(found) < listed:
+        what = f"{fmt.count(len(found))} match of {fmt.count(listed)}"
+    if question.at_ms is not None:
+        return f"{what} · {question.name} as of {page_clock(question.at_ms, reading.view)}"
+    if question.scope.topic is None:
+        return f"{what} · what is open now and the newest copies; name a partition to see all of its segments"
+    if listed >= LEDGER_MAX:
+        return f"{what} · the newest {fmt.count(LEDGER_MAX)} segments of {question.name}"
+    return f"{what} · {question.name}, newest event first"
+
+
+def page_clock(at_ms: int, view: View) -> str:
+    """An instant in UTC, as the link has it."""
+    return fmt.clock(at_ms, view.now_ms) + " UTC"
+
+
+def _nothing(page: Page, reading: Reading, question: Question) -> None:
+    if reading.judged and question.words:
+        topics = state.read_cached(config_queries.topics, page.cluster_id, version=reading.view.version)
+        near = near_topics(question.words, [topic.topic for topic in topics if topic.tiered])
+        st.html(
+            markup.empty(
+                f"No topic, partition or segment is named “{question.words[:80]}”, and no listed row has it.",
+                f"Topics of a like name: {', '.join(near)}." if near else "",
+            )
+        )
+    elif reading.judged:
+        st.html(markup.empty("No listed segment is in this state.", "Choose another, or none."))
+    elif question.at_ms is not None:
+        st.html(markup.empty("Nothing of this partition was in the remote tier then."))
+    else:
+        st.html(
+            markup.empty(
+                "No remote segment is known: nothing has been copied, or the pipeline has not read its events yet.",
+                "The first copy comes with the first rolled segment of a topic with remote.storage.enable=true.",
+            )
+        )
+
+
+def _selected(page: Page, reading: Reading, question: Question) -> None:
+    """What was told of the segment that the link or the table names."""
+    wanted = st.session_state.get(SEGMENT) or st.query_params.get(SEGMENT)
+    if not wanted:
+        st.html('<div class="eb-note">Select a row to see every event of its segment.</div>')
+        return
+    row = next((one.segment for one in reading.judged if one.segment.segment_id == wanted), None)
+    version = reading.view.version
+    if row is None and len(wanted) == SEGMENT_ID_CHARS:
+        row = state.read_cached(queries.find_segment, page.cluster_id, wanted, version=version)
+    if row is None:
+        st.html(f'<div class="eb-note">There is no segment “{markup.text(wanted[:60])}” in this ledger.</div>')
+        return
+    events = state.read_cached(
+        queries.events_of_segment, page.cluster_id, row.topic_id, row.partition, row.segment_id, version=version
+    )
+    if question.at_ms is not None:
+        events = [event for event in events if event.event_timestamp_ms <= question.at_ms]
+    name = f"{row.topic}-{row.partition}"
+    with st.container(horizontal=True, key="segment-head"):
+        offsets = fmt.offset_range(row.start_offset, row.next_offset)
+        title_line("segment", "Segment", f"{row.segment_id} · {name} {offsets}")
+        st.page_link(links.page("partition"), label="Open partition →", query_params={"tp": name})
+    body = [
+        (
+            markup.Cell(page.clock(event.event_timestamp_ms, reading.view.now_ms), css="eb-nowrap eb-quiet"),
+            markup.Cell(html=("" if event.legal else markup.mark("warning") + " ") + markup.text(_said(event))),
+            f"{event.broker_id}",
+            markup.Cell(f"{event.metadata_partition} · {fmt.count(event.metadata_offset)}", css="eb-nowrap eb-quiet"),
+        )
+        for event in events
+    ]
+    names = [("Time", "left"), ("Event", "left"), ("Broker", "left"), ("Metadata partition · offset", "right")]
+    st.html(markup.table(names, body, caption="Events of the segment"))
+
+
+def _said(event: queries.StoredEvent) -> str:
+    return segment_ledger.event_words(event)[:300]

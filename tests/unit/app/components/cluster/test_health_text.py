@@ -1,0 +1,113 @@
+"""What the head row and the alerts say about the data's age and about our own processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.components.cluster import health_text
+from app.state import aged
+from tests.unit.app.overview_rows import NOW_MS, broker, cluster, process, view
+
+BROKERS = [broker(1), broker(2)]
+
+
+def test_live_data_has_its_age_and_nothing_is_said_otherwise() -> None:
+    pills = health_text.head_pills(view(), BROKERS, None)
+    assert [(pill.label, pill.status) for pill in pills] == [
+        ("Live · 1 s ago", "notice"),
+        ("2/2 brokers · metadata +1 s", "ok"),
+    ]
+    assert health_text.blindness(view(), BROKERS, None) == []
+
+
+def test_data_is_stale_after_three_sample_intervals() -> None:
+    assert not health_text.stale(view(age_ms=6_000))
+    assert health_text.stale(view(age_ms=6_001))
+    assert health_text.stale(view(age_ms=None))
+
+
+def test_a_silent_backend_is_named_with_since_when_and_the_age_of_what_is_shown() -> None:
+    seen = view(
+        process("backend", age_ms=60_000), process("observer", age_ms=60_000), process("pipeline"), age_ms=61_000
+    )
+    [found] = health_text.blindness(seen, BROKERS, None)
+    assert (found.slug, found.status, found.title) == ("backend-down", "critical", "Backend down since 07:59:00.")
+    assert "Figures are 1 m 1 s old. Nothing can be changed now." in found.sentence
+    labels = [pill.label for pill in health_text.head_pills(seen, BROKERS, None)]
+    assert labels == ["Not live since 07:58:59", "?/2 brokers · metadata +1 s"]
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+def test_a_process_that_said_goodbye_is_down_at_once_with_its_message(state: str) -> None:
+    seen = view(process("backend"), process("pipeline", state=state, message="No Java 17 was found."))
+    [found] = health_text.blindness(seen, BROKERS, None)
+    assert found.title == "Pipeline down since 07:59:59."
+    assert found.note == "No Java 17 was found."
+
+
+def test_an_observer_without_answers_is_not_called_down() -> None:
+    seen = view(process("backend"), process("observer"), process("pipeline"), age_ms=30_000)
+    [found] = health_text.blindness(seen, BROKERS, None)
+    assert found.slug == "samples-stale"
+    assert found.title == "Not live since 07:59:30."
+
+
+def test_backend_comes_before_pipeline_and_both_are_said() -> None:
+    seen = view(process("pipeline", age_ms=60_000), process("backend", age_ms=60_000), age_ms=60_000)
+    assert [one.slug for one in health_text.blindness(seen, BROKERS, None)] == ["backend-down", "pipeline-down"]
+
+
+def test_a_pipeline_that_lags_says_by_how_many_records() -> None:
+    seen = view(process("backend"), process("pipeline", detail={"lag_records": 1_200}))
+    assert health_text.head_pills(seen, BROKERS, None)[1].label == "2/2 brokers · metadata 1\u202f200 behind"
+
+
+def test_a_waiting_pipeline_says_so_with_its_reason() -> None:
+    seen = view(process("backend"), process("pipeline", state="waiting", message="No broker answers."))
+    [found] = health_text.blindness(seen, BROKERS, None)
+    assert (found.status, found.title, found.note) == ("warning", "The pipeline waits.", "No broker answers.")
+
+
+def test_some_silent_brokers_are_counted() -> None:
+    brokers = [broker(1), broker(2, reachable=False, error="Connection refused.")]
+    [found] = health_text.blindness(view(), brokers, None)
+    assert found.title == "1 of 2 brokers is silent."
+    assert found.sentence == "Broker 2 did not answer."
+    assert health_text.head_pills(view(), brokers, None)[1].status == "warning"
+
+
+def test_while_the_database_is_away_ages_grow_and_only_that_is_said() -> None:
+    seen = aged(view(process("pipeline", age_ms=60_000)), NOW_MS + 40_000, "Connection refused.")
+    [found] = health_text.blindness(seen, BROKERS, None)
+    assert found.title == "Database away since 08:00:00."
+    assert "was read 40 s ago" in found.sentence
+    assert found.note == "Connection refused."
+    assert seen.ages.offsets_ms == 41_000
+    assert health_text.stale(seen)
+    labels = [pill.label for pill in health_text.head_pills(seen, BROKERS, None)]
+    assert labels == ["Not live since 07:59:59", "Database away"]
+
+
+def test_that_nobody_looked_while_the_database_went_away_is_said() -> None:
+    seen = aged(view(), NOW_MS + 600_000, "Connection refused.", NOW_MS + 590_000)
+    [found] = health_text.blindness(seen, BROKERS, None)
+    assert found.title == "The database cannot be read."
+    assert found.sentence.startswith("Nobody looked between 08:00:00 and 08:09:50. What is shown was read 10 m")
+
+
+def test_the_ledger_is_known_up_to_the_pipelines_last_sign_of_life() -> None:
+    assert health_text.ledger_ms(view()) == NOW_MS
+    assert health_text.ledger_ms(view(process("pipeline", age_ms=60_000))) == NOW_MS - 60_000
+    assert health_text.ledger_ms(aged(view(), NOW_MS + 40_000, "away")) == NOW_MS
+
+
+def test_writes_are_blocked_with_the_first_reason_that_holds() -> None:
+    block = health_text.write_block
+    assert block(view(), True, "Read-only.") is None
+    assert block(view(), False, "Read-only.") == "Read-only."
+    assert block(view(own=False, cluster=cluster(name="other")), True, "") == (
+        "Read-only: other is not the cluster of this `ebbline up`."
+    )
+    assert block(aged(view(), NOW_MS + 1, "x"), True, "") == "The database is away: a change could not be recorded."
+    assert "backend is down" in str(block(view(process("backend", age_ms=60_000)), True, ""))
+    assert block(view(process("backend"), age_ms=300_000), True, "") == "Data is 5 m old."

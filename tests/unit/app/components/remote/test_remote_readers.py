@@ -1,0 +1,45 @@
+"""Groups that read from the remote tier: from the watch's facts to the page's card."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.components.remote import remote_readers
+from backend.control.findings.sight import GroupOffset
+from backend.control.observer.reader_watch import TOLD_MAX, reads_told
+from tests.unit.app.partition_rows import NOW_MS
+from tests.unit.control.findings.sights import partition
+
+# The partition of the sights: log start 0, local from 500.
+READS = [GroupOffset("backfill", "orders", 0, 100, moved=True), GroupOffset("<b>late", "orders", 0, 400)]
+
+
+def test_who_is_below_the_local_log_is_told_the_most_to_read_first() -> None:
+    told = reads_told([*READS, GroupOffset("live", "orders", 0, 700)], [partition()], NOW_MS)
+    found = remote_readers.of({"readers": {**told, "cause": None}}, "orders", 0)
+    assert [(one.group, one.offsets_left, one.moved) for one in found.rows] == [
+        ("backfill", 400, True),
+        ("<b>late", 100, False),
+    ]
+    shown = remote_readers.html(found)
+    assert "&lt;b&gt;late" in shown
+    assert "stands still" in shown
+    assert remote_readers.clause(found, NOW_MS + 4_000) == "committed below local start, 4 s ago"
+    assert remote_readers.of({"readers": told}, "orders", 1).rows == ()
+
+
+def test_a_heartbeat_holds_those_with_the_most_left_and_says_that_there_are_more() -> None:
+    many = [GroupOffset(f"g{number}", "orders", 0, number) for number in range(TOLD_MAX + 5)]
+    told = reads_told(many, [partition()], NOW_MS)
+    assert (told["count"], len(told["rows"])) == (TOLD_MAX + 5, TOLD_MAX)
+    assert told["rows"][0]["group"] == "g0"
+    found = remote_readers.of({"readers": told}, "other", 0)
+    assert "others may" in remote_readers.html(found)
+
+
+def test_nobody_has_looked_is_not_nobody_reads() -> None:
+    assert remote_readers.NOT_LOOKED in remote_readers.html(remote_readers.of(None, "orders", 0))
+    refused: dict[str, Any] = {"readers": {"seen_ms": None, "rows": [], "count": 0, "cause": "Not authorized."}}
+    assert "? Not authorized." in remote_readers.html(remote_readers.of(refused, "orders", 0))
+    looked: dict[str, Any] = {"readers": {"seen_ms": NOW_MS, "rows": [], "count": 0, "cause": None}}
+    assert "No group with members is below" in remote_readers.html(remote_readers.of(looked, "orders", 0))

@@ -1,0 +1,61 @@
+"""What the dashboard remembers of the database: asked once per version, kept when it is away."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.access.identity import person_of
+from app.query_cache import AGE_MS_MAX, Answer, Known
+
+
+def test_a_question_is_asked_once_per_version_and_again_when_its_answer_is_old() -> None:
+    known, asked = Known(), []
+
+    def ask() -> int:
+        asked.append(1)
+        return len(asked)
+
+    assert [known.answer("q", 7, 0, ask), known.answer("q", 7, AGE_MS_MAX, ask)] == [1, 1]
+    assert known.answer("q", 8, AGE_MS_MAX, ask) == 2
+    assert known.answer("q", 8, 2 * AGE_MS_MAX + 1, ask) == 3
+
+
+def test_a_question_that_fails_keeps_its_last_answer() -> None:
+    known = Known()
+    known.keep("q", Answer("old", 1, 0))
+
+    def fail() -> str:
+        raise OSError
+
+    with pytest.raises(OSError):
+        known.answer("q", 2, 1, fail)
+    assert known.last("q") == Answer("old", 1, 0)
+
+
+def test_the_answer_unused_for_longest_goes_first() -> None:
+    known = Known(entries_max=2)
+    for question in ("a", "b"):
+        known.keep(question, Answer(question, 1, 0))
+    known.last("a")
+    known.keep("c", Answer("c", 1, 0))
+    assert known.last("b") is None
+    assert known.last("a") is not None
+
+
+@pytest.mark.parametrize(
+    ("claims", "label", "may_write"),
+    [
+        ({}, "local operator", True),
+        ({"email": "test@example.com"}, "local operator", True),
+        ({"is_logged_in": False}, "not signed in · viewer", False),
+        ({"is_logged_in": True, "email": "v@example.com"}, "v@example.com · viewer", False),
+        ({"is_logged_in": True, "name": "Olga", "role": "operator"}, "Olga · operator", True),
+        ({"is_logged_in": True, "sub": "7", "role": "admin"}, "7 · viewer", False),
+    ],
+)
+def test_only_the_operators_claim_or_no_sign_in_at_all_may_write(
+    claims: dict[str, object], label: str, may_write: bool
+) -> None:
+    person = person_of(claims)
+    assert (person.label, person.may_write) == (label, may_write)
+    assert person.must_sign_in == (claims.get("is_logged_in") is False)
