@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.databases import new_postgresql, new_sqlite
 from tests.effort import effort
 from tests.migrations.postgresql import NoPostgreSQL, Server, new_database, running_server
 
@@ -30,3 +31,11 @@ def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'ebbline.db'}"
     return new_database(request.getfixturevalue("postgresql_server").url, f"t{uuid4().hex}")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def migrated_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of the newest schema, once for each dialect."""
+    if request.param == "sqlite":
+        return new_sqlite(tmp_path / "ebbline.db")
+    return new_postgresql(request.getfixturevalue("postgresql_server"))

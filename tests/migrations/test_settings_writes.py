@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
-from backend.store import migrate
 from backend.store import tables as t
 from backend.store.engine import create_engine, reading, writing
 from backend.store.writes_observer import SILENT_MAX, Resource, save_settings
@@ -16,9 +15,8 @@ from tests.unit.store.test_retention import row
 
 
 @pytest.fixture
-def engine(empty_database: str) -> Iterator[Engine]:
-    migrate.upgrade(empty_database)
-    made = create_engine(empty_database)
+def engine(migrated_database: str) -> Iterator[Engine]:
+    made = create_engine(migrated_database)
     with writing(made) as connection:
         connection.execute(t.cluster.insert(), [row(t.cluster, cluster_id="c")])
     yield made

@@ -13,8 +13,8 @@ from backend.control.findings.sight import GroupOffset
 from backend.control.http.tokens import KnownToken, TokenRole, add_token, tokens_by_hash, withdraw_token
 from backend.control.observer.finding_watch import FindingWatch
 from backend.control.observer.reader_watch import reads_told
-from backend.store import migrate, writes, writes_findings, writes_operations
 from backend.store import tables as t
+from backend.store import writes, writes_findings, writes_operations
 from backend.store.engine import create_engine, reading, writing
 from backend.store.queries import findings as queries
 from backend.store.storable import KeyText, Text
@@ -32,9 +32,8 @@ TABLES: Final = [
 
 
 @pytest.fixture
-def engine(empty_database: str) -> Iterator[Engine]:
-    migrate.upgrade(empty_database)
-    made = create_engine(empty_database)
+def engine(migrated_database: str) -> Iterator[Engine]:
+    made = create_engine(migrated_database)
     with writing(made) as connection:
         connection.execute(t.cluster.insert(), [row(t.cluster, cluster_id="c")])
     yield made
