@@ -48,9 +48,11 @@ def local_segments(
         .scalar_subquery()
     )
     start = current.c.local_log_start_offset
-    # The limit keeps it a query of its own: as a join SQLite would rather begin with the segments.
+    # The limit keeps it a query of its own, and its column is what names the cluster of the segments: with the value
+    # itself SQLite from 3.41 on begins with all segments of the cluster.
     local = (
         select(
+            current.c.cluster_id,
             current.c.topic,
             current.c.topic_id,
             current.c.partition,
@@ -62,7 +64,7 @@ def local_segments(
         .subquery("local")
     )
     same = and_(
-        segment.c.cluster_id == cluster_id,
+        segment.c.cluster_id == local.c.cluster_id,
         segment.c.topic == local.c.topic,
         segment.c.partition == local.c.partition,
         segment.c.start_offset >= local.c.first,
