@@ -17,7 +17,7 @@ AGE_MS_MAX: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CachedResult:
     """What a question gave, for which version of the data, and when."""
 
     value: Any
@@ -25,15 +25,15 @@ class Answer:
     read_ms: int
 
 
-class Known:
+class QueryCache:
     """Answers by question; the one that was not used for longest goes first."""
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self._entries_max = entries_max
-        self._answers: OrderedDict[Hashable, Answer] = OrderedDict()
+        self._answers: OrderedDict[Hashable, CachedResult] = OrderedDict()
         self._lock = Lock()
 
-    def last(self, question: Hashable) -> Answer | None:
+    def last(self, question: Hashable) -> CachedResult | None:
         """The newest answer, however old."""
         with self._lock:
             found = self._answers.get(question)
@@ -41,7 +41,7 @@ class Known:
                 self._answers.move_to_end(question)
             return found
 
-    def keep(self, question: Hashable, answer: Answer) -> None:
+    def keep(self, question: Hashable, answer: CachedResult) -> None:
         with self._lock:
             self._answers[question] = answer
             self._answers.move_to_end(question)
@@ -54,5 +54,5 @@ class Known:
         if found is not None and found.version == version and now_ms - found.read_ms <= AGE_MS_MAX:
             return found.value
         value = ask()
-        self.keep(question, Answer(value, version, now_ms))
+        self.keep(question, CachedResult(value, version, now_ms))
         return value

@@ -18,7 +18,7 @@ import streamlit as st
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.query_cache import Answer, Known
+from app.query_cache import CachedResult, QueryCache
 from backend.store.engine import StoreError, create_engine, reading
 from backend.store.limits import PAGES
 from backend.store.queries import health
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 # A database that has just failed is asked again after this.
 RETRY_MS: Final = 2_000
-_known: Final = Known()
+_known: Final = QueryCache()
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DatabaseFailure:
     """That the database could not be read: since when and when last, as far as somebody looked."""
 
     first_ms: int
@@ -40,10 +40,10 @@ class Failure:
     sentence: str
 
 
-_failed: Final[dict[str, Failure]] = {}  # by URL
+_failed: Final[dict[str, DatabaseFailure]] = {}  # by URL
 
 
-class DatabaseAway(Exception):
+class DatabaseUnreachable(Exception):
     """The database cannot be read now; the message is one sentence for people."""
 
 
@@ -79,12 +79,12 @@ def _engine(url: str) -> Engine:
 
 
 def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """Result of ``query(connection, *arguments, **options)``. Raises DatabaseAway."""
+    """Result of ``query(connection, *arguments, **options)``. Raises DatabaseUnreachable."""
     url = environment().database_url
     failed = _failed.get(url)
     # Seven parts of a page would wait one after the other for a server that does not answer.
     if failed is not None and 0 <= now_ms() - failed.last_ms < RETRY_MS:
-        raise DatabaseAway(failed.sentence)
+        raise DatabaseUnreachable(failed.sentence)
     try:
         with reading(_engine(url)) as connection:
             found = query(connection, *arguments, **options)
@@ -92,8 +92,8 @@ def read(query: Callable[..., T], *arguments: Any, **options: Any) -> T:
         trouble = diagnose(error)
         sentence = f"The database {trouble.sentence}." if trouble is not None else _sentence(first_line(error))
         moment = now_ms()
-        _failed[url] = Failure(moment if failed is None else failed.first_ms, moment, sentence)
-        raise DatabaseAway(sentence) from error
+        _failed[url] = DatabaseFailure(moment if failed is None else failed.first_ms, moment, sentence)
+        raise DatabaseUnreachable(sentence) from error
     _failed.pop(url, None)
     return found
 
@@ -105,8 +105,8 @@ def _sentence(cause: str) -> str:
 def read_cached(query: Callable[..., T], *arguments: Any, version: int, **options: Any) -> T:
     """As :func:`read`, but asked only once per data version, and the last answer while the database is away.
 
-    Arguments must be hashable. What comes back is shared: do not change it. Raises DatabaseAway when the database is
-    away and this was never asked before; so ask for times by :attr:`View.read_ms`, which then stands still.
+    Arguments must be hashable. The result is shared: do not change it. Raises DatabaseUnreachable when the database is
+    away and this was never read before; so times are asked for by :attr:`ClusterView.read_ms`, which then stands still.
     """
     question = (
         environment().database_url,
@@ -116,7 +116,7 @@ def read_cached(query: Callable[..., T], *arguments: Any, version: int, **option
     )
     try:
         found: T = _known.answer(question, version, now_ms(), lambda: read(query, *arguments, **options))
-    except DatabaseAway:
+    except DatabaseUnreachable:
         last = _known.last(question)
         if last is None:
             raise
@@ -125,7 +125,7 @@ def read_cached(query: Callable[..., T], *arguments: Any, version: int, **option
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ClusterView:
     """The cluster a page shows, and how fresh what it shows is, at ``now_ms``."""
 
     cluster: health.ClusterRow
@@ -141,22 +141,22 @@ class View:
     allow_changes: bool = True  # False: this `ebbline up` only looks at the cluster
 
 
-def view(cluster_id: str | None) -> View | None:
+def view(cluster_id: str | None) -> ClusterView | None:
     """The head row's facts; None when the database knows no cluster yet.
 
-    While the database is away: the facts read last, aged. Raises DatabaseAway when there are none.
+    While the database is away: the facts read last, aged. Raises DatabaseUnreachable when there are none.
     """
     moment, own_id = now_ms(), environment().cluster_id
     wanted = cluster_id or own_id
 
-    def load(connection: Connection) -> View | None:
+    def load(connection: Connection) -> ClusterView | None:
         known = health.clusters(connection)
         chosen = next((row for row in known if row.cluster_id == wanted), None)
         if chosen is None:
             chosen = next((row for row in known if row.cluster_id == own_id), known[0] if known else None)
         if chosen is None:
             return None
-        return View(
+        return ClusterView(
             cluster=chosen,
             own=chosen.cluster_id == own_id,
             clusters=known,
@@ -171,17 +171,17 @@ def view(cluster_id: str | None) -> View | None:
     question = (environment().database_url, "view", wanted)
     try:
         found = read(load)
-    except DatabaseAway as error:
+    except DatabaseUnreachable as error:
         last = _known.last(question)
         if last is None or last.value is None:
             raise
         failed = _failed.get(environment().database_url)
         return aged(last.value, moment, str(error), None if failed is None else failed.first_ms)
-    _known.keep(question, Answer(found, 0, moment))
+    _known.keep(question, CachedResult(found, 0, moment))
     return found
 
 
-def aged(view: View, moment_ms: int, away: str, seen_ms: int | None = None) -> View:
+def aged(view: ClusterView, moment_ms: int, away: str, seen_ms: int | None = None) -> ClusterView:
     """``view`` as it is at a later moment, when nothing newer could be read, as was noticed at ``seen_ms``."""
     more_ms = moment_ms - view.read_ms
 

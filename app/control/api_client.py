@@ -1,7 +1,7 @@
 """The control API as the pages use it: plan, try, execute once, revert, and the lab's races, which live in the backend
 alone. All other reads of pages go to the database.
 
-Every failure is an :class:`ApiError` with one sentence for people; no other exception leaves this module.
+Every failure is an :class:`ControlApiError` with one sentence for people; no other exception leaves this module.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def _trust() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
-class ApiError(Exception):
+class ControlApiError(Exception):
     """The message is one sentence for people."""
 
 
-class ApiAway(ApiError):
+class ApiAway(ControlApiError):
     """No answer. ``sent``: the request may have reached the API, so its effect is not known."""
 
     def __init__(self, sentence: str, *, sent: bool) -> None:
@@ -49,7 +49,7 @@ class ApiAway(ApiError):
         self.sent = sent
 
 
-class ApiRefused(ApiError):
+class ApiRefused(ControlApiError):
     """The API answered with a problem; nothing was changed by this call."""
 
     def __init__(self, sentence: str, *, status: int, slug: str) -> None:
@@ -79,11 +79,11 @@ class ControlApi:
         self._person = person
 
     def plan(self, kind: str, inputs: Json) -> OperationRow:
-        """Stores a plan, which its checks may have refused. Changes nothing in the cluster. Raises ApiError."""
+        """Stores a plan, which its checks may have refused. Changes nothing in the cluster. Raises ControlApiError."""
         return _plan(self._post("/v1/plans", {"kind": kind, "inputs": dict(inputs)}, PLAN_TIMEOUT_S))
 
     def dry_run(self, kind: str, inputs: Json) -> DryRun:
-        """What that plan would be; a viewer may ask. Raises ApiError."""
+        """What that plan would be; a viewer may ask. Raises ControlApiError."""
         body = self._post("/v1/plans", {"kind": kind, "inputs": dict(inputs), "dry_run": True}, PLAN_TIMEOUT_S)
         try:
             return DryRun(**{name: body[name] for name in DryRun.__slots__})
@@ -91,48 +91,48 @@ class ControlApi:
             raise _not_understood() from error
 
     def execute(self, plan_id: int, *, key: str, confirm: str, reason: str) -> OperationRow:
-        """Executes a plan; the same ``key`` again gives the same plan and does nothing. Raises ApiError."""
+        """Executes a plan; the same ``key`` again gives the same plan and does nothing. Raises ControlApiError."""
         body = {"confirm": confirm, "reason": reason, "wait_ms": EXECUTE_WAIT_MS}
         return _plan(self._post(f"/v1/plans/{plan_id}/execute", body, EXECUTE_TIMEOUT_S, {"Idempotency-Key": key}))
 
     def revert(self, plan_id: int) -> OperationRow:
-        """A new plan that puts back what ``plan_id`` found; it is executed like any other. Raises ApiError."""
+        """A new plan that puts back what ``plan_id`` found; it is executed like any other. Raises ControlApiError."""
         return _plan(self._post(f"/v1/plans/{plan_id}/revert", {}, PLAN_TIMEOUT_S))
 
     def bootstrap_race(self) -> Json | None:
-        """The race of the lab that is going on, else the last one; None: there was none. Raises ApiError."""
+        """The race of the lab that is going on, else the last one; None: there was none. Raises ControlApiError."""
         return _run(self._call("GET", LAB_BOOTSTRAP, None, LOOK_TIMEOUT_S))
 
     def start_bootstrap_race(self, size_bytes: int, tiered_percent: int) -> Json | None:
-        """Begins a race. Raises ApiError."""
+        """Begins a race. Raises ControlApiError."""
         body = {"size_bytes": size_bytes, "tiered_percent": tiered_percent}
         return _run(self._post(LAB_BOOTSTRAP, body, PLAN_TIMEOUT_S))
 
     def cancel_bootstrap_race(self) -> Json | None:
-        """Ends the race that is going on. Raises ApiError."""
+        """Ends the race that is going on. Raises ControlApiError."""
         return _run(self._post(f"{LAB_BOOTSTRAP}/cancel", {}, PLAN_TIMEOUT_S))
 
     def faults(self) -> Json:
-        """What the lab can break, and what is broken. Raises ApiError."""
+        """What the lab can break, and what is broken. Raises ControlApiError."""
         return _faults(self._call("GET", LAB_FAULTS, None, LOOK_TIMEOUT_S))
 
     def break_it(self, scenario: str, broker: int | None) -> Json:
-        """Begins a scenario of the lab; as :meth:`faults` then. Raises ApiError."""
+        """Begins a scenario of the lab; as :meth:`faults` then. Raises ControlApiError."""
         return _faults(self._post(LAB_FAULTS, {"scenario": scenario, "broker": broker}, PLAN_TIMEOUT_S))
 
     def heal(self) -> Json:
-        """Mends what the lab has broken; as :meth:`faults` then. Raises ApiError."""
+        """Mends what the lab has broken; as :meth:`faults` then. Raises ControlApiError."""
         return _faults(self._post(f"{LAB_FAULTS}/heal", {}, PLAN_TIMEOUT_S))
 
     def alert_rules(self) -> bytes:
-        """The rules file for Prometheus. Raises ApiError."""
+        """The rules file for Prometheus. Raises ControlApiError."""
         answer = self._request("GET", "/v1/alert-rules", None, PLAN_TIMEOUT_S)
         if not answer.is_success:
             _checked(answer)
         return answer.content
 
     def steer(self, plan_id: int, verb: str, body: Json) -> OperationRow:
-        """Pauses, resumes, stops or limits a plan that is being carried out; the plan then. Raises ApiError."""
+        """Pauses, resumes, stops or limits a plan that is being carried out; the plan then. Raises ControlApiError."""
         return _plan(self._post(f"/v1/plans/{plan_id}/{verb}", dict(body), PLAN_TIMEOUT_S))
 
     def _post(self, path: str, body: Json, timeout_s: float, headers: Mapping[str, str] | None = None) -> Json:

@@ -38,7 +38,7 @@ _PRESSED: Final = "pressed"
 
 
 @contextmanager
-def one_press(what: str) -> Iterator[bool]:
+def debounce(what: str) -> Iterator[bool]:
     """True: act. False: this is the second press of a double click, whose first one has acted.
 
     ``what`` names the control and what it acts on. The time runs from the end of the first one's work: the second

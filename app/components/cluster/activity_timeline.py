@@ -37,7 +37,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TimelineTick:
     """A moment: of a broker's event, or of somebody's attempt."""
 
     row: str
@@ -57,10 +57,12 @@ def bars(found: Sequence[FindingRow], since_ms: int, now_ms: int) -> list[Bar]:
     return made
 
 
-def ticks(audit: Sequence[AuditRow], events: Sequence[BrokerEvent], since_ms: int) -> list[Tick]:
+def ticks(audit: Sequence[AuditRow], events: Sequence[BrokerEvent], since_ms: int) -> list[TimelineTick]:
     """The newest 500 of each kind."""
     acted = [
-        Tick(ACTIONS, row.at_ms, RESULT_STATUS.get(row.result), f"{row.actor}: {action_words(row)}, {row.result}")
+        TimelineTick(
+            ACTIONS, row.at_ms, RESULT_STATUS.get(row.result), f"{row.actor}: {action_words(row)}, {row.result}"
+        )
         for row in audit[:TICKS_MAX]
         if row.at_ms >= since_ms
     ]
@@ -68,7 +70,7 @@ def ticks(audit: Sequence[AuditRow], events: Sequence[BrokerEvent], since_ms: in
     for event in events[:TICKS_MAX]:
         words, bad = told_words(event)
         if event.type == "leader" or bad:
-            told.append(Tick(FAILED if bad else LEADERS, event.at_ms, "critical" if bad else None, words))
+            told.append(TimelineTick(FAILED if bad else LEADERS, event.at_ms, "critical" if bad else None, words))
     return [*told, *acted]
 
 
@@ -85,7 +87,12 @@ def told_words(event: BrokerEvent) -> tuple[str, bool]:
 
 
 def figure(
-    found: Sequence[Bar], marks: Sequence[Tick], since_ms: int, now_ms: int, colours: Palette, zone: tzinfo | None
+    found: Sequence[Bar],
+    marks: Sequence[TimelineTick],
+    since_ms: int,
+    now_ms: int,
+    colours: Palette,
+    zone: tzinfo | None,
 ) -> go.Figure:
     """Incidents on top, at most 5 kinds; below them what brokers told and what people did, always there."""
     incidents = list(dict.fromkeys(bar.row for bar in sorted(found, key=lambda b: SEVERITIES.index(b.severity))))
@@ -154,7 +161,7 @@ def figure(
     return fig
 
 
-def rows(found: Sequence[Bar], marks: Sequence[Tick], clock: Callable[[int | None], str]) -> pd.DataFrame:
+def rows(found: Sequence[Bar], marks: Sequence[TimelineTick], clock: Callable[[int | None], str]) -> pd.DataFrame:
     """The same as a table, newest first."""
     lines = [(bar.start_ms, bar.end_ms, bar.row, bar.severity, bar.words) for bar in found]
     lines += [(mark.at_ms, 0, mark.row, mark.status or "", mark.words) for mark in marks]
@@ -198,7 +205,7 @@ def event_rows(events: Sequence[BrokerEvent], clock: Callable[[int | None], str]
     )
 
 
-def _tick_colour(mark: Tick, usual: str, colours: Palette) -> str:
+def _tick_colour(mark: TimelineTick, usual: str, colours: Palette) -> str:
     return usual if mark.status is None else status_colour(colours, mark.status)
 
 

@@ -17,7 +17,7 @@ WORST_FIRST: Final = ("critical", "warning", "notice")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AlertRule:
     """A rule and what it has found; ``since_ms`` None: it is quiet."""
 
     slug: str
@@ -30,14 +30,14 @@ class Rule:
         return self.slug.replace("-", " ").capitalize()
 
 
-def rules(slugs: Sequence[str], findings: Sequence[FindingRow]) -> list[Rule]:
+def rules(slugs: Sequence[str], findings: Sequence[FindingRow]) -> list[AlertRule]:
     """The worst first, then by name."""
     found = []
     for slug in slugs:
         mine = [one for one in findings if one.slug == slug and one.closed_ms is None]
         worst = min((_rank(one.severity) for one in mine), default=None)
         severity = None if worst is None else (*WORST_FIRST, "notice")[worst]
-        found.append(Rule(slug, len(mine), severity, min((one.opened_ms for one in mine), default=None)))
+        found.append(AlertRule(slug, len(mine), severity, min((one.opened_ms for one in mine), default=None)))
     return sorted(found, key=lambda rule: (_rank(rule.severity) if rule.severity else len(WORST_FIRST) + 1, rule.slug))
 
 
@@ -45,26 +45,26 @@ def _rank(severity: str) -> int:
     return WORST_FIRST.index(severity) if severity in WORST_FIRST else len(WORST_FIRST)
 
 
-def clause(found: Sequence[Rule]) -> str:
+def clause(found: Sequence[AlertRule]) -> str:
     """``15 rules · 3 firing``."""
     firing = sum(rule.since_ms is not None for rule in found)
     return f"{fmt.count(len(found))} rules · {f'{fmt.count(firing)} firing' if firing else 'all quiet'}"
 
 
-def rules_html(found: Sequence[Rule], now_ms: int, shown: int) -> str:
+def rules_html(found: Sequence[AlertRule], now_ms: int, shown: int) -> str:
     """One line a rule: name, and for how long it fires on how many things."""
     rows = [(Cell(rule.name), Cell(html=_pill(rule, now_ms))) for rule in found[:shown]]
     return markup.table([("Rule", "left"), ("State", "left")], rows, caption="Rules and whether they fire")
 
 
-def _pill(rule: Rule, now_ms: int) -> str:
+def _pill(rule: AlertRule, now_ms: int) -> str:
     if rule.since_ms is None:
         return markup.pill("quiet", "notice")
     many = f", {fmt.count(rule.open)} times" if rule.open > 1 else ""
     return markup.pill(f"firing {fmt.duration(max(0, now_ms - rule.since_ms) / 1000)}{many}", rule.severity)
 
 
-def rows(found: Sequence[Rule], now_ms: int) -> pd.DataFrame:
+def rows(found: Sequence[AlertRule], now_ms: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "rule": [rule.slug for rule in found],

@@ -43,7 +43,7 @@ PHASE_WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Alert:
     """One line of the card. ``partition`` or ``page``, there a ``section``, is where its link leads."""
 
     slug: str
@@ -58,7 +58,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class AlertFacts:
     """What the rules look at. ``p99_ms``: duration of finished copies by (topic, partition); absent: not known.
 
     The world is judged as of ``now_ms``, the newest sample, and the ledger as of ``ledger_ms``: what has happened since
@@ -78,25 +78,25 @@ class Facts:
     findings: Sequence[FindingRow] = field(default_factory=tuple)
 
 
-def problems(facts: Facts) -> list[Problem]:
+def problems(facts: AlertFacts) -> list[Alert]:
     """All that needs attention, our own blindness first, then by severity."""
     # Each silent broker has a line of its own below.
     own = [
-        Problem(b.slug, "ebbline", b.status, b.title.rstrip("."), f"{b.sentence} {b.note}".strip())
+        Alert(b.slug, "ebbline", b.status, b.title.rstrip("."), f"{b.sentence} {b.note}".strip())
         for b in facts.blindness
         if b.slug != BROKERS_SILENT
     ]
     # A muted finding is not shown, and keeps the rule of the same thing from speaking instead of it.
     told = {(finding.slug, finding.object) for finding in facts.findings}
     stored = [_stored(finding) for finding in facts.findings if (finding.muted_until_ms or 0) <= facts.now_ms]
-    ruled: list[Problem] = []
+    ruled: list[Alert] = []
     for rule in RULES:
         ruled += [problem for problem in rule(facts) if (problem.slug, problem.object) not in told]
     rest = sorted([*stored, *ruled], key=lambda problem: SEVERITIES.index(problem.severity))
     return [*own, *rest]
 
 
-def summary(found: Sequence[Problem]) -> str:
+def summary(found: Sequence[Alert]) -> str:
     """``4 problems, 2 notices · worst first``."""
     notices = sum(problem.severity == "notice" for problem in found)
     serious = len(found) - notices
@@ -122,7 +122,7 @@ def _count(number: int, noun: str) -> str:
     return f"{fmt.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def _stored(finding: FindingRow) -> Problem:
+def _stored(finding: FindingRow) -> Alert:
     severity = finding.severity if finding.severity in SEVERITIES else "warning"
     evidence = finding.evidence if isinstance(finding.evidence, dict) else {}
     known = finding.topic is not None and finding.partition is not None
@@ -131,16 +131,16 @@ def _stored(finding: FindingRow) -> Problem:
     detail = str(evidence.get("sentence", ""))
     if finding.slug == SET_ASIDE:
         link, page, section = "Folders", "config", "brokers"
-        return Problem(finding.slug, finding.object, severity, finding.sentence, detail, link, page, section=section)
-    return Problem(finding.slug, finding.object, severity, finding.sentence, detail, link, partition=name)
+        return Alert(finding.slug, finding.object, severity, finding.sentence, detail, link, page, section=section)
+    return Alert(finding.slug, finding.object, severity, finding.sentence, detail, link, partition=name)
 
 
-def _brokers_away(facts: Facts) -> Iterable[Problem]:
+def _brokers_away(facts: AlertFacts) -> Iterable[Alert]:
     for broker in facts.brokers:
         if broker.reachable and broker.fenced:
             detail = "The controller keeps it from leading until it has caught up and its heartbeats arrive."
             name = f"broker {broker.broker_id}"
-            yield Problem("broker-fenced", name, "warning", f"Broker {broker.broker_id} is fenced", detail)
+            yield Alert("broker-fenced", name, "warning", f"Broker {broker.broker_id} is fenced", detail)
         if broker.reachable:
             continue
         silent = fmt.duration(max(0, facts.now_ms - broker.seen_ms) / 1000)
@@ -148,7 +148,7 @@ def _brokers_away(facts: Facts) -> Iterable[Problem]:
         detail = f"Silent for {silent}. {broker.error or ''}".strip()
         if led:
             detail += f" Leads {_count(led, 'partition')}."
-        yield Problem(
+        yield Alert(
             "broker-away",
             f"broker {broker.broker_id}",
             "critical",
@@ -159,42 +159,42 @@ def _brokers_away(facts: Facts) -> Iterable[Problem]:
         )
 
 
-def _disks(facts: Facts) -> Iterable[Problem]:
+def _disks(facts: AlertFacts) -> Iterable[Alert]:
     for broker in facts.brokers:
         name = f"broker {broker.broker_id}"
         for directory in broker.log_dirs or []:
             if directory.get("error"):
                 title = f"Log directory offline: {directory.get('path', '?')} on {name}"
-                yield Problem("disk-offline", name, "critical", title, f"{directory['error']}")
+                yield Alert("disk-offline", name, "critical", title, f"{directory['error']}")
         share = disk_share(broker)
         status = disk_status(share)
         if status is not None:
             detail = "A full disk stops its log directory; only local data that was copied to remote can be deleted."
             title = f"Disk {share:.0%} full: {name}"
-            yield Problem("disk-runway", name, status, title, detail, "Partitions", page="partitions")
+            yield Alert("disk-runway", name, status, title, detail, "Partitions", page="partitions")
 
 
-def _metadata_loading(facts: Facts) -> Iterable[Problem]:
+def _metadata_loading(facts: AlertFacts) -> Iterable[Alert]:
     led = [row for row in facts.partitions if row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW]
     for broker_id in sorted({row.leader for row in led}):
         count = sum(row.leader == broker_id for row in led)
         known = f"It does not know yet what is in the remote tier for {_count(count, 'partition')}"
         detail = f"{known}; it copies nothing until then."
         title = f"Broker {broker_id} reads the remote log's metadata"
-        yield Problem("metadata-loading", f"broker {broker_id}", "notice", title, detail)
+        yield Alert("metadata-loading", f"broker {broker_id}", "notice", title, detail)
 
 
-def _offline(facts: Facts) -> Iterable[Problem]:
+def _offline(facts: AlertFacts) -> Iterable[Alert]:
     for row in facts.partitions:
         if row.leader >= 0:
             continue
         name = f"{row.topic}-{row.partition}"
         isr = ", ".join(str(broker) for broker in row.isr) or "none"
         detail = f"Nobody can read or write it. Last in sync: broker {isr}."
-        yield Problem("offline", name, "critical", f"No leader: {name}", detail, "Open partition", partition=name)
+        yield Alert("offline", name, "critical", f"No leader: {name}", detail, "Open partition", partition=name)
 
 
-def _open_copies(facts: Facts) -> Iterable[Problem]:
+def _open_copies(facts: AlertFacts) -> Iterable[Alert]:
     leaders = {(row.topic, row.partition): (row.leader, row.topic_id) for row in facts.partitions}
     for segment in facts.open_segments:
         if segment.state is not SegmentState.COPY_SEGMENT_STARTED:
@@ -206,10 +206,10 @@ def _open_copies(facts: Facts) -> Iterable[Problem]:
             if age_ms > HUNG_MS_MIN:
                 now = "its partition is gone" if leader is None else f"broker {leader[0]} leads now"
                 detail = f"Begun {fmt.duration(age_ms / 1000)} ago by broker {segment.copy_broker_id}; {now}"
-                yield Problem("copy-dangling", name, "notice", f"Copy dangling: {name}", detail, "Ledger", "", name)
+                yield Alert("copy-dangling", name, "notice", f"Copy dangling: {name}", detail, "Ledger", "", name)
         elif is_hung(segment, facts.p99_ms.get(key), facts.ledger_ms):
             ratio = times_p99(age_ms, facts.p99_ms.get(key))
-            yield Problem(
+            yield Alert(
                 "copy-hung",
                 name,
                 "critical",
@@ -220,7 +220,7 @@ def _open_copies(facts: Facts) -> Iterable[Problem]:
             )
 
 
-def _followers(facts: Facts) -> Iterable[Problem]:
+def _followers(facts: AlertFacts) -> Iterable[Alert]:
     for replica in facts.replicas_behind:
         name = f"{replica.topic}-{replica.partition}"
         since_ms = facts.now_ms - (replica.phase_since_ms or replica.changed_ms)
@@ -228,7 +228,7 @@ def _followers(facts: Facts) -> Iterable[Problem]:
         evidence = replica.evidence if isinstance(replica.evidence, dict) else {}
         detail = str(evidence.get("sentence") or replica.error or _not_in_isr(replica.phase))
         lasting = f" For {fmt.duration(since_ms / 1000)}." if since_ms >= 1000 else ""
-        yield Problem(
+        yield Alert(
             "follower-stuck" if stuck else "follower-behind",
             f"{name} on broker {replica.broker_id}",
             "critical" if stuck else ("warning" if since_ms > STUCK_MS else "notice"),
@@ -244,7 +244,7 @@ def _not_in_isr(phase: str | None) -> str:
     return f"{word.capitalize()}, not in the ISR." if word and phase != "IN_SYNC" else "Not in the ISR."
 
 
-def _deletes(facts: Facts) -> Iterable[Problem]:
+def _deletes(facts: AlertFacts) -> Iterable[Alert]:
     for segment in facts.open_segments:
         if segment.state is not SegmentState.DELETE_SEGMENT_STARTED or segment.delete_started_ms is None:
             continue
@@ -252,10 +252,10 @@ def _deletes(facts: Facts) -> Iterable[Problem]:
         if age_ms > DELETE_OVERDUE_MS:
             name = f"{segment.topic}-{segment.partition}"
             detail = f"{fmt.size(segment.segment_size_bytes)} asked to be removed {fmt.duration(age_ms / 1000)} ago"
-            yield Problem("delete-lag", name, "warning", f"Deletion overdue: {name}", detail, "Ledger", "", name)
+            yield Alert("delete-lag", name, "warning", f"Deletion overdue: {name}", detail, "Ledger", "", name)
 
 
-def _pending(facts: Facts) -> Iterable[Problem]:
+def _pending(facts: AlertFacts) -> Iterable[Alert]:
     topics = {topic.topic: topic for topic in facts.topics}
     hung = {
         (s.topic, s.partition)
@@ -269,29 +269,29 @@ def _pending(facts: Facts) -> Iterable[Problem]:
             continue
         name = f"{row.topic}-{row.partition}"
         detail = f"{fmt.size(pending)} not uploaded; local retention is {fmt.size(limit)}, so nothing local can go"
-        yield Problem("copy-slow", name, "warning", f"Copying is behind: {name}", detail, "Open partition", "", name)
+        yield Alert("copy-slow", name, "warning", f"Copying is behind: {name}", detail, "Open partition", "", name)
 
 
-def _metadata_topic(facts: Facts) -> Iterable[Problem]:
+def _metadata_topic(facts: AlertFacts) -> Iterable[Alert]:
     for topic in facts.topics:
         wanted = min(METADATA_REPLICATION, len(facts.brokers))
         if topic.topic == METADATA_TOPIC and topic.replication_factor < wanted:
             detail = (
                 f"{topic.replication_factor} of {wanted} replicas: losing one broker may lose the remote tier's map"
             )
-            yield Problem("metadata-unsafe", METADATA_TOPIC, "critical", "Remote log metadata is not safe", detail)
+            yield Alert("metadata-unsafe", METADATA_TOPIC, "critical", "Remote log metadata is not safe", detail)
 
 
-def _quarantine(facts: Facts) -> Iterable[Problem]:
+def _quarantine(facts: AlertFacts) -> Iterable[Alert]:
     count = facts.ledger.quarantined_records
     if count:
         detail = "They could not be read and are kept aside; the ledger may miss their segments."
         title = f"{_count(count, 'record')} of {METADATA_TOPIC} quarantined"
-        yield Problem("quarantine", METADATA_TOPIC, "warning", title, detail)
+        yield Alert("quarantine", METADATA_TOPIC, "warning", title, detail)
     if facts.ledger.illegal_events:
         title = f"{_count(facts.ledger.illegal_events, 'event')} against the segment life cycle"
         detail = "They were stored and not followed, as Kafka's own cache does."
-        yield Problem("illegal-events", METADATA_TOPIC, "notice", title, detail)
+        yield Alert("illegal-events", METADATA_TOPIC, "notice", title, detail)
 
 
 RULES: Final = (

@@ -8,7 +8,7 @@ from typing import Final
 
 import pandas as pd
 
-from app.components.cluster.alerts import DELETE_OVERDUE_MS, Facts, is_hung
+from app.components.cluster.alerts import DELETE_OVERDUE_MS, AlertFacts, is_hung
 from app.components.partition.pending_limits import (
     disk_share,
     disk_status,
@@ -27,7 +27,7 @@ FINE: Final = "✓"
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class BrokerCheck:
     """One cell; ``status`` None: fine, ``unknown``: with its cause in ``hint``."""
 
     label: str = FINE
@@ -35,18 +35,20 @@ class Check:
     hint: str = ""
 
 
-def checks(facts: Facts, replica_counts: Mapping[int, int], stale_ms: int, now_ms: int) -> dict[int, tuple[Check, ...]]:
+def checks(
+    facts: AlertFacts, replica_counts: Mapping[int, int], stale_ms: int, now_ms: int
+) -> dict[int, tuple[BrokerCheck, ...]]:
     """Eight checks for each broker, by its id. ``replica_counts``: replicas by broker."""
     limits = {topic.topic: pending_limit_bytes(topic) for topic in facts.topics}
     found = {}
     for broker in facts.brokers:
         if not broker.reachable:
-            silent = Check("?", "unknown", f"Broker {broker.broker_id} does not answer")
-            away = Check("no", "critical", broker.error or "It does not answer")
+            silent = BrokerCheck("?", "unknown", f"Broker {broker.broker_id} does not answer")
+            away = BrokerCheck("no", "critical", broker.error or "It does not answer")
             found[broker.broker_id] = (away, *([silent] * 6), _age(broker, now_ms, stale_ms))
             continue
         found[broker.broker_id] = (
-            Check("fenced", "warning", "The controller has fenced it") if broker.fenced else Check(),
+            BrokerCheck("fenced", "warning", "The controller has fenced it") if broker.fenced else BrokerCheck(),
             _copy(facts, broker.broker_id),
             _pending(facts, broker.broker_id, limits),
             _delete(facts, broker.broker_id),
@@ -58,25 +60,27 @@ def checks(facts: Facts, replica_counts: Mapping[int, int], stale_ms: int, now_m
     return found
 
 
-def _copy(facts: Facts, broker_id: int) -> Check:
+def _copy(facts: AlertFacts, broker_id: int) -> BrokerCheck:
     mine = [s for s in facts.open_segments if s.copy_broker_id == broker_id]
     hung = sum(is_hung(s, facts.p99_ms.get((s.topic, s.partition)), facts.ledger_ms) for s in mine)
-    return Check(f"{hung} hung", "critical") if hung else Check()
+    return BrokerCheck(f"{hung} hung", "critical") if hung else BrokerCheck()
 
 
-def _pending(facts: Facts, broker_id: int, limits: Mapping[str, int | None]) -> Check:
+def _pending(facts: AlertFacts, broker_id: int, limits: Mapping[str, int | None]) -> BrokerCheck:
     sizes = [(pending_bytes(row), limits.get(row.topic)) for row in facts.partitions if row.leader == broker_id]
     over = [(size, pending_status(size, limit)) for size, limit in sizes if pending_status(size, limit)]
     if over:
         status = "critical" if any(found == "critical" for _, found in over) else "warning"
-        return Check(fmt.size(sum(size or 0 for size, _ in over)), status, f"{len(over)} partitions near their limit")
+        return BrokerCheck(
+            fmt.size(sum(size or 0 for size, _ in over)), status, f"{len(over)} partitions near their limit"
+        )
     unknown = sum(size is None for size, _ in sizes)
     if sizes and unknown == len(sizes):
-        return Check("?", "unknown", f"Broker {broker_id} has not told what is pending")
-    return Check()
+        return BrokerCheck("?", "unknown", f"Broker {broker_id} has not told what is pending")
+    return BrokerCheck()
 
 
-def _delete(facts: Facts, broker_id: int) -> Check:
+def _delete(facts: AlertFacts, broker_id: int) -> BrokerCheck:
     overdue = [
         s
         for s in facts.open_segments
@@ -84,46 +88,48 @@ def _delete(facts: Facts, broker_id: int) -> Check:
         and s.broker_id == broker_id
         and facts.ledger_ms - (s.delete_started_ms or facts.ledger_ms) > DELETE_OVERDUE_MS
     ]
-    return Check(f"{len(overdue)} late", "warning") if overdue else Check()
+    return BrokerCheck(f"{len(overdue)} late", "warning") if overdue else BrokerCheck()
 
 
-def _metadata(facts: Facts, broker_id: int) -> Check:
+def _metadata(facts: AlertFacts, broker_id: int) -> BrokerCheck:
     led = [row for row in facts.partitions if row.leader == broker_id and row.tiered]
     loading = sum(row.pending_reason == PendingReason.LEADER_DOES_NOT_KNOW for row in led)
     if loading:
-        return Check(f"{loading} of {len(led)}", "warning", "It does not know yet what is in the remote tier")
-    return Check()
+        return BrokerCheck(f"{loading} of {len(led)}", "warning", "It does not know yet what is in the remote tier")
+    return BrokerCheck()
 
 
-def _in_sync(facts: Facts, broker_id: int, replicas: int) -> Check:
+def _in_sync(facts: AlertFacts, broker_id: int, replicas: int) -> BrokerCheck:
     behind = [replica for replica in facts.replicas_behind if replica.broker_id == broker_id]
     if not behind:
-        return Check()
+        return BrokerCheck()
     stuck = any(replica.phase in ("DELAYED", "FAILED") for replica in behind)
-    return Check(f"{len(behind)} of {replicas}", "critical" if stuck else "warning", "Replicas that are not in sync")
+    return BrokerCheck(
+        f"{len(behind)} of {replicas}", "critical" if stuck else "warning", "Replicas that are not in sync"
+    )
 
 
-def _disk(broker: BrokerRow) -> Check:
+def _disk(broker: BrokerRow) -> BrokerCheck:
     broken = [directory for directory in broker.log_dirs or [] if directory.get("error")]
     if broken:
-        return Check(f"{len(broken)} offline", "critical", str(broken[0].get("error")))
+        return BrokerCheck(f"{len(broken)} offline", "critical", str(broken[0].get("error")))
     share = disk_share(broker)
     if share is None:
-        return Check("?", "unknown", f"Broker {broker.broker_id} does not tell its disk's size")
+        return BrokerCheck("?", "unknown", f"Broker {broker.broker_id} does not tell its disk's size")
     status = disk_status(share)
     if status is None:
-        return Check(hint=f"{share:.0%} used")
-    return Check(f"{share:.0%}", status, "Used share of the fullest disk")
+        return BrokerCheck(hint=f"{share:.0%} used")
+    return BrokerCheck(f"{share:.0%}", status, "Used share of the fullest disk")
 
 
-def _age(broker: BrokerRow, now_ms: int, stale_ms: int) -> Check:
+def _age(broker: BrokerRow, now_ms: int, stale_ms: int) -> BrokerCheck:
     age_ms = max(0, now_ms - broker.seen_ms)
     if age_ms <= stale_ms:
-        return Check(hint=f"{fmt.duration(age_ms / 1000)} old")
-    return Check(fmt.duration(age_ms / 1000), "critical", "Time since it last answered")
+        return BrokerCheck(hint=f"{fmt.duration(age_ms / 1000)} old")
+    return BrokerCheck(fmt.duration(age_ms / 1000), "critical", "Time since it last answered")
 
 
-def grid_html(found: Mapping[int, Sequence[Check]]) -> str:
+def grid_html(found: Mapping[int, Sequence[BrokerCheck]]) -> str:
     """The grid, and under it every unknown with its cause."""
     style = f"grid-template-columns: 64px repeat({len(CHECKS)}, minmax(52px, 1fr))"
     cells = '<div role="columnheader"></div>' + "".join(
@@ -146,7 +152,7 @@ def grid_html(found: Mapping[int, Sequence[Check]]) -> str:
     )
 
 
-def rows(found: Mapping[int, Sequence[Check]]) -> pd.DataFrame:
+def rows(found: Mapping[int, Sequence[BrokerCheck]]) -> pd.DataFrame:
     """The same as a table."""
     return pd.DataFrame(
         [

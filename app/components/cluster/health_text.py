@@ -8,7 +8,7 @@ from datetime import tzinfo
 from typing import Final
 
 from app.components.shared import format as fmt
-from app.state import View
+from app.state import ClusterView
 from backend.store.queries.health import STALE_AFTER_INTERVALS, ProcessHealth
 from backend.store.queries.overview import BrokerRow
 
@@ -35,13 +35,13 @@ class Blindness:
     note: str = ""
 
 
-def stale(view: View) -> bool:
+def stale(view: ClusterView) -> bool:
     """The offsets on the page are older than three sample intervals."""
     age_ms = view.ages.offsets_ms
     return age_ms is None or age_ms > STALE_AFTER_INTERVALS * view.cluster.sample_interval_ms
 
 
-def ledger_ms(view: View) -> int:
+def ledger_ms(view: ClusterView) -> int:
     """Up to which moment the ledger of remote segments is known: now while the pipeline runs."""
     pipeline = view.processes.get("pipeline")
     if view.away is not None:
@@ -49,7 +49,7 @@ def ledger_ms(view: View) -> int:
     return view.now_ms if pipeline is None or pipeline.alive else pipeline.updated_ms
 
 
-def write_block(view: View, may_write: bool, read_only: str) -> str | None:
+def write_block(view: ClusterView, may_write: bool, read_only: str) -> str | None:
     """Why nothing can be changed from here now; None when it can."""
     block = lab_block(view, may_write, read_only)
     if block is None and stale(view):
@@ -58,7 +58,7 @@ def write_block(view: View, may_write: bool, read_only: str) -> str | None:
     return block
 
 
-def lab_block(view: View, may_write: bool, read_only: str) -> str | None:
+def lab_block(view: ClusterView, may_write: bool, read_only: str) -> str | None:
     """As :func:`write_block`, but old data stops nobody: what the lab broke may be the cause, and must be healed."""
     if not may_write:
         return read_only
@@ -74,12 +74,12 @@ def lab_block(view: View, may_write: bool, read_only: str) -> str | None:
     return None
 
 
-def head_pills(view: View, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[HeadPill]:
+def head_pills(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[HeadPill]:
     """The age of the data, and the brokers with the age of the remote log's metadata."""
     return [_age_pill(view, zone), _broker_pill(view, brokers, zone)]
 
 
-def _age_pill(view: View, zone: tzinfo | None) -> HeadPill:
+def _age_pill(view: ClusterView, zone: tzinfo | None) -> HeadPill:
     age_ms = view.ages.offsets_ms
     if age_ms is None:
         return HeadPill("No data yet", "warning", "No offsets have been sampled yet")
@@ -89,7 +89,7 @@ def _age_pill(view: View, zone: tzinfo | None) -> HeadPill:
     return HeadPill(f"Live · {fmt.duration(max(1, round(age_ms / 1000)))} ago", "notice", "Age of the newest sample")
 
 
-def _broker_pill(view: View, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> HeadPill:
+def _broker_pill(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> HeadPill:
     if view.away is not None:
         return HeadPill("Database away", "critical", f"Last read {fmt.clock(view.read_ms, view.now_ms, zone)}")
     answering = sum(broker.reachable for broker in brokers)
@@ -109,7 +109,7 @@ def _broker_pill(view: View, brokers: Sequence[BrokerRow], zone: tzinfo | None) 
     return HeadPill(f"{known} · {behind}", status, "Brokers that answered · how far the remote log's ledger is behind")
 
 
-def blindness(view: View, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[Blindness]:
+def blindness(view: ClusterView, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> list[Blindness]:
     """What of our own is down or behind, the worst first."""
     if view.away is not None:
         return [_database_away(view, zone)]
@@ -117,7 +117,7 @@ def blindness(view: View, brokers: Sequence[BrokerRow], zone: tzinfo | None) -> 
     return sorted(found, key=lambda one: one.status != "critical")
 
 
-def _database_away(view: View, zone: tzinfo | None) -> Blindness:
+def _database_away(view: ClusterView, zone: tzinfo | None) -> Blindness:
     age = fmt.duration(max(1, round((view.now_ms - view.read_ms) / 1000)))
     read, seen_ms = fmt.clock(view.read_ms, view.now_ms, zone), view.away_seen_ms or view.read_ms
     looked = seen_ms - view.read_ms <= LOOKED_MS
@@ -132,7 +132,7 @@ def _database_away(view: View, zone: tzinfo | None) -> Blindness:
     )
 
 
-def _backend_down(view: View, zone: tzinfo | None) -> list[Blindness]:
+def _backend_down(view: ClusterView, zone: tzinfo | None) -> list[Blindness]:
     backend, observer = view.processes.get("backend"), view.processes.get("observer")
     age_ms = view.ages.offsets_ms
     shown = "Nothing has been sampled yet." if age_ms is None else f"Figures are {fmt.duration(age_ms / 1000)} old."
@@ -159,7 +159,7 @@ def _backend_down(view: View, zone: tzinfo | None) -> list[Blindness]:
     return []
 
 
-def _pipeline_down(view: View, zone: tzinfo | None) -> list[Blindness]:
+def _pipeline_down(view: ClusterView, zone: tzinfo | None) -> list[Blindness]:
     pipeline = view.processes.get("pipeline")
     if pipeline is None:
         text = "The ledger of remote segments is empty until it starts. Offsets and replicas are shown."
@@ -175,7 +175,7 @@ def _pipeline_down(view: View, zone: tzinfo | None) -> list[Blindness]:
     return [Blindness("pipeline-down", "critical", f"Pipeline down since {since}.", text, _message(pipeline))]
 
 
-def _partial(view: View, brokers: Sequence[BrokerRow]) -> list[Blindness]:
+def _partial(view: ClusterView, brokers: Sequence[BrokerRow]) -> list[Blindness]:
     silent = [broker for broker in brokers if not broker.reachable]
     if not silent or stale(view):
         return []
@@ -192,7 +192,7 @@ def _partial(view: View, brokers: Sequence[BrokerRow]) -> list[Blindness]:
     return [Blindness(BROKERS_SILENT, "warning", title, text, note)]
 
 
-def _last_sign(process: ProcessHealth, view: View, zone: tzinfo | None) -> str:
+def _last_sign(process: ProcessHealth, view: ClusterView, zone: tzinfo | None) -> str:
     return f"Last sign of life {fmt.clock(process.updated_ms, view.now_ms, zone)}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.components.cluster.totals import Rates
+from app.components.cluster.totals import ThroughputRates
 from app.components.shared import format as fmt
 from app.components.shared.gaps import broken, broken_times
 from app.theme import Palette, layout
@@ -31,7 +31,7 @@ def scale(highest: float) -> tuple[float, str]:
 
 
 def figure(
-    rates: Rates,
+    rates: ThroughputRates,
     history: Sequence[ClusterSample],
     limit_bytes: int | None,
     since_ms: int,
@@ -117,7 +117,7 @@ def figure(
     return fig
 
 
-def rows(rates: Rates, history: Sequence[ClusterSample], zone: tzinfo | None) -> pd.DataFrame:
+def rows(rates: ThroughputRates, history: Sequence[ClusterSample], zone: tzinfo | None) -> pd.DataFrame:
     """The same as a table, newest first."""
     return pd.DataFrame(
         {

@@ -153,7 +153,7 @@ def _local(history: Sequence[ClusterSample], brokers: Sequence[BrokerRow]) -> Ti
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class ThroughputRates:
     """Bytes per second at the times ``at_ms``; ``gaps``: indices of the samples before which some are missing."""
 
     at_ms: tuple[int, ...]
@@ -179,7 +179,7 @@ def rates(
     *,
     interval_ms: int,
     ledger_ms: int | None,
-) -> Rates:
+) -> ThroughputRates:
     """Produced: the growth of the samples' counter over a trailing window, never across a gap or a counter that fell.
 
     Copied: bytes of the segments whose copy finished in the window, ``copied`` of the ledger. It reaches back a window
@@ -188,7 +188,7 @@ def rates(
     window_ms = rate_window_ms(range_ms)
     times = tuple(sample.sampled_ms for sample in history)
     missing = history_gaps(history, interval_ms)
-    return Rates(
+    return ThroughputRates(
         times,
         _growth(times, [sample.produced_bytes for sample in history], missing, window_ms),
         _copied(times, copied, window_ms, ledger_ms),

@@ -26,7 +26,7 @@ ALL: Final = {**FIELDS, WAIT_MS: "Remote fetch wait, ms"}
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class BrokerScope:
     """All brokers, or one of them."""
 
     broker_id: int | None = None
@@ -38,7 +38,7 @@ class Scope:
         return {"scope": "broker", "broker_id": self.broker_id}
 
 
-def in_effect(rows: Iterable[ConfigRow], scope: Scope) -> dict[str, str]:
+def in_effect(rows: Iterable[ConfigRow], scope: BrokerScope) -> dict[str, str]:
     """The values of now of that broker; of all brokers the smallest one, which decides what may be asked for.
 
     A setting that the brokers do not list, or that needs a restart, is missing.

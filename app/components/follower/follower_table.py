@@ -9,8 +9,8 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from app.components.follower.replica_phases import STATUS, known_from, sentence
-from app.components.follower.stuck_follower import attempts, usual_retry, why_stuck
+from app.components.follower.replica_phases import STATUS, describe_phase, known_from
+from app.components.follower.stuck_follower import attempts, is_ordinary_retry, why_stuck
 from app.components.partition.replica_ranges import PHASE_WORDS
 from app.components.shared import format as fmt
 from app.components.shared import markup
@@ -47,7 +47,7 @@ def frame(found: Sequence[Follower], clock: Callable[[int | None], str], now_ms:
             "target": pd.array([_target(one) for one in found], dtype="Int64"),
             "behind": pd.array([one.behind for one in found], dtype="Int64"),
             "known": [known_from(r, _evidence(one)) for r, one in zip(replicas, found, strict=True)],
-            "evidence": [sentence(r, _evidence(one)) for r, one in zip(replicas, found, strict=True)],
+            "evidence": [describe_phase(r, _evidence(one)) for r, one in zip(replicas, found, strict=True)],
             "since": [clock(r.phase_since_ms) for r in replicas],
             "log end": pd.array([r.log_end_offset for r in replicas], dtype="Int64"),
             "leader": [one.leader for one in found],
@@ -117,7 +117,7 @@ def why_html(follower: Follower, events: Sequence[PhaseEvent], clock: Callable[[
     """The rule, what it was concluded from, the newest failed attempts."""
     replica, evidence = follower.replica, _evidence(follower)
     stuck = why_stuck(replica, now_ms)
-    steps = [step for step in (stuck, sentence(replica, evidence), _position(follower), replica.error) if step]
+    steps = [step for step in (stuck, describe_phase(replica, evidence), _position(follower), replica.error) if step]
     listed = "".join(f"<li>{markup.text(step)}</li>" for step in dict.fromkeys(steps))
     rule = str(evidence.get("rule") or "")
     pairs: list[tuple[str, str | markup.Cell]] = [
@@ -135,8 +135,8 @@ def why_html(follower: Follower, events: Sequence[PhaseEvent], clock: Callable[[
 
 def _attempts_html(events: Sequence[PhaseEvent], clock: Callable[[int | None], str]) -> str:
     told = [one for one in events if one.body.get("phase") in ("DELAYED", "FAILED")]
-    failed = [one for one in told if not usual_retry(one.body)][-ATTEMPTS_SHOWN:]
-    asked_again = len(told) - sum(not usual_retry(one.body) for one in told)
+    failed = [one for one in told if not is_ordinary_retry(one.body)][-ATTEMPTS_SHOWN:]
+    asked_again = len(told) - sum(not is_ordinary_retry(one.body) for one in told)
     note = ""
     if asked_again:
         words = f"Asked again {asked_again} times" if asked_again > 1 else "Asked again once"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.components.follower.stuck_follower import attempts, usual_retry, why_stuck
+from app.components.follower.stuck_follower import attempts, is_ordinary_retry, why_stuck
 from app.components.partition.replica_ranges import PHASE_WORDS
 from app.components.shared import format as fmt
 from app.components.shared import markup
@@ -40,7 +40,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TimelineRow:
     """A follower with its stretches, oldest first."""
 
     follower: Follower
@@ -74,7 +74,7 @@ def _told(events: Sequence[PhaseEvent], now_ms: int) -> list[Stretch]:
     found: list[Stretch] = []
     for event in events:
         body = event.body
-        if usual_retry(body):
+        if is_ordinary_retry(body):
             continue  # the phase before goes on
         evidence = body.get("evidence") if isinstance(body.get("evidence"), dict) else {}
         target = body.get("target_offset")
@@ -109,10 +109,10 @@ def _sampled(changes: Sequence[PhaseChange], now_ms: int) -> list[Stretch]:
     return found
 
 
-def row(follower: Follower, found: tuple[Stretch, ...], now_ms: int) -> Row:
+def row(follower: Follower, found: tuple[Stretch, ...], now_ms: int) -> TimelineRow:
     """The row with its outcome in words."""
     stuck = why_stuck(follower.replica, now_ms) is not None
-    return Row(follower, found, _outcome(follower, found, stuck), stuck)
+    return TimelineRow(follower, found, _outcome(follower, found, stuck), stuck)
 
 
 def _outcome(follower: Follower, found: Sequence[Stretch], stuck: bool) -> str:
@@ -144,7 +144,7 @@ def _took_ms(found: Sequence[Stretch]) -> int | None:
 
 
 def figure(
-    rows: Sequence[Row],
+    rows: Sequence[TimelineRow],
     since_ms: int,
     now_ms: int,
     plans: Sequence[tuple[int, str]],
@@ -222,7 +222,7 @@ def figure(
     return fig
 
 
-def rows_table(rows: Sequence[Row], clock: Any) -> pd.DataFrame:
+def rows_table(rows: Sequence[TimelineRow], clock: Any) -> pd.DataFrame:
     """Every stretch as a row."""
     flat = [(found, one) for found in rows for one in found.stretches]
     return pd.DataFrame(
@@ -279,7 +279,7 @@ def _looks(colours: Palette) -> dict[str, dict[str, Any]]:
 
 
 def _labels(
-    rows: Sequence[Row], plans: Sequence[tuple[int, str]], colours: Palette, zone: tzinfo | None
+    rows: Sequence[TimelineRow], plans: Sequence[tuple[int, str]], colours: Palette, zone: tzinfo | None
 ) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {
@@ -312,7 +312,7 @@ def _labels(
     return found
 
 
-def _name(found: Row) -> str:
+def _name(found: TimelineRow) -> str:
     replica = found.follower.replica
     name = f"{replica.topic}-{replica.partition}"
     if len(name) > 24:

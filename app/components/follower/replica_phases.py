@@ -30,7 +30,7 @@ _NOT_FACTS: Final = frozenset({"rule", "sentence", "confidence", "epochs", "epoc
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaState:
+class ReplicaSummary:
     """What the table says of one replica; None: not known."""
 
     replica: ReplicaRow
@@ -54,7 +54,7 @@ def states(
     segments: Sequence[SegmentRow],
     points: Sequence[PartitionPoint],
     now_ms: int,
-) -> list[ReplicaState]:
+) -> list[ReplicaSummary]:
     """All replicas in the order given."""
     depths = [local_depth_ms(replica, segments, points, now_ms) for replica in replicas]
     deepest = max((depth for depth in depths if depth is not None), default=0)
@@ -85,7 +85,7 @@ def local_depth_ms(
     return None if written_ms is None else max(0, now_ms - written_ms)
 
 
-def table_html(found: Sequence[ReplicaState], epoch: int, now_ms: int) -> str:
+def table_html(found: Sequence[ReplicaSummary], epoch: int, now_ms: int) -> str:
     """The replicas as a table."""
     columns = [
         ("Broker", "left"),
@@ -109,7 +109,7 @@ def table_html(found: Sequence[ReplicaState], epoch: int, now_ms: int) -> str:
     return markup.table(columns, body, caption="Replicas with phase, local depth and bytes")
 
 
-def evidence_html(found: Sequence[ReplicaState], now_ms: int) -> str:
+def evidence_html(found: Sequence[ReplicaSummary], now_ms: int) -> str:
     """Why a replica's state is what the table says: one entry for each that is not simply in sync."""
     inner = ""
     for one in found:
@@ -129,7 +129,7 @@ def evidence_html(found: Sequence[ReplicaState], now_ms: int) -> str:
     return inner
 
 
-def rows(found: Sequence[ReplicaState], now_ms: int) -> pd.DataFrame:
+def rows(found: Sequence[ReplicaSummary], now_ms: int) -> pd.DataFrame:
     """The same as a table, evidence included."""
     return pd.DataFrame(
         {
@@ -176,7 +176,7 @@ def offsets_html(row: PartitionRow, replicas: Sequence[ReplicaRow], pending_note
 # --- details ---
 
 
-def _state(row: PartitionRow, replica: ReplicaRow, depth: int | None, thin: bool) -> ReplicaState:
+def _state(row: PartitionRow, replica: ReplicaRow, depth: int | None, thin: bool) -> ReplicaSummary:
     evidence: dict[str, Any] = replica.evidence if isinstance(replica.evidence, dict) else {}
     leads = replica.role == "leader"
     words = PHASE_WORDS.get(replica.phase or "", "not known").capitalize()
@@ -189,8 +189,8 @@ def _state(row: PartitionRow, replica: ReplicaRow, depth: int | None, thin: bool
     if row.log_end_offset is not None and replica.log_end_offset is not None:
         behind = max(0, row.log_end_offset - replica.log_end_offset)
     source = "" if leads else known_from(replica, evidence)
-    return ReplicaState(
-        replica, words, status, replica.phase_since_ms, source, sentence(replica, evidence), behind, depth, thin
+    return ReplicaSummary(
+        replica, words, status, replica.phase_since_ms, source, describe_phase(replica, evidence), behind, depth, thin
     )
 
 
@@ -202,7 +202,7 @@ def known_from(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
     return f"inferred, {confidence} confidence" if confidence else "inferred"
 
 
-def sentence(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
+def describe_phase(replica: ReplicaRow, evidence: dict[str, Any]) -> str:
     """The evidence in words: what it was concluded from, then the facts that came with it."""
     said = str(evidence.get("reason") or evidence.get("sentence") or replica.error or "")
     if said and said[-1] not in ".!?":
@@ -238,7 +238,7 @@ def _in_segment_ms(offset: int, segments: Sequence[SegmentRow]) -> int | None:
     return round(before[-1] + (segment.max_timestamp_ms - before[-1]) * share)
 
 
-def _for(one: ReplicaState, epoch: int, now_ms: int) -> str:
+def _for(one: ReplicaSummary, epoch: int, now_ms: int) -> str:
     if one.leads:
         return f'<span class="eb-quiet">epoch {epoch}</span>'
     lasting = fmt.UNKNOWN if one.since_ms is None else fmt.duration(max(0, now_ms - one.since_ms) / 1000)
@@ -246,7 +246,7 @@ def _for(one: ReplicaState, epoch: int, now_ms: int) -> str:
     return f'{lasting} <span class="eb-quiet" title="{markup.text(one.source)}">{markup.text(short)}</span>'
 
 
-def _depth(one: ReplicaState) -> Cell:
+def _depth(one: ReplicaSummary) -> Cell:
     words = _duration(one.depth_ms)
     if not one.thin:
         return Cell(words, css="eb-nowrap")

@@ -29,7 +29,7 @@ PASSING: Final = (
 NEWER_EPOCH: Final = "the leader has a newer epoch than"
 
 
-def usual_retry(body: Mapping[str, Any]) -> bool:
+def is_ordinary_retry(body: Mapping[str, Any]) -> bool:
     """What a broker told of a phase is a passing answer that it asks again for: no failure until it stays."""
     evidence = body.get("evidence")
     reason = str((evidence if isinstance(evidence, dict) else {}).get("reason") or "")

@@ -16,7 +16,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.theme import Palette, layout
 
-Run = Mapping[str, Any]
+RaceRun = Mapping[str, Any]
 RUNNING: Final = "running"
 LABEL_PERCENT_MIN: Final = 16
 # Two labels at the right need this share of the chart's height between them, or this shift.
@@ -45,18 +45,18 @@ CSS: Final = """
 """
 
 
-def race_of(run: Run, flag: bool) -> Mapping[str, Any] | None:
+def race_of(run: RaceRun, flag: bool) -> Mapping[str, Any] | None:
     """The race with the flag so, when its replica has joined."""
     return next((race for race in run["races"] if race["flag"] is flag and race.get("joined", True)), None)
 
 
-def _on_its_way(run: Run, flag: bool) -> Mapping[str, Any] | None:
+def _on_its_way(run: RaceRun, flag: bool) -> Mapping[str, Any] | None:
     """The last position of the replica that has not joined; None: it has, or has no log yet."""
     side = next((one for one in race_replay.sides(run) if one["flag"] is flag), None)
     return None if side is None or side.get("joined", True) or not side["positions"] else side["positions"][-1]
 
 
-def progress_words(run: Run) -> str:
+def progress_words(run: RaceRun) -> str:
     """What a race is about, or how it ended."""
     if run["state"] == RUNNING:
         text = f"Running: {run['step']}"
@@ -68,7 +68,7 @@ def progress_words(run: Run) -> str:
     return f"The race is {run['state']} after {fmt.duration(seconds)}.{why}"
 
 
-def comparison(run: Run) -> str | None:
+def comparison(run: RaceRun) -> str | None:
     """One sentence that sets both replicas side by side; None before both are there."""
     off, on = race_of(run, False), race_of(run, True)
     if off is None or on is None or not off["copied_bytes"]:
@@ -80,7 +80,7 @@ def comparison(run: Run) -> str | None:
     )
 
 
-def pills_html(run: Run, flag: bool) -> str:
+def pills_html(run: RaceRun, flag: bool) -> str:
     """The state of one side in a few words."""
     race = race_of(run, flag)
     if race is None:
@@ -100,7 +100,7 @@ def pills_html(run: Run, flag: bool) -> str:
     return '<div class="eb-pills">' + "".join(pills) + "</div>"
 
 
-def lanes_html(run: Run, flag: bool) -> str:
+def lanes_html(run: RaceRun, flag: bool) -> str:
     """Remote tier, leader and new replica over the offsets of the whole log."""
     log, race = run["leader_log"], race_of(run, flag)
     if log is None:
@@ -159,7 +159,7 @@ def _bar(kind: str, first: int, last: int, end: int, label: str) -> str:
     return f'<div class="eb-bar-{kind}" style="left:{left:.2f}%;width:{width:.2f}%">{markup.text(label)}</div>'
 
 
-def lag_rows(run: Run) -> pd.DataFrame:
+def lag_rows(run: RaceRun) -> pd.DataFrame:
     """Offsets behind the leader over the seconds since each replica was asked for."""
     rows = [
         (NAMES[race["flag"]], (seen["at_ms"] - race["began_ms"]) / 1000, race["log_end"] - seen["log_end"])
@@ -170,7 +170,7 @@ def lag_rows(run: Run) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["replica", "seconds", "offsets behind"])
 
 
-def lag_figure(run: Run, colours: Palette) -> go.Figure:
+def lag_figure(run: RaceRun, colours: Palette) -> go.Figure:
     """Both replicas on one clock, the flag on with the solid line."""
     figure = go.Figure(layout=layout(colours, height=300, margin={"l": 48, "r": 110, "t": 14, "b": 28}))
     rows = lag_rows(run)

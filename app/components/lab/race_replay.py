@@ -14,13 +14,13 @@ import pandas as pd
 from app.components.shared import format as fmt
 from app.components.shared import markup
 
-Run = Mapping[str, Any]
+RaceRun = Mapping[str, Any]
 NAMES: Final = {False: "Flag off", True: "Flag on"}
 _PHASE, _POSITION = "phases", "positions"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayStep:
     """One thing that happened; ``seconds`` since that replica was asked for, so that both sides begin at 0."""
 
     seconds: float
@@ -31,7 +31,7 @@ class Step:
     at_ms: int
 
 
-def sides(run: Run) -> list[Mapping[str, Any]]:
+def sides(run: RaceRun) -> list[Mapping[str, Any]]:
     """Both replicas as far as they are told of: those that have joined, and the one that is on its way."""
     racing = run.get("racing")
     if racing is None:
@@ -40,16 +40,16 @@ def sides(run: Run) -> list[Mapping[str, Any]]:
     return [*run["races"], {"phases": [], "log_end": end, "joined": False, **racing}]
 
 
-def steps(run: Run) -> list[Step]:
+def steps(run: RaceRun) -> list[ReplayStep]:
     """Everything that was recorded of both replicas, in the order of their own clocks."""
     found = [step for race in sides(run) for step in (*_phases(race), *_positions(race))]
     # Of one moment: what the broker decided before where that put its log.
     return sorted(found, key=lambda step: (step.seconds, step.kind == _POSITION, step.flag))
 
 
-def _phases(race: Mapping[str, Any]) -> list[Step]:
+def _phases(race: Mapping[str, Any]) -> list[ReplayStep]:
     return [
-        Step(
+        ReplayStep(
             (seen["at_ms"] - race["began_ms"]) / 1000,
             race["flag"],
             str(seen["phase"]).lower().replace("_", " "),
@@ -62,7 +62,7 @@ def _phases(race: Mapping[str, Any]) -> list[Step]:
     ]
 
 
-def _positions(race: Mapping[str, Any]) -> list[Step]:
+def _positions(race: Mapping[str, Any]) -> list[ReplayStep]:
     found = []
     before: Mapping[str, Any] | None = None
     for seen in race["positions"]:
@@ -70,12 +70,12 @@ def _positions(race: Mapping[str, Any]) -> list[Step]:
         what = f"Log starts at {fmt.count(seen['local_start'])}" if began else f"Has up to {fmt.count(seen['log_end'])}"
         answer = f"{fmt.count(max(0, race['log_end'] - seen['log_end']))} to go"
         seconds = (seen["at_ms"] - race["began_ms"]) / 1000
-        found.append(Step(seconds, race["flag"], what, answer, _POSITION, seen["at_ms"]))
+        found.append(ReplayStep(seconds, race["flag"], what, answer, _POSITION, seen["at_ms"]))
         before = seen
     return found
 
 
-def until(run: Run, number: int) -> Run:
+def until(run: RaceRun, number: int) -> RaceRun:
     """The run as it was after so many of its steps: a replica that had not joined then is on its way again."""
     told = steps(run)
     shown = told[: max(0, number)]
@@ -85,14 +85,14 @@ def until(run: Run, number: int) -> Run:
     return {**run, "races": cut, "racing": None}
 
 
-def _cut(race: Mapping[str, Any], shown: Sequence[Step]) -> dict[str, Any]:
+def _cut(race: Mapping[str, Any], shown: Sequence[ReplayStep]) -> dict[str, Any]:
     counts = {kind: sum(step.kind == kind for step in shown) for kind in (_PHASE, _POSITION)}
     complete = all(counts[kind] == len(race[kind]) for kind in counts)
     joined = complete and race.get("joined", True)
     return {**race, **{kind: race[kind][:count] for kind, count in counts.items()}, "joined": joined}
 
 
-def words(run: Run, number: int | None) -> str:
+def words(run: RaceRun, number: int | None) -> str:
     """``step 14 of 22 · 3.1 s``; without a number the whole trace."""
     told = steps(run)
     if number is None:
@@ -102,13 +102,13 @@ def words(run: Run, number: int | None) -> str:
     return f"step {shown} of {len(told)}{when}"
 
 
-def rows(run: Run) -> pd.DataFrame:
+def rows(run: RaceRun) -> pd.DataFrame:
     """All steps, as plain values."""
     told = [(NAMES[step.flag], step.seconds, step.at_ms, step.what, step.answer) for step in steps(run)]
     return pd.DataFrame(told, columns=["replica", "seconds", "at_ms", "what", "answer"])
 
 
-def steps_table(run: Run, number: int | None, most: int) -> str:
+def steps_table(run: RaceRun, number: int | None, most: int) -> str:
     """The newest ``most`` steps until this one, the newest last."""
     told = steps(run)
     shown = told if number is None else told[: max(0, number)]

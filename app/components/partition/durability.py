@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from app.components.shared import markup
-from app.state import View
+from app.state import ClusterView
 from backend.store.queries.config import TopicRow
 from backend.store.queries.partitions import PartitionRow
 from backend.tiering.durability import ELIGIBLE_LEADER_REPLICAS, NO_LEADER, copies_of, durability
@@ -15,7 +15,7 @@ from backend.tiering.eligible_leaders import below_min_isr, eligible_leaders, ne
 from backend.tiering.ids import TopicPartition
 
 
-def of_partition(view: View, row: PartitionRow, topic: TopicRow | None) -> str:
+def of_partition(view: ClusterView, row: PartitionRow, topic: TopicRow | None) -> str:
     """With what its ISR of now means; `topic` None: its settings are not known."""
     copies = copies_of(
         None if topic is None else topic.config,
@@ -29,7 +29,7 @@ def of_partition(view: View, row: PartitionRow, topic: TopicRow | None) -> str:
     return _html(durability(copies).sentences)
 
 
-def leaders_of(view: View, row: PartitionRow, topic: TopicRow | None) -> str:
+def leaders_of(view: ClusterView, row: PartitionRow, topic: TopicRow | None) -> str:
     """Its ISR, its eligible leader replicas and the last known ones (KIP-966), and who leads after a loss."""
     backend = view.processes.get("backend")
     config = None if topic is None else topic.config
@@ -56,7 +56,7 @@ def _listed(brokers: Collection[int] | None) -> str:
     return "?" if brokers is None else ", ".join(map(str, sorted(brokers))) or "none"
 
 
-def of_topic(view: View, topic: TopicRow) -> str:
+def of_topic(view: ClusterView, topic: TopicRow) -> str:
     """The promise of its settings; the present ISRs are left out."""
     copies = copies_of(
         topic.config,
@@ -68,7 +68,7 @@ def of_topic(view: View, topic: TopicRow) -> str:
     return _html(durability(copies).sentences)
 
 
-def levels(view: View) -> Mapping[str, int] | None:
+def levels(view: ClusterView) -> Mapping[str, int] | None:
     """The cluster's feature levels by name, as the backend tells them with the quorum; None: it has not."""
     backend = view.processes.get("backend")
     quorum = ((backend.detail if backend else None) or {}).get("quorum") or {}

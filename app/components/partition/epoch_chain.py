@@ -12,7 +12,7 @@ from typing import Final
 
 import pandas as pd
 
-from app.components.partition.lineage_verdicts import Judged, LeaderChain, Standing, counts, entries
+from app.components.partition.lineage_verdicts import JudgedSegment, LeaderChain, LineageStanding, counts, entries
 from app.components.partition.offset_axis import Axis
 from app.components.shared import format as fmt
 from app.components.shared import markup
@@ -72,14 +72,14 @@ def diverges_at(chain: Sequence[EpochEntry], leader: Sequence[EpochEntry], start
     return None
 
 
-def strips(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[Judged]) -> list[Strip]:
+def strips(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> list[Strip]:
     """The leader's strip first; chains that are not known say why."""
     found = []
     for replica in replicas:
         name = f"Leader, broker {replica.broker_id}" if replica.role == "leader" else f"Broker {replica.broker_id}"
         found.append(_replica_strip(name, replica, chain))
     found.append(_remote_strip(judged, chain))
-    outside = [one for one in judged if one.standing is Standing.OUTSIDE]
+    outside = [one for one in judged if one.standing is LineageStanding.OUTSIDE]
     for number, one in enumerate(outside[:OUTSIDE_ROWS_MAX]):
         found.append(_outside_strip("Outside lineage" if number == 0 else "", one))
     if len(outside) > OUTSIDE_ROWS_MAX:
@@ -98,31 +98,34 @@ def divergences(chain: LeaderChain, replicas: Iterable[ReplicaRow]) -> dict[int,
     return found
 
 
-def pills_html(chain: LeaderChain | None, replicas: Sequence[ReplicaRow], judged: Sequence[Judged]) -> str:
+def pills_html(chain: LeaderChain | None, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> str:
     """The verdict: how many segments are in lineage, and what is wrong."""
     if chain is None:
         return f'<div class="eb-pills">{markup.pill("? the leader has not told its epochs", "warning")}</div>'
     seen = counts(judged)
-    finished = sum(seen[standing] for standing in (Standing.IN_LINEAGE, Standing.OUTSIDE, Standing.NOT_CHECKED))
+    finished = sum(
+        seen[standing]
+        for standing in (LineageStanding.IN_LINEAGE, LineageStanding.OUTSIDE, LineageStanding.NOT_CHECKED)
+    )
     pills = []
     if finished:
-        words = f"{fmt.count(seen[Standing.IN_LINEAGE])} of {fmt.count(finished)} segments in lineage"
-        pills.append(markup.pill(words, "ok" if seen[Standing.IN_LINEAGE] == finished else "notice"))
+        words = f"{fmt.count(seen[LineageStanding.IN_LINEAGE])} of {fmt.count(finished)} segments in lineage"
+        pills.append(markup.pill(words, "ok" if seen[LineageStanding.IN_LINEAGE] == finished else "notice"))
     else:
         pills.append(markup.pill("no finished segment in the ledger", "notice"))
     for broker, at in divergences(chain, replicas).items():
         pills.append(markup.pill(f"broker {broker} diverges at {fmt.count(at)}", "critical"))
-    if seen[Standing.OUTSIDE]:
-        pills.append(markup.pill(f"{fmt.count(seen[Standing.OUTSIDE])} outside, retention skips it", "critical"))
+    if seen[LineageStanding.OUTSIDE]:
+        pills.append(markup.pill(f"{fmt.count(seen[LineageStanding.OUTSIDE])} outside, retention skips it", "critical"))
     overlaps = sum(one.overlaps for one in judged)
     if overlaps:
         pills.append(markup.pill(f"{fmt.count(overlaps)} overlap", "notice", title="Copied again by a later leader"))
-    if seen[Standing.NOT_CHECKED]:
-        pills.append(markup.pill(f"{fmt.count(seen[Standing.NOT_CHECKED])} not checked", "warning"))
+    if seen[LineageStanding.NOT_CHECKED]:
+        pills.append(markup.pill(f"{fmt.count(seen[LineageStanding.NOT_CHECKED])} not checked", "warning"))
     return '<div class="eb-pills">' + "".join(pills) + "</div>"
 
 
-def html(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[Judged]) -> str:
+def html(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> str:
     """The drawing over the whole log, ticks where the leader's epochs begin."""
     shown = strips(chain, replicas, judged)
     axis = Axis(chain.log_start, max(chain.log_end, chain.log_start + 1))
@@ -145,7 +148,7 @@ def html(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[Ju
     )
 
 
-def rows(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[Judged]) -> pd.DataFrame:
+def rows(chain: LeaderChain, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> pd.DataFrame:
     """The drawing's blocks as a table."""
     found = [
         {
@@ -193,11 +196,11 @@ def _replica_strip(name: str, replica: ReplicaRow, chain: LeaderChain) -> Strip:
     return Strip(name, (*same, *other), f"other epochs than the leader from {fmt.count(at)} on", sub)
 
 
-def _remote_strip(judged: Sequence[Judged], chain: LeaderChain) -> Strip:
+def _remote_strip(judged: Sequence[JudgedSegment], chain: LeaderChain) -> Strip:
     """The epochs of the segments in lineage, joined where one goes on with the epoch of the one before."""
     found: list[EpochBlock] = []
     for one in judged:
-        if one.standing is not Standing.IN_LINEAGE:
+        if one.standing is not LineageStanding.IN_LINEAGE:
             continue
         segment = one.segment
         start = max(segment.start_offset, chain.log_start)
@@ -210,7 +213,7 @@ def _remote_strip(judged: Sequence[Judged], chain: LeaderChain) -> Strip:
     return Strip("Remote segments", tuple(found), "" if found else "none in lineage")
 
 
-def _outside_strip(name: str, one: Judged) -> Strip:
+def _outside_strip(name: str, one: JudgedSegment) -> Strip:
     segment = one.segment
     epochs = [epoch for epoch, _ in entries(segment.leader_epochs)] or [-1]
     block = EpochBlock(epochs[0], epochs[-1], segment.start_offset, segment.next_offset, "outside")

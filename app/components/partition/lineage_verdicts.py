@@ -13,7 +13,7 @@ from backend.tiering.lineage import Copy, EpochEntry, Reason, replaced, segment_
 from backend.tiering.segment_state import SegmentState
 
 
-class Standing(StrEnum):
+class LineageStanding(StrEnum):
     """What a segment of the ledger is to the leader."""
 
     IN_LINEAGE = "in lineage"
@@ -26,11 +26,11 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedSegment:
     """A segment with its standing, and why in words."""
 
     segment: SegmentRow
-    standing: Standing
+    standing: LineageStanding
     why: str = ""
     overlaps: bool = False  # shares offsets with an earlier segment of the lineage
     orphaned: bool = False  # replaced in the index of its epoch: retention never sees it
@@ -60,19 +60,19 @@ def entries(chain: Sequence[Sequence[int]]) -> tuple[EpochEntry, ...]:
     return tuple((int(epoch), int(start)) for epoch, start in chain)
 
 
-def judge(segments: Iterable[SegmentRow], chain: LeaderChain | None) -> list[Judged]:
+def judge(segments: Iterable[SegmentRow], chain: LeaderChain | None) -> list[JudgedSegment]:
     """The standing of each segment, in the order given (offset order tells overlaps)."""
     found, reached = [], -1
     for segment in segments:
         standing, why = _standing(segment, chain)
-        overlaps = standing is Standing.IN_LINEAGE and segment.start_offset < reached
-        if standing is Standing.IN_LINEAGE:
+        overlaps = standing is LineageStanding.IN_LINEAGE and segment.start_offset < reached
+        if standing is LineageStanding.IN_LINEAGE:
             reached = max(reached, segment.next_offset)
-        found.append(Judged(segment, standing, why, overlaps))
+        found.append(JudgedSegment(segment, standing, why, overlaps))
     return found
 
 
-def with_orphans(judged: Iterable[Judged]) -> list[Judged]:
+def with_orphans(judged: Iterable[JudgedSegment]) -> list[JudgedSegment]:
     """The same segments of one partition, marked where Kafka's index of epochs has a later copy instead."""
     known = list(judged)
     lost = replaced(
@@ -88,26 +88,26 @@ def with_orphans(judged: Iterable[Judged]) -> list[Judged]:
     return [replace(one, orphaned=True) if one.segment.segment_id in lost else one for one in known]
 
 
-def _standing(segment: SegmentRow, chain: LeaderChain | None) -> tuple[Standing, str]:
+def _standing(segment: SegmentRow, chain: LeaderChain | None) -> tuple[LineageStanding, str]:
     if segment.state is SegmentState.COPY_SEGMENT_STARTED:
-        return Standing.COPYING, ""
+        return LineageStanding.COPYING, ""
     if segment.state is SegmentState.DELETE_SEGMENT_STARTED:
-        return Standing.DELETING, ""
+        return LineageStanding.DELETING, ""
     if segment.state is SegmentState.DELETE_SEGMENT_FINISHED:
-        return Standing.DELETED, ""
+        return LineageStanding.DELETED, ""
     if chain is None:
-        return Standing.NOT_CHECKED, "the leader's epochs are not known"
+        return LineageStanding.NOT_CHECKED, "the leader's epochs are not known"
     own = entries(segment.leader_epochs)
     if segment.next_offset <= chain.log_start:
-        return Standing.BELOW_LOG_START, "all below log start: the next expiration deletes it"
+        return LineageStanding.BELOW_LOG_START, "all below log start: the next expiration deletes it"
     if chain.cut and own and own[-1][0] < chain.entries[0][0]:
-        return Standing.NOT_CHECKED, f"older than epoch {chain.entries[0][0]}, the first that is known"
+        return LineageStanding.NOT_CHECKED, f"older than epoch {chain.entries[0][0]}, the first that is known"
     verdict = segment_lineage(own, segment.next_offset - 1, chain.entries, chain.log_end)
     if verdict.within:
-        return Standing.IN_LINEAGE, ""
+        return LineageStanding.IN_LINEAGE, ""
     if verdict.reason is Reason.EPOCH_UNKNOWN:
-        return Standing.OUTSIDE, _leader_went(own, chain.entries) or verdict.explanation
-    return Standing.OUTSIDE, verdict.explanation
+        return LineageStanding.OUTSIDE, _leader_went(own, chain.entries) or verdict.explanation
+    return LineageStanding.OUTSIDE, verdict.explanation
 
 
 def _leader_went(own: Sequence[EpochEntry], chain: Sequence[EpochEntry]) -> str:
@@ -118,7 +118,7 @@ def _leader_went(own: Sequence[EpochEntry], chain: Sequence[EpochEntry]) -> str:
     return f"leader goes {below[-1]} → {above[0]} here" if below and above else ""
 
 
-def counts(judged: Iterable[Judged]) -> Counter[Standing]:
+def counts(judged: Iterable[JudgedSegment]) -> Counter[LineageStanding]:
     """Segments by standing."""
     return Counter(one.standing for one in judged)
 

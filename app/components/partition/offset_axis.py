@@ -44,7 +44,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class OffsetMarker:
     """An offset with a name; ``value`` is how it is written, ``left``: it rather stands at the left of its line."""
 
     name: str
@@ -61,7 +61,7 @@ class Marker:
 class Placed:
     """Where a marker's label goes; level 0 is next to the plot."""
 
-    marker: Marker
+    marker: OffsetMarker
     percent: float
     level: int
     left: bool
@@ -85,7 +85,7 @@ def tick_text(value: int, step: int) -> str:
     return fmt.count(value)
 
 
-def place(markers: Iterable[Marker], axis: Axis) -> list[Placed]:
+def place(markers: Iterable[OffsetMarker], axis: Axis) -> list[Placed]:
     """A place for each label: never on another, not on another's line if there is room, at last on the top level."""
     found: list[Placed] = []
     for marker in markers:

@@ -19,7 +19,7 @@ NOT_KNOWN: Final = "Not known"
 STATES: Final = (OVER_1_GB, NOT_IN_SYNC, GAP_OR_OUTSIDE, COPY_OPEN, NOT_KNOWN)
 RANKS: Final = ("pending upload", "remote size", "local size", "not in sync", "name")
 
-Key = tuple[str, int]
+PartitionKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def name_of(row: PartitionRow) -> str:
     return f"{row.topic}-{row.partition}"
 
 
-def parse_name(name: str) -> Key | None:
+def parse_name(name: str) -> PartitionKey | None:
     """``orders-eu-7`` → (``orders-eu``, 7); None when it is no partition's name."""
     topic, dash, number = name.strip().rpartition("-")
     if not dash or not topic or not number.isascii() or not number.isdigit() or len(number) > 9:
@@ -68,7 +68,9 @@ def unknown(row: PartitionRow) -> bool:
     return row.error is not None or None in facts or pending_bytes(row) is None
 
 
-def select(rows: Iterable[PartitionRow], chosen: Filter, outside: Collection[Key] = frozenset()) -> list[PartitionRow]:
+def select(
+    rows: Iterable[PartitionRow], chosen: Filter, outside: Collection[PartitionKey] = frozenset()
+) -> list[PartitionRow]:
     """The rows that match, in rank order. ``outside``: partitions with remote segments outside their lineage."""
     words = chosen.text.lower().split()
     found = [
@@ -95,7 +97,7 @@ def ranked(rows: Iterable[PartitionRow], rank: str) -> list[PartitionRow]:
     return sorted(rows, key=lambda row: (-weight(row), row.topic, row.partition))
 
 
-def _in_state(row: PartitionRow, state: str | None, outside: Collection[Key]) -> bool:
+def _in_state(row: PartitionRow, state: str | None, outside: Collection[PartitionKey]) -> bool:
     if state == OVER_1_GB:
         return (pending_bytes(row) or 0) > PENDING_BYTES_MIN
     if state == NOT_IN_SYNC:

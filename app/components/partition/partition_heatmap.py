@@ -28,7 +28,7 @@ _DARK: Final = ("#1B2634", "#26405F", "#3F74AB", "#5C4A1C", "#9A7420", "#D08A2E"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class HeatmapCell:
     """Where a partition is drawn; ``step`` 0 to 6, None: not known."""
 
     row: int
@@ -62,10 +62,10 @@ def step(pending: int | None, limit: int | None) -> int | None:
     return sum(pending >= size for size in SIZES)
 
 
-def arrange(rows: Sequence[PartitionRow], limits: Mapping[str, int | None]) -> tuple[list[Cell], list[Band]]:
+def arrange(rows: Sequence[PartitionRow], limits: Mapping[str, int | None]) -> tuple[list[HeatmapCell], list[Band]]:
     """Topics with the most partitions first, one empty row between two; within a topic by number."""
     by_topic = {topic: list(group) for topic, group in groupby(sorted(rows, key=_by_name), key=lambda row: row.topic)}
-    cells: list[Cell] = []
+    cells: list[HeatmapCell] = []
     bands: list[Band] = []
     top = 0
     for topic, members in sorted(by_topic.items(), key=lambda entry: (-len(entry[1]), entry[0])):
@@ -73,14 +73,14 @@ def arrange(rows: Sequence[PartitionRow], limits: Mapping[str, int | None]) -> t
             pending = pending_bytes(row)
             words = fmt.size(pending) if pending is not None else f"? {pending_unknown_cause(row)}"
             place = top + position // CELLS_A_ROW, position % CELLS_A_ROW
-            cells.append(Cell(*place, name_of(row), step(pending, limits.get(topic)), words))
+            cells.append(HeatmapCell(*place, name_of(row), step(pending, limits.get(topic)), words))
         last = top + (len(members) - 1) // CELLS_A_ROW
         bands.append(Band(topic, len(members), top, last))
         top = last + 2
     return cells, bands
 
 
-def figure(cells: Sequence[Cell], bands: Sequence[Band], colours: Palette) -> go.Figure:
+def figure(cells: Sequence[HeatmapCell], bands: Sequence[Band], colours: Palette) -> go.Figure:
     """Cells carry name and size as custom data; a click selects the point above a cell."""
     height = bands[-1].last + 1 if bands else 1
     # One byte a cell: a figure of 10,000 cells is sent in 0.3 MB. 0 is no cell, or one that is not known: bytes of -1

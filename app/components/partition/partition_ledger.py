@@ -9,8 +9,8 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from app.components.follower.stuck_follower import usual_retry
-from app.components.partition.lineage_verdicts import Judged
+from app.components.follower.stuck_follower import is_ordinary_retry
+from app.components.partition.lineage_verdicts import JudgedSegment
 from app.components.partition.replica_ranges import PHASE_WORDS
 from app.components.shared import format as fmt
 from app.components.shared.table_style import number_format, size, styled, whole
@@ -42,7 +42,7 @@ class Happened:
     bad: bool = False
 
 
-def frame(judged: Sequence[Judged], clock: Callable[[int | None], str]) -> pd.DataFrame:
+def frame(judged: Sequence[JudgedSegment], clock: Callable[[int | None], str]) -> pd.DataFrame:
     """The newest segment first. ``clock`` writes a time."""
     newest = [(one, one.segment) for one in reversed(judged)]
     return pd.DataFrame(
@@ -62,7 +62,7 @@ def frame(judged: Sequence[Judged], clock: Callable[[int | None], str]) -> pd.Da
     )
 
 
-def shown(judged: Sequence[Judged], clock: Callable[[int | None], str]) -> Any:
+def shown(judged: Sequence[JudgedSegment], clock: Callable[[int | None], str]) -> Any:
     """:func:`frame` with numbers written as on the rest of the page."""
     return styled(frame(judged, clock), {"first offset": whole, "next offset": whole, "size": size})
 
@@ -114,7 +114,7 @@ def _epochs(chain: Sequence[Sequence[int]]) -> str:
     return f"{epochs[0]}" if len(epochs) == 1 else f"{epochs[0]}–{epochs[-1]}"
 
 
-def _lineage(one: Judged) -> str:
+def _lineage(one: JudgedSegment) -> str:
     words = one.standing.value + (", overlaps" if one.overlaps else "")
     return f"{words}: {one.why}" if one.why else words
 
@@ -132,7 +132,7 @@ def engine_words(kind: str, body: dict[str, Any]) -> tuple[str, bool]:
         reason = (evidence or {}).get("reason") or ""
         target = f" from offset {fmt.count(body['target_offset'])}" if body.get("target_offset") is not None else ""
         words = f"{PHASE_WORDS.get(phase, phase)}{target}" + (f": {reason}" if reason else "")
-        if usual_retry(body):
+        if is_ordinary_retry(body):
             return f"asks again: {reason}; usual while a topic's creation or a leader change spreads", False
         return words, phase in ("DELAYED", "FAILED")
     if kind in ("copy", "delete"):

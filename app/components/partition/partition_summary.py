@@ -25,7 +25,7 @@ RATE_MS_MIN: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class PartitionRates:
     """Bytes a second over the history shown, and for how long no copy finished; None: not known."""
 
     produced_bytes_s: float | None = None
@@ -40,19 +40,19 @@ def record_bytes(row: PartitionRow) -> float | None:
     return size / (end - start) if size is not None and start is not None and end is not None and end > start else None
 
 
-def rates(row: PartitionRow, points: Sequence[PartitionPoint], now_ms: int) -> Rates:
+def rates(row: PartitionRow, points: Sequence[PartitionPoint], now_ms: int) -> PartitionRates:
     """From the first to the last point at which both offsets are known."""
     each = record_bytes(row)
     known = [p for p in points if p.log_end_offset is not None and p.latest_tiered_offset is not None]
     if each is None or len(known) < 2 or known[-1].sampled_ms - known[0].sampled_ms < RATE_MS_MIN:
-        return Rates()
+        return PartitionRates()
     first, last = known[0], known[-1]
     seconds = (last.sampled_ms - first.sampled_ms) / 1000
     produced = max(0, (last.log_end_offset or 0) - (first.log_end_offset or 0))
     copied = max(0, (last.latest_tiered_offset or 0) - (first.latest_tiered_offset or 0))
     moved = next((p.sampled_ms for p in reversed(known) if p.latest_tiered_offset != last.latest_tiered_offset), None)
     still_ms = max(0, now_ms - (first.sampled_ms if moved is None else moved))
-    return Rates(produced * each / seconds, copied * each / seconds, still_ms, moved is None)
+    return PartitionRates(produced * each / seconds, copied * each / seconds, still_ms, moved is None)
 
 
 def pills_html(
@@ -77,7 +77,7 @@ def pills_html(
     return '<div class="eb-pills">' + "".join(markup.pill(label, status) for label, status in found) + "</div>"
 
 
-def facts_html(row: PartitionRow, topic: TopicRow | None, seen: Rates) -> str:
+def facts_html(row: PartitionRow, topic: TopicRow | None, seen: PartitionRates) -> str:
     """Ranges, rates and retention."""
     limit = None if topic is None else pending_limits.pending_limit_bytes(topic)
     pending = pending_limits.pending_bytes(row)

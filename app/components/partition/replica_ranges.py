@@ -12,8 +12,8 @@ from typing import Final
 import pandas as pd
 
 from app.components.partition import pending_limits
-from app.components.partition.lineage_verdicts import Judged, Standing
-from app.components.partition.offset_axis import Axis, Marker, place, ticks
+from app.components.partition.lineage_verdicts import JudgedSegment, LineageStanding
+from app.components.partition.offset_axis import Axis, OffsetMarker, place, ticks
 from app.components.partition.partition_filter import gap
 from app.components.shared import format as fmt
 from app.components.shared import markup
@@ -31,7 +31,7 @@ PHASE_WORDS: Final = {
     "FAILED": "failed",
     "IN_SYNC": "in sync",
 }
-_IN_REMOTE: Final = (Standing.IN_LINEAGE, Standing.NOT_CHECKED)
+_IN_REMOTE: Final = (LineageStanding.IN_LINEAGE, LineageStanding.NOT_CHECKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class ReplicaLane:
     """One row; ``note`` is said in it when there is nothing to draw."""
 
     name: str
@@ -77,36 +77,38 @@ def whole(row: PartitionRow) -> Axis | None:
     return Axis(row.log_start_offset, max(row.log_end_offset, row.log_start_offset + 1))
 
 
-def lanes(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[Judged]) -> list[Lane]:
+def lanes(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> list[ReplicaLane]:
     """The remote tier and every replica, the leader first; replicas that were never seen say so."""
     return [_remote_lane(row, judged), *(_replica_lane(row, replica) for replica in replicas)]
 
 
-def markers(row: PartitionRow) -> list[Marker]:
+def markers(row: PartitionRow) -> list[OffsetMarker]:
     """The leader's offsets to mark; what is not known is not marked, -1 is never drawn."""
     found = []
     start, end, watermark = row.local_log_start_offset, row.log_end_offset, row.high_watermark
     if start is not None and start != row.log_start_offset:
-        found.append(Marker("Local start", fmt.count(start), start))
+        found.append(OffsetMarker("Local start", fmt.count(start), start))
     tiered, pending = row.latest_tiered_offset, row.earliest_pending_upload_offset
     if tiered is not None and tiered >= 0:
-        found.append(Marker("Latest tiered", f"{fmt.count(tiered)} incl.", tiered + 1, left=True))
+        found.append(OffsetMarker("Latest tiered", f"{fmt.count(tiered)} incl.", tiered + 1, left=True))
     if pending is not None and pending >= 0:
-        found.append(Marker("Earliest pending upload", fmt.count(pending), pending))
+        found.append(OffsetMarker("Earliest pending upload", fmt.count(pending), pending))
     if end is None:
         return found
     length = max(1, end - (start if start is not None else 0))
     if watermark is not None and watermark != end and (end - watermark) / length < CLOSE_SHARE:
-        found.append(Marker("High watermark · Log end", f"{fmt.count(watermark)} · {fmt.count(end)}", end, left=True))
+        found.append(
+            OffsetMarker("High watermark · Log end", f"{fmt.count(watermark)} · {fmt.count(end)}", end, left=True)
+        )
         return found
     if watermark is not None and watermark == end:
-        return [*found, Marker("High watermark = Log end", fmt.count(end), end, left=True)]
+        return [*found, OffsetMarker("High watermark = Log end", fmt.count(end), end, left=True)]
     if watermark is not None:
-        found.append(Marker("High watermark", fmt.count(watermark), watermark, left=True))
-    return [*found, Marker("Log end", fmt.count(end), end, left=True)]
+        found.append(OffsetMarker("High watermark", fmt.count(watermark), watermark, left=True))
+    return [*found, OffsetMarker("Log end", fmt.count(end), end, left=True)]
 
 
-def html(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[Judged], axis: Axis) -> str:
+def html(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment], axis: Axis) -> str:
     """The drawing: marks, lanes, axis, and the whole log under it when only a part of it is shown."""
     shown = lanes(row, replicas, judged)
     marked = [marker for marker in markers(row) if axis.start <= marker.offset <= axis.end]
@@ -142,7 +144,7 @@ def html(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[Jud
     )
 
 
-def rows(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[Judged]) -> pd.DataFrame:
+def rows(row: PartitionRow, replicas: Sequence[ReplicaRow], judged: Sequence[JudgedSegment]) -> pd.DataFrame:
     """The drawing's blocks as a table."""
     found = [
         {"where": f"{lane.name} ({lane.sub})", "what": block.kind, "range": fmt.offset_range(block.start, block.end)}
@@ -168,9 +170,9 @@ def _first_pending(row: PartitionRow) -> int | None:
     return found
 
 
-def _remote_lane(row: PartitionRow, judged: Sequence[Judged]) -> Lane:
+def _remote_lane(row: PartitionRow, judged: Sequence[JudgedSegment]) -> ReplicaLane:
     log_start = row.log_start_offset or 0
-    kinds = {Standing.COPYING: "copying", Standing.DELETING: "deleting"}
+    kinds = {LineageStanding.COPYING: "copying", LineageStanding.DELETING: "deleting"}
     blocks = [
         Block(
             "remote" if one.standing in _IN_REMOTE else kinds[one.standing],
@@ -188,18 +190,20 @@ def _remote_lane(row: PartitionRow, judged: Sequence[Judged]) -> Lane:
     if between is not None:
         blocks.append(Block("gap", *between, "in neither tier"))
     if not row.tiered:
-        return Lane("Remote tier", "not tiered", tuple(blocks), "" if blocks else "remote.storage.enable is false")
+        return ReplicaLane(
+            "Remote tier", "not tiered", tuple(blocks), "" if blocks else "remote.storage.enable is false"
+        )
     tiered = row.latest_tiered_offset
     if not copied and tiered is not None and tiered >= log_start:
         told = Block("remote", log_start, tiered + 1)
-        return Lane("Remote tier", "not in the ledger", (told, *blocks))
+        return ReplicaLane("Remote tier", "not in the ledger", (told, *blocks))
     if not copied:
         note = "" if blocks else ("? the leader did not tell" if tiered is None else "nothing copied yet")
-        return Lane("Remote tier", sub if blocks else "empty", tuple(blocks), note)
+        return ReplicaLane("Remote tier", sub if blocks else "empty", tuple(blocks), note)
     remote = sorted((b for b in blocks if b.kind == "remote"), key=lambda block: block.start)
     others = [b for b in blocks if b.kind != "remote"]
     holes = _holes(remote, log_start, log_start if tiered is None else tiered + 1)
-    return Lane("Remote tier", sub, (*remote, *holes, *others))
+    return ReplicaLane("Remote tier", sub, (*remote, *holes, *others))
 
 
 def _holes(remote: Sequence[Block], first: int, end: int) -> list[Block]:
@@ -215,13 +219,13 @@ def _holes(remote: Sequence[Block], first: int, end: int) -> list[Block]:
     return [block for block in found if block.end > block.start]
 
 
-def _replica_lane(row: PartitionRow, replica: ReplicaRow) -> Lane:
+def _replica_lane(row: PartitionRow, replica: ReplicaRow) -> ReplicaLane:
     name = f"Broker {replica.broker_id}"
     leads = replica.role == "leader"
     sub = "leader" if leads else PHASE_WORDS.get(replica.phase or "", "? phase")
     start, end = _held(replica)
     if replica.log_end_offset is None or replica.local_log_start_offset is None:
-        return Lane(name, sub, (), f"? {replica.error or 'its offsets are not known'}")
+        return ReplicaLane(name, sub, (), f"? {replica.error or 'its offsets are not known'}")
     blocks = []
     if start is not None and end is not None:
         pending = _first_pending(row)
@@ -237,13 +241,13 @@ def _replica_lane(row: PartitionRow, replica: ReplicaRow) -> Lane:
         behind = replica.in_isr and replica.phase == FollowerPhase.IN_SYNC.value
         blocks.append(Block("to-go", first, leader_end, "" if behind else f"{fmt.count(to_go)} to go"))
     found = tuple(block for block in blocks if block.end > block.start)
-    return Lane(name, sub, found, "" if found else "empty")
+    return ReplicaLane(name, sub, found, "" if found else "empty")
 
 
 # --- blocks to markup ---
 
 
-def _blocks(lane: Lane, axis: Axis) -> str:
+def _blocks(lane: ReplicaLane, axis: Axis) -> str:
     seen = [block for block in lane.blocks if axis.span(block.start, block.end) is not None]
     if not seen:
         note = lane.note or "nothing in this window"
@@ -275,12 +279,12 @@ def _block(block: Block, axis: Axis) -> str:
     )
 
 
-def _strip(row: PartitionRow, shown: Sequence[Lane], axis: Axis) -> str:
+def _strip(row: PartitionRow, shown: Sequence[ReplicaLane], axis: Axis) -> str:
     """The whole log with the window on it; nothing when the window is the whole log."""
     all_of_it = whole(row)
     if all_of_it is None or (axis.start <= all_of_it.start and axis.end >= all_of_it.end):
         return ""
-    remote, leader = shown[0], shown[1] if len(shown) > 1 else Lane("", "", ())
+    remote, leader = shown[0], shown[1] if len(shown) > 1 else ReplicaLane("", "", ())
     upper = "".join(_strip_block(block, all_of_it) for block in _joined(remote.blocks) if block.kind != "copying")
     lower = "".join(_strip_block(block, all_of_it) for block in leader.blocks)
     left, width = all_of_it.percent(axis.start), all_of_it.percent(axis.end) - all_of_it.percent(axis.start)
@@ -318,11 +322,11 @@ def _strip_block(block: Block, axis: Axis) -> str:
     return f'<div class="eb-block eb-block-{block.kind}" style="{style}"></div>'
 
 
-def _spoken(row: PartitionRow, shown: Sequence[Lane]) -> str:
+def _spoken(row: PartitionRow, shown: Sequence[ReplicaLane]) -> str:
     parts = [f"{lane.name}, {lane.sub}: {_spoken_blocks(lane)}" for lane in shown]
     return f"Offsets of {row.topic}-{row.partition}. " + ". ".join(parts)
 
 
-def _spoken_blocks(lane: Lane) -> str:
+def _spoken_blocks(lane: ReplicaLane) -> str:
     said = [f"{block.kind} {block.start} to {block.end}" for block in _joined(lane.blocks)]
     return ", ".join(said[:6]) or lane.note

@@ -18,8 +18,8 @@ from app.access.identity import Person
 from app.components.plan import plan_text
 from app.components.shared import markup
 from app.components.shared.page import PENDING, Page, live
-from app.control.api_client import ApiAway, ApiError, ApiRefused
-from app.control.user_api import control_api, one_press
+from app.control.api_client import ApiAway, ApiRefused, ControlApiError
+from app.control.user_api import control_api, debounce
 from backend.store.queries import audit
 
 REASON_CHARS_MAX: Final = 500
@@ -36,7 +36,7 @@ _OUTCOME: Final = "plan_outcome"
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class OpenPlan:
     """The plan in the dialog. ``problem``: why its execution did not go; ``final``: trying again cannot help."""
 
     view: plan_text.PlanView
@@ -47,7 +47,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlanControl:
     """What is asked of a running plan: `verb` as the API has it. ``limit_mb_s``: a new limit is asked for with it."""
 
     plan_id: int
@@ -60,7 +60,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ActionResult:
     """What the last action came to: a plan to follow, or why there was none."""
 
     plan_id: int | None
@@ -85,7 +85,7 @@ def confirm(cluster_name: str, row: audit.OperationRow) -> None:
     _open(cluster_name, f"confirm {row.id}", lambda: plan_text.of_plan(row))
 
 
-def ask(question: Question) -> None:
+def ask(question: PlanControl) -> None:
     """Opens a dialog that asks about a plan that is being carried out."""
     st.session_state.pop(_OUTCOME, None)
     st.session_state[PENDING] = question
@@ -102,23 +102,23 @@ def dismiss() -> None:
 
 
 def _open(cluster_name: str, what: str, ask: Callable[[], plan_text.PlanView]) -> None:
-    with one_press(what) as first:
+    with debounce(what) as first:
         if not first:
             return
         st.session_state.pop(_OUTCOME, None)
         try:
             view = ask()
-        except ApiError as error:
-            st.session_state[_OUTCOME] = Outcome(None, str(error))
+        except ControlApiError as error:
+            st.session_state[_OUTCOME] = ActionResult(None, str(error))
             return
-        st.session_state[PENDING] = Pending(view, uuid4().hex, cluster_name)
+        st.session_state[PENDING] = OpenPlan(view, uuid4().hex, cluster_name)
 
 
 def _cancel() -> None:
     st.session_state.pop(PENDING, None)
 
 
-def _execute(person: Person, pending: Pending) -> None:
+def _execute(person: Person, pending: OpenPlan) -> None:
     plan_id = pending.view.plan_id
     if plan_id is None:
         return
@@ -133,7 +133,7 @@ def _execute(person: Person, pending: Pending) -> None:
         st.session_state[PENDING] = replace(pending, problem=str(error))
     else:
         st.session_state.pop(PENDING, None)
-        st.session_state[_OUTCOME] = Outcome(plan_id)
+        st.session_state[_OUTCOME] = ActionResult(plan_id)
 
 
 # --- the dialog ---
@@ -155,13 +155,13 @@ def host(page: Page) -> None:
 def show(page: Page) -> None:
     """Opens the dialog when a plan is pending. Call it outside of live parts: a dialog opened in one goes dead."""
     pending = st.session_state.get(PENDING)
-    if isinstance(pending, Pending):
+    if isinstance(pending, OpenPlan):
         st.dialog(pending.view.title, width="medium", on_dismiss=_cancel)(_body)(page.person, pending)
-    if isinstance(pending, Question):
+    if isinstance(pending, PlanControl):
         st.dialog(pending.title, on_dismiss=_cancel)(_question)(page.person, pending)
 
 
-def _question(person: Person, question: Question) -> None:
+def _question(person: Person, question: PlanControl) -> None:
     st.html(f'<div class="eb-prose">{markup.text(question.text)}</div>')
     if question.limit_mb_s is not None:
         st.number_input("MB/s on each broker", 0.001, 1e6, question.limit_mb_s, key=f"limit-{question.plan_id}")
@@ -172,7 +172,7 @@ def _question(person: Person, question: Question) -> None:
             st.rerun()
 
 
-def _steer(person: Person, question: Question) -> None:
+def _steer(person: Person, question: PlanControl) -> None:
     body: dict[str, int] = {}
     if question.limit_mb_s is not None:
         wanted = float(st.session_state.get(f"limit-{question.plan_id}") or question.limit_mb_s)
@@ -184,16 +184,16 @@ def _steer(person: Person, question: Question) -> None:
 def steer(person: Person, plan_id: int, verb: str, body: Mapping[str, int]) -> None:
     """Asks it once; a refusal is told on the page."""
     # Not by the verb: the second press may find Resume where Pause was.
-    with one_press(f"steer {plan_id}") as first:
+    with debounce(f"steer {plan_id}") as first:
         if not first:
             return
         try:
             control_api(person).steer(plan_id, verb, body)
-        except ApiError as error:
-            st.session_state[_OUTCOME] = Outcome(None, str(error))
+        except ControlApiError as error:
+            st.session_state[_OUTCOME] = ActionResult(None, str(error))
 
 
-def _body(person: Person, pending: Pending) -> None:
+def _body(person: Person, pending: OpenPlan) -> None:
     view = pending.view
     st.html(plan_text.intro_html(view, pending.cluster_name))
     st.html(plan_text.diff_html(view))
@@ -224,7 +224,7 @@ def _body(person: Person, pending: Pending) -> None:
                 st.rerun()
 
 
-def _confirmation(pending: Pending) -> bool:
+def _confirmation(pending: OpenPlan) -> bool:
     """Reason and typed name; True when both are there."""
     plan_id, name = pending.view.plan_id, pending.cluster_name
     reason = st.text_input(
@@ -239,13 +239,13 @@ def _confirmation(pending: Pending) -> bool:
 
 def outcome_shown() -> bool:
     """Something of the last action is on the page."""
-    return isinstance(st.session_state.get(_OUTCOME), Outcome)
+    return isinstance(st.session_state.get(_OUTCOME), ActionResult)
 
 
 def outcome(page: Page) -> None:
     """The state of the last executed plan as the database has it now, or why nothing was changed. For a live part."""
     found = st.session_state.get(_OUTCOME)
-    if not isinstance(found, Outcome):
+    if not isinstance(found, ActionResult):
         return
     if found.plan_id is None:
         st.html(markup.alert("critical", "Nothing was changed.", found.problem))

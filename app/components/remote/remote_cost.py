@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.components.partition.lineage_verdicts import Judged, Standing
+from app.components.partition.lineage_verdicts import JudgedSegment, LineageStanding
 from app.components.shared import format as fmt
 from backend.store.queries.remote_log import CycleTotals
 
@@ -26,7 +26,7 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class FinishedCopies:
     """Segments that finished their copy within the last ``over_ms``."""
 
     segments: int
@@ -38,7 +38,7 @@ def storage(totals: CycleTotals, prices: Prices) -> float:
     return (totals.copy_finished_bytes + totals.delete_started_bytes) / 1e9 * prices.storage_gb_month
 
 
-def requests(copies: Copies, prices: Prices) -> float:
+def requests(copies: FinishedCopies, prices: Prices) -> float:
     """A month of copies at the pace of the time looked at."""
     if copies.over_ms <= 0:
         return 0.0
@@ -46,13 +46,17 @@ def requests(copies: Copies, prices: Prices) -> float:
     return a_month * OBJECTS_A_SEGMENT / 1000 * prices.puts_1000
 
 
-def outside_bytes(judged: Sequence[Judged]) -> int:
+def outside_bytes(judged: Sequence[JudgedSegment]) -> int:
     """Of the listed segments that retention never sees."""
-    return sum(one.segment.segment_size_bytes for one in judged if one.standing is Standing.OUTSIDE)
+    return sum(one.segment.segment_size_bytes for one in judged if one.standing is LineageStanding.OUTSIDE)
 
 
 def pairs(
-    totals: CycleTotals, copies: Copies, judged: Sequence[Judged], fetched_bytes: int | None, prices: Prices
+    totals: CycleTotals,
+    copies: FinishedCopies,
+    judged: Sequence[JudgedSegment],
+    fetched_bytes: int | None,
+    prices: Prices,
 ) -> list[tuple[str, str]]:
     """Lines of the card; ``fetched_bytes`` None: no broker tells it."""
     outside = outside_bytes(judged) / 1e9 * prices.storage_gb_month

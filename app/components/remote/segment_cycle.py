@@ -10,7 +10,7 @@ from typing import Final
 import pandas as pd
 
 from app.components.cluster.alerts import DELETE_OVERDUE_MS
-from app.components.partition.lineage_verdicts import Judged, Standing
+from app.components.partition.lineage_verdicts import JudgedSegment, LineageStanding
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from backend.store.queries.partitions import SegmentRow
@@ -21,7 +21,7 @@ STEPS: Final = ("copy", "kept", "delete")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepDuration:
     """Median and p99 of a step over ``count`` segments; None: none of them has made it."""
 
     count: int
@@ -51,7 +51,7 @@ def totals_of(segments: Sequence[SegmentRow]) -> CycleTotals:
     return CycleTotals(partitions=len({(r.topic, r.partition) for r in segments}), illegal_events=0, **found)
 
 
-def steps(segments: Iterable[SegmentRow]) -> dict[str, Step]:
+def steps(segments: Iterable[SegmentRow]) -> dict[str, StepDuration]:
     """How long the copy took, how long the segment was kept, how long its deletion took."""
     rows = list(segments)
     spans: dict[str, list[tuple[int | None, int | None]]] = {
@@ -62,12 +62,12 @@ def steps(segments: Iterable[SegmentRow]) -> dict[str, Step]:
     return {name: _step(found) for name, found in spans.items()}
 
 
-def _step(spans: Iterable[tuple[int | None, int | None]]) -> Step:
+def _step(spans: Iterable[tuple[int | None, int | None]]) -> StepDuration:
     # Two brokers may tell the two ends of a step, and their clocks may differ.
     known = sorted(max(0, end - start) for start, end in spans if start is not None and end is not None)
     if not known:
-        return Step(0, None, None)
-    return Step(len(known), known[(len(known) - 1) // 2], known[-(-99 * len(known) // 100) - 1])
+        return StepDuration(0, None, None)
+    return StepDuration(len(known), known[(len(known) - 1) // 2], known[-(-99 * len(known) // 100) - 1])
 
 
 def boxes(totals: CycleTotals, *, hung: int, dangling: int, oldest_delete_ms: int | None, judging_ms: int) -> list[Box]:
@@ -105,7 +105,7 @@ def boxes(totals: CycleTotals, *, hung: int, dangling: int, oldest_delete_ms: in
     ]
 
 
-def cycle_html(found: Sequence[Box], taken: dict[str, Step]) -> str:
+def cycle_html(found: Sequence[Box], taken: dict[str, StepDuration]) -> str:
     """Four boxes, arrows with the times between them."""
     parts = [_box_html(found[0])]
     for box, name in zip(found[1:], STEPS, strict=True):
@@ -125,7 +125,7 @@ def _box_html(box: Box) -> str:
     )
 
 
-def _arrow_html(name: str, step: Step) -> str:
+def _arrow_html(name: str, step: StepDuration) -> str:
     words = {"copy": "copying", "kept": "kept", "delete": "deleting"}[name]
     if step.median_ms is None or step.p99_ms is None:
         above, below = "?", "none ended yet"
@@ -138,9 +138,9 @@ def _arrow_html(name: str, step: Step) -> str:
     )
 
 
-def rows(found: Sequence[Box], taken: dict[str, Step]) -> pd.DataFrame:
+def rows(found: Sequence[Box], taken: dict[str, StepDuration]) -> pd.DataFrame:
     """The same as a table."""
-    after: list[Step | None] = [taken[name] for name in STEPS] + [None]
+    after: list[StepDuration | None] = [taken[name] for name in STEPS] + [None]
     return pd.DataFrame(
         {
             "state": [box.title for box in found],
@@ -165,7 +165,7 @@ def _segments(count: int) -> str:
 # --- overlaps and gaps ---
 
 
-def gaps(judged: Sequence[Judged], log_start: int | None) -> list[tuple[int, int]]:
+def gaps(judged: Sequence[JudgedSegment], log_start: int | None) -> list[tuple[int, int]]:
     """Offsets ``[a, b)`` between finished copies of the lineage that no copy holds; those below log start are no loss.
 
     Segments that were not checked count as held.
@@ -173,7 +173,7 @@ def gaps(judged: Sequence[Judged], log_start: int | None) -> list[tuple[int, int
     held = sorted(
         (one.segment.start_offset, one.segment.next_offset)
         for one in judged
-        if one.standing in (Standing.IN_LINEAGE, Standing.NOT_CHECKED)
+        if one.standing in (LineageStanding.IN_LINEAGE, LineageStanding.NOT_CHECKED)
     )
     found, reached = [], -1
     for (_, end), (start, _) in pairwise(held):
@@ -183,12 +183,12 @@ def gaps(judged: Sequence[Judged], log_start: int | None) -> list[tuple[int, int
     return found
 
 
-def verdict_pills(judged: Sequence[Judged], missing: Sequence[tuple[int, int]] | None) -> str:
+def verdict_pills(judged: Sequence[JudgedSegment], missing: Sequence[tuple[int, int]] | None) -> str:
     """In lineage, overlaps, outside, gaps; ``missing`` None: gaps cannot be told of this selection."""
-    inside = sum(one.standing is Standing.IN_LINEAGE for one in judged)
+    inside = sum(one.standing is LineageStanding.IN_LINEAGE for one in judged)
     overlapping = sum(one.overlaps for one in judged)
-    outside = [one for one in judged if one.standing is Standing.OUTSIDE]
-    unchecked = sum(one.standing is Standing.NOT_CHECKED for one in judged)
+    outside = [one for one in judged if one.standing is LineageStanding.OUTSIDE]
+    unchecked = sum(one.standing is LineageStanding.NOT_CHECKED for one in judged)
     pills = [markup.pill(f"{fmt.count(inside)} in lineage", "ok")] if inside else []
     if unchecked:
         pills.append(markup.pill(f"lineage of {fmt.count(unchecked)} not judged", "notice"))

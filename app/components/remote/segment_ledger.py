@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from app.components.partition.lineage_verdicts import Judged, Standing
+from app.components.partition.lineage_verdicts import JudgedSegment, LineageStanding
 from app.components.partition.partition_ledger import STATE_WORDS
 from app.components.shared import format as fmt
 from app.components.shared.table_style import name_width, number_format, size, styled, whole
@@ -36,8 +36,8 @@ _PARTITION_DELETE: Final = 2
 
 
 def select(
-    judged: Sequence[Judged], state: str | None, words: str = "", hung: Collection[str] = frozenset()
-) -> list[Judged]:
+    judged: Sequence[JudgedSegment], state: str | None, words: str = "", hung: Collection[str] = frozenset()
+) -> list[JudgedSegment]:
     """Those in a state (None: any) whose partition or id has ``words``: copies that hang, then the newest event."""
     needle = words.strip().lower()
     found = [one for one in judged if _in_state(one, state) and needle in _haystack(one.segment)]
@@ -52,9 +52,9 @@ def _haystack(row: SegmentRow) -> str:
     return f"{row.topic}-{row.partition} {row.segment_id}".lower()
 
 
-def _in_state(one: Judged, state: str | None) -> bool:
+def _in_state(one: JudgedSegment, state: str | None) -> bool:
     if state == OUTSIDE:
-        return one.standing is Standing.OUTSIDE
+        return one.standing is LineageStanding.OUTSIDE
     if state == OVERLAPS:
         return one.overlaps
     if state == ORPHANED:
@@ -63,7 +63,7 @@ def _in_state(one: Judged, state: str | None) -> bool:
 
 
 def frame(
-    found: Sequence[Judged], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
+    found: Sequence[JudgedSegment], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
 ) -> pd.DataFrame:
     """One row a segment, in the order given. ``hung``: ids of copies that are."""
     rows = [one.segment for one in found]
@@ -88,12 +88,14 @@ def frame(
     )
 
 
-def shown(found: Sequence[Judged], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]) -> Any:
+def shown(
+    found: Sequence[JudgedSegment], hung: Collection[str], colours: Palette, clock: Callable[[int | None], str]
+) -> Any:
     """:func:`frame` with numbers written as on the rest of the page."""
     return styled(frame(found, hung, colours, clock), {"size": size, "broker": whole})
 
 
-def columns(found: Sequence[Judged]) -> dict[str, Any]:
+def columns(found: Sequence[JudgedSegment]) -> dict[str, Any]:
     """How the columns of :func:`shown` are shown, for these rows."""
     count = len(found)
     names = {f"{one.segment.topic}-{one.segment.partition}" for one in found}
@@ -164,7 +166,7 @@ def _words(start_ms: int | None, end_ms: int | None) -> str:
     return "" if took is None else fmt.duration(took / 1000)
 
 
-def _lineage(one: Judged) -> str:
+def _lineage(one: JudgedSegment) -> str:
     words = one.standing.value + (", overlaps" if one.overlaps else "") + (", orphaned" if one.orphaned else "")
     return f"{words}: {one.why}" if one.why else words
 

@@ -20,7 +20,7 @@ from app.components.cluster import health_text
 from app.components.shared import format as fmt
 from app.components.shared import markup, page_header, sources, style
 from app.components.shared.cards import SEEN
-from app.state import DatabaseAway, View
+from app.state import ClusterView, DatabaseUnreachable
 from app.theme import Palette, palette
 from backend.store.queries import overview
 
@@ -55,11 +55,11 @@ class Page:
         """``hour``, ``15 minutes``: after "last"."""
         return RANGE_WORDS[self.range_name]
 
-    def view(self) -> View:
-        """The facts of the head row, read now. Raises DatabaseAway."""
+    def view(self) -> ClusterView:
+        """The facts of the head row, read now. Raises DatabaseUnreachable."""
         found = state.view(self.cluster_id)
         if found is None:
-            raise DatabaseAway("The cluster is not in the database any more.")
+            raise DatabaseUnreachable("The cluster is not in the database any more.")
         st.session_state[SEEN] = found
         return found
 
@@ -69,7 +69,7 @@ class Page:
 
 def open_page(
     name: str,
-    fact: Callable[[View], str] | str = "",
+    fact: Callable[[ClusterView], str] | str = "",
     *,
     parent: tuple[Any, str] | None = None,
     alerts: bool = True,
@@ -88,7 +88,7 @@ def open_page(
         return None
     try:
         known = state.view(page_header.wanted_cluster())
-    except DatabaseAway:
+    except DatabaseUnreachable:
         known = None
     if known is None:
         page_header.plain_head(name)
@@ -122,7 +122,7 @@ def live(page: Page, name: str, draw: Callable[..., None], *arguments: Any, hist
             st.rerun()
         try:
             draw(*arguments)
-        except DatabaseAway:
+        except DatabaseUnreachable:
             # Never read before, so there is nothing to show; the head row and the alerts say why.
             st.html(markup.empty("? The database is away, and this was not read before."))
 
@@ -191,7 +191,7 @@ def _wait() -> None:
     def wait() -> None:
         try:
             known = state.view(page_header.wanted_cluster())
-        except DatabaseAway as error:
+        except DatabaseUnreachable as error:
             _database_away(str(error))
             return
         if known is not None:
@@ -219,12 +219,12 @@ def _database_away(cause: str) -> None:
     st.button("Retry", key="retry")
 
 
-def body_key(view: View, name: str) -> str:
+def body_key(view: ClusterView, name: str) -> str:
     """The key of a card's content: greyed while the data behind it is stale."""
     return f"{'stale' if health_text.stale(view) else 'fresh'}-{name}"
 
 
-def ledger_key(view: View, name: str) -> str:
+def ledger_key(view: ClusterView, name: str) -> str:
     """As :func:`body_key`, for what comes from the pipeline's ledger: greyed while nobody reads its events."""
     pipeline = view.processes.get("pipeline")
     silent = view.away is not None or (pipeline is not None and not pipeline.alive)

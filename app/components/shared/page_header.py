@@ -11,7 +11,7 @@ import streamlit as st
 from app import state
 from app.access.identity import Person
 from app.components.shared import markup
-from app.state import View
+from app.state import ClusterView
 
 RANGES: Final = {"15m": 15, "1h": 60, "6h": 360, "24h": 1440}
 
@@ -37,7 +37,7 @@ def wanted_cluster() -> str | None:
     return st.session_state.get("cluster") or st.query_params.get("cluster")
 
 
-def cluster_picker(view: View) -> str:
+def cluster_picker(view: ClusterView) -> str:
     names = {row.cluster_id: row.name for row in view.clusters}
     own = state.environment().cluster_id
     ids = sorted(names, key=lambda cluster_id: (cluster_id != own, names[cluster_id]))

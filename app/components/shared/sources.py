@@ -11,49 +11,49 @@ from typing import Final
 
 from app.components.shared import format as fmt
 from app.components.shared import markup
-from app.state import View
+from app.state import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DataSource:
     """``age_ms`` of what was read from there; None: not known."""
 
     words: str
-    age_ms: Callable[[View], int | None]
+    age_ms: Callable[[ClusterView], int | None]
 
 
-def _pipeline_age_ms(view: View) -> int | None:
+def _pipeline_age_ms(view: ClusterView) -> int | None:
     pipeline = view.processes.get("pipeline")
     return None if pipeline is None else pipeline.age_ms
 
 
-def _backend_age_ms(view: View) -> int | None:
+def _backend_age_ms(view: ClusterView) -> int | None:
     backend = view.processes.get("backend")
     return None if backend is None else backend.age_ms
 
 
-def _eligible_age_ms(view: View) -> int | None:
+def _eligible_age_ms(view: ClusterView) -> int | None:
     backend = view.processes.get("backend")
     told = ((backend.detail if backend is not None else None) or {}).get("eligible") or {}
     seen_ms = told.get("seen_ms")
     return None if seen_ms is None else max(0, view.now_ms - seen_ms)
 
 
-def _read_age_ms(view: View) -> int | None:
+def _read_age_ms(view: ClusterView) -> int | None:
     return max(0, view.now_ms - view.read_ms)
 
 
-OFFSETS: Final = Source("ListOffsets and Metadata of the brokers, sampled", lambda view: view.ages.offsets_ms)
-SIZES: Final = Source("DescribeLogDirs of the brokers, sampled", lambda view: view.ages.offsets_ms)
-CONFIGS: Final = Source("DescribeConfigs of the brokers", lambda view: view.ages.configs_ms)
-LEDGER: Final = Source("events of __remote_log_metadata, read by the pipeline", _pipeline_age_ms)
-EVENTS: Final = Source("events of the brokers, or inferred where it is said", lambda view: view.ages.offsets_ms)
-RECORDS: Final = Source("the control plane's plans, findings and audit", _read_age_ms)
-HEARTBEAT: Final = Source("the backend's own report", _backend_age_ms)
-ELIGIBLE: Final = Source("DescribeTopicPartitions where the ISR is below min.insync.replicas", _eligible_age_ms)
-ASKED: Final = Source("the control API, asked while this is drawn", lambda _: 0)
+OFFSETS: Final = DataSource("ListOffsets and Metadata of the brokers, sampled", lambda view: view.ages.offsets_ms)
+SIZES: Final = DataSource("DescribeLogDirs of the brokers, sampled", lambda view: view.ages.offsets_ms)
+CONFIGS: Final = DataSource("DescribeConfigs of the brokers", lambda view: view.ages.configs_ms)
+LEDGER: Final = DataSource("events of __remote_log_metadata, read by the pipeline", _pipeline_age_ms)
+EVENTS: Final = DataSource("events of the brokers, or inferred where it is said", lambda view: view.ages.offsets_ms)
+RECORDS: Final = DataSource("the control plane's plans, findings and audit", _read_age_ms)
+HEARTBEAT: Final = DataSource("the backend's own report", _backend_age_ms)
+ELIGIBLE: Final = DataSource("DescribeTopicPartitions where the ISR is below min.insync.replicas", _eligible_age_ms)
+ASKED: Final = DataSource("the control API, asked while this is drawn", lambda _: 0)
 
-BY_CARD: Final[dict[str, tuple[Source, ...]]] = {
+BY_CARD: Final[dict[str, tuple[DataSource, ...]]] = {
     "tiles": (OFFSETS, SIZES, LEDGER),
     "attention": (OFFSETS, LEDGER, RECORDS),
     "keeping-up": (OFFSETS, LEDGER),
@@ -113,7 +113,7 @@ BY_CARD: Final[dict[str, tuple[Source, ...]]] = {
 }
 
 
-def words(card: str, view: View) -> str | None:
+def words(card: str, view: ClusterView) -> str | None:
     """``Source: ListOffsets of the brokers, 4 s old; …``; None for a card without numbers of the cluster."""
     found = BY_CARD.get(card)
     if found is None:
@@ -127,7 +127,7 @@ def _age_words(age_ms: int | None) -> str:
     return f"{fmt.duration(max(1, round(age_ms / 1000)))} old"
 
 
-def note_html(card: str, view: View | None) -> str:
+def note_html(card: str, view: ClusterView | None) -> str:
     """The mark; its words come with the pointer, with the keyboard's focus, and to a screen reader."""
     found = None if view is None else words(card, view)
     if found is None:

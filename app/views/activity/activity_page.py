@@ -11,14 +11,14 @@ import streamlit as st
 from app import links, state
 from app.access.identity import READ_ONLY
 from app.components.cluster import activity_timeline, audit_table, health_text
-from app.components.follower.stuck_follower import usual_retry
+from app.components.follower.stuck_follower import is_ordinary_retry
 from app.components.plan import plan_dialog, plan_text
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key, live, open_page
 from app.components.shared.selection import say_unknown
-from app.state import View
+from app.state import ClusterView
 from app.theme import CONFIG
 from app.views.activity import activity_rules, runbook_view
 from backend.store.queries import activity as queries
@@ -34,7 +34,7 @@ STEP_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AuditFilter:
     """Which entries of the audit."""
 
     words: str = ""
@@ -59,20 +59,20 @@ def render() -> None:
             with st.container(key="card-broker-events"):
                 live(page, "broker-events", _broker_events, page)
         with st.container(key="right-activity"):
-            runbook_view.draw()
-            activity_rules.draw(page)
+            runbook_view.render()
+            activity_rules.render(page)
 
 
-def _entries(page: Page, view: View) -> list[AuditRow]:
+def _entries(page: Page, view: ClusterView) -> list[AuditRow]:
     # The audit does not move the data version: it is asked for on every read, by index.
     return state.read_cached(audit.entries, page.cluster_id, limit=ROWS_MAX, version=view.read_ms // STEP_MS)
 
 
-def _events(page: Page, view: View, since_ms: int) -> list[queries.BrokerEvent]:
+def _events(page: Page, view: ClusterView, since_ms: int) -> list[queries.BrokerEvent]:
     since_ms = since_ms // STEP_MS * STEP_MS
     found = state.read_cached(queries.broker_events, page.cluster_id, since_ms, version=view.version)
     # A passing answer that a follower asks again for is on the Partition and Followers pages only.
-    return [event for event in found if event.type != "phase" or not usual_retry(event.body)]
+    return [event for event in found if event.type != "phase" or not is_ordinary_retry(event.body)]
 
 
 # --- the timeline ---
@@ -106,7 +106,7 @@ def _timeline(page: Page) -> None:
 # --- the audit ---
 
 
-def _controls() -> Question:
+def _controls() -> AuditFilter:
     with st.container(horizontal=True, key="audit-filters"):
         words = st.text_input(
             "Person, object or plan",
@@ -129,10 +129,10 @@ def _controls() -> Question:
             width="content",
             wrap=True,
         )
-    return Question((words or "").strip(), RESULTS.get(result or ""))
+    return AuditFilter((words or "").strip(), RESULTS.get(result or ""))
 
 
-def _audit(page: Page, question: Question) -> None:
+def _audit(page: Page, question: AuditFilter) -> None:
     view = page.view()
     every = _entries(page, view)
     found = audit_table.select(every, question.words, question.result)
@@ -171,16 +171,16 @@ def _count(number: int) -> str:
 # --- plans and the way back ---
 
 
-def _operations(page: Page, view: View) -> list[OperationRow]:
+def _operations(page: Page, view: ClusterView) -> list[OperationRow]:
     return state.read_cached(audit.operations, page.cluster_id, limit=PLANS_MAX, version=view.read_ms)
 
 
-def _sign(page: Page, view: View) -> tuple[object, ...]:
+def _sign(page: Page, view: ClusterView) -> tuple[object, ...]:
     """Changes when the buttons outside of live parts must be drawn again."""
     return (_block(page, view), tuple((row.id, row.state) for row in _operations(page, view)))
 
 
-def _block(page: Page, view: View) -> str | None:
+def _block(page: Page, view: ClusterView) -> str | None:
     return health_text.write_block(view, page.person.may_write, READ_ONLY)
 
 
@@ -189,7 +189,7 @@ def _plans_part(page: Page) -> None:
     try:
         view = page.view()
         found, sign = _operations(page, view), _sign(page, view)
-    except state.DatabaseAway:
+    except state.DatabaseUnreachable:
         st.html(markup.card_title("Plans") + markup.empty("? The database is away, and this was not read before."))
         return
     block = sign[0]
@@ -230,7 +230,7 @@ def _plan_html(page: Page, row: OperationRow, line: plan_text.ChangeLine, now_ms
     )
 
 
-def _plan_rows(page: Page, view: View, found: list[OperationRow]) -> pd.DataFrame:
+def _plan_rows(page: Page, view: ClusterView, found: list[OperationRow]) -> pd.DataFrame:
     lines = [plan_text.change_line(row) for row in found]
     return pd.DataFrame(
         {

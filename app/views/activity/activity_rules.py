@@ -12,14 +12,14 @@ from app.access.identity import Person
 from app.components.cluster import alert_rules
 from app.components.shared.cards import card_head, download
 from app.components.shared.page import Page, body_key, live
-from app.control.api_client import ApiError
+from app.control.api_client import ControlApiError
 from app.control.user_api import reading_api
 from backend.store.queries import overview
 
 SHOWN: Final = 4
 
 
-def draw(page: Page) -> None:
+def render(page: Page) -> None:
     """The card; the file is asked of the control API when somebody takes it."""
     with st.container(key="card-rules"):
         live(page, "rules", _rules, page)
@@ -40,6 +40,6 @@ def _rules(page: Page) -> None:
 def _rules_file(person: Person) -> bytes:
     try:
         return reading_api(person).alert_rules()
-    except ApiError as error:
+    except ControlApiError as error:
         # No YAML of rules, so that Prometheus refuses it; who opens it reads why.
         return f"No rules were written: {error}\n`ebbline rules` prints them without the control API.\n".encode()

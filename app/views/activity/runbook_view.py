@@ -14,7 +14,7 @@ _SHOWN: Final = "runbook-shown"
 NONE: Final = "Choose a runbook"
 
 
-def draw() -> None:
+def render() -> None:
     """A choice of all of them, and the page of the chosen one."""
     known = runbooks.slugs()
     chosen = _chosen(known)

@@ -18,7 +18,7 @@ from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.markup import Cell
 from app.components.shared.page import Page, body_key, live
-from app.state import View
+from app.state import ClusterView
 from backend.store.queries import audit, config, operations, overview, partitions
 
 CHANGES_MAX: Final = 8
@@ -29,10 +29,10 @@ VALUES: Final = {"on": True, "off": False, "not set": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class BootstrapFlagData:
     """What this section shows and what its buttons depend on."""
 
-    view: View
+    view: ClusterView
     flags: list[config_matrix.BrokerFlag]
     operations: list[audit.OperationRow]
     kafka_rules: bool
@@ -46,8 +46,8 @@ class Reading:
         return (self.block, config_matrix.cluster_default(self.flags), last)
 
 
-def read(page: Page) -> Reading:
-    """Raises DatabaseAway."""
+def read(page: Page) -> BootstrapFlagData:
+    """Raises DatabaseUnreachable."""
     view, cluster_id = page.view(), page.cluster_id
     rows = state.read_cached(
         config.config_values, cluster_id, "broker", names=config_matrix.NAMES, version=view.version
@@ -62,7 +62,7 @@ def read(page: Page) -> Reading:
         limit=3 * CHANGES_MAX,
         version=view.read_ms,
     )
-    return Reading(
+    return BootstrapFlagData(
         view=view,
         flags=config_matrix.broker_flags(brokers, rows),
         operations=plans,
@@ -71,7 +71,7 @@ def read(page: Page) -> Reading:
     )
 
 
-def draw(page: Page) -> None:
+def render(page: Page) -> None:
     reading = read(page)
     plan_dialog.host(page)
     with st.container(key="grid-config"):
@@ -116,7 +116,7 @@ def _matrix(page: Page) -> None:
         st.html(config_matrix.matrix_html(reading.flags, setters))
 
 
-def _changes(page: Page, reading: Reading) -> None:
+def _changes(page: Page, reading: BootstrapFlagData) -> None:
     lines = [plan_text.change_line(row) for row in reading.operations[:CHANGES_MAX]]
     rows = [
         {
@@ -164,7 +164,7 @@ def _change_html(page: Page, line: plan_text.ChangeLine, now_ms: int) -> str:
     return '<div class="eb-change">' + "".join(f"<span>{cell}</span>" for cell in cells) + "</div>"
 
 
-def _estimate(page: Page, reading: Reading) -> dict[str, Any]:
+def _estimate(page: Page, reading: BootstrapFlagData) -> dict[str, Any]:
     step = reading.view.read_ms // ESTIMATE_STEP_MS
     return state.read_cached(
         operations.bootstrap_estimate,
@@ -217,7 +217,7 @@ def _matter(page: Page) -> None:
         st.html(bootstrap_picture.dumbbells_html(gains))
 
 
-def _buttons(page: Page, reading: Reading) -> None:
+def _buttons(page: Page, reading: BootstrapFlagData) -> None:
     """Outside of live parts, because they open a dialog."""
     person, name = page.person, reading.view.cluster.name
     blocked = reading.block is not None
@@ -270,14 +270,14 @@ def _buttons(page: Page, reading: Reading) -> None:
                 )
 
 
-def _propose_opposite(page: Page, drawn: Reading) -> None:
+def _propose_opposite(page: Page, drawn: BootstrapFlagData) -> None:
     """Plans the opposite of the cluster default as it is when the button is pressed.
 
     The matrix beside the button is a live part: it can show a change before the button is drawn again.
     """
     try:
         flags = read(page).flags
-    except state.DatabaseAway:
+    except state.DatabaseUnreachable:
         flags = drawn.flags
     inputs = {"scope": "cluster", "enable": config_matrix.cluster_default(flags) != "true"}
     plan_dialog.propose(page.person, drawn.view.cluster.name, config_matrix.KIND, inputs)

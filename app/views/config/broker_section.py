@@ -10,7 +10,7 @@ from app import state
 from app.access.identity import READ_ONLY
 from app.components.cluster import health_text
 from app.components.config import broker_form
-from app.components.config.broker_form import Scope
+from app.components.config.broker_form import BrokerScope
 from app.components.plan import plan_dialog
 from app.components.shared import markup
 from app.components.shared.page import Page, live
@@ -24,8 +24,8 @@ CSS: Final = """
 """
 
 
-def draw(page: Page) -> None:
-    """Outside of live parts, because its button opens a dialog. Raises DatabaseAway."""
+def render(page: Page) -> None:
+    """Outside of live parts, because its button opens a dialog. Raises DatabaseUnreachable."""
     view = page.view()
     brokers = [row.broker_id for row in state.read_cached(overview.brokers, page.cluster_id, version=view.version)]
     rows = state.read_cached(
@@ -45,7 +45,7 @@ def draw(page: Page) -> None:
                 key="broker-scope",
                 width=140,
             )
-            scope = Scope(chosen)
+            scope = BrokerScope(chosen)
             now = broker_form.in_effect(rows, scope)
             wanted = {name: _field(name, value, scope) for name, value in now.items()}
             settings = broker_form.changed(now, wanted)
@@ -63,7 +63,7 @@ def draw(page: Page) -> None:
     live(page, "broker-watch", settings_form.watch, page, block)
 
 
-def _field(name: str, now: str, scope: Scope) -> str:
+def _field(name: str, now: str, scope: BrokerScope) -> str:
     return st.text_input(
         broker_form.ALL[name],
         value=now,

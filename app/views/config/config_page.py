@@ -13,7 +13,7 @@ from app.components.plan import plan_dialog
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, live, open_page
-from app.state import DatabaseAway
+from app.state import DatabaseUnreachable
 from app.views.config import bootstrap_section, settings_section, topic_section
 from backend.store.queries import audit
 
@@ -43,15 +43,15 @@ def render() -> None:
         key=_SHOWN,
         label_visibility="collapsed",
     )
-    draw = {
-        "bootstrap": bootstrap_section.draw,
+    render = {
+        "bootstrap": bootstrap_section.render,
         "brokers": settings_section.brokers,
         "topics": settings_section.topics,
         "history": _history,
     }[section]
     try:
-        draw(page)
-    except DatabaseAway:
+        render(page)
+    except DatabaseUnreachable:
         st.html(markup.empty("? The database is away, and this was not read before."))
 
 

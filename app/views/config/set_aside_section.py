@@ -14,7 +14,7 @@ from app.components.plan import plan_dialog
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key, live
-from app.state import View
+from app.state import ClusterView
 from backend.store.queries import overview
 
 KIND: Final = "broker_config"
@@ -29,8 +29,8 @@ CSS: Final = """
 """
 
 
-def draw(page: Page) -> None:
-    """Outside of live parts, because its button opens a dialog. Raises DatabaseAway."""
+def render(page: Page) -> None:
+    """Outside of live parts, because its button opens a dialog. Raises DatabaseUnreachable."""
     view, found = _read(page)
     block = health_text.write_block(view, page.person.may_write, READ_ONLY)
     st.html(f"<style>{CSS}</style>")
@@ -41,7 +41,7 @@ def draw(page: Page) -> None:
     live(page, "set-aside-watch", _watch, page, (block, found.folders))
 
 
-def _read(page: Page) -> tuple[View, set_aside_replicas.Listing]:
+def _read(page: Page) -> tuple[ClusterView, set_aside_replicas.Listing]:
     view = page.view()
     return view, set_aside_replicas.of(state.read_cached(overview.brokers, page.cluster_id, version=view.version))
 
@@ -54,7 +54,7 @@ def _table(page: Page) -> None:
         st.html(set_aside_replicas.html(found, view.now_ms, embedded=view.cluster.kind == "embedded"))
 
 
-def _form(page: Page, view: View, found: set_aside_replicas.Listing, block: str | None) -> None:
+def _form(page: Page, view: ClusterView, found: set_aside_replicas.Listing, block: str | None) -> None:
     by_name = {(one.broker_id, one.log_dir, one.name): one for one in found.folders}
     if st.session_state.get(CHOSEN) not in by_name:
         st.session_state.pop(CHOSEN, None)  # it is gone by now

@@ -16,10 +16,10 @@ from backend.store.queries import config
 
 
 def brokers(page: Page) -> None:
-    """Forms for limits, pools and set-aside folders of brokers, and all their settings. Raises DatabaseAway."""
+    """Forms for limits, pools and set-aside folders of brokers, and all their settings. Raises DatabaseUnreachable."""
     plan_dialog.host(page)
-    broker_section.draw(page)
-    set_aside_section.draw(page)
+    broker_section.render(page)
+    set_aside_section.render(page)
     with st.container(horizontal=True, key="filters"):
         wanted = st.text_input(
             "Setting",
@@ -65,11 +65,11 @@ def _broker_settings(page: Page, wanted: str, tiering_only: bool) -> None:
 
 
 def topics(page: Page) -> None:
-    """The settings of all topics, and the form for one. Raises DatabaseAway."""
+    """The settings of all topics, and the form for one. Raises DatabaseUnreachable."""
     plan_dialog.host(page)
     with st.container(key="card-topics"):
         live(page, "topics", _topic_table, page)
-    topic_section.draw(page)
+    topic_section.render(page)
 
 
 def _topic_table(page: Page) -> None:

@@ -23,8 +23,8 @@ from backend.store.queries.config import TopicRow
 KIND: Final = "topic_config"
 
 
-def draw(page: Page) -> None:
-    """Outside of live parts, because its button opens a dialog. Raises DatabaseAway."""
+def render(page: Page) -> None:
+    """Outside of live parts, because its button opens a dialog. Raises DatabaseUnreachable."""
     view = page.view()
     known = state.read_cached(config.topics, page.cluster_id, version=view.version)
     topics = {topic.topic: topic for topic in known if not topic.internal}

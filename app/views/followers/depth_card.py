@@ -14,7 +14,7 @@ from app.components.follower.local_depth import ROWS_MAX, Depth
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key
-from app.state import View
+from app.state import ClusterView
 from app.views.partition.partition_data import DEPTH_MS_MIN
 from backend.store.queries import partitions
 from backend.store.queries.followers import Follower
@@ -24,7 +24,7 @@ from backend.store.queries.partitions import ReplicaRow
 STEP_MS: Final = 60_000
 
 
-def draw(page: Page, view: View, chosen: Follower, listed: Iterable[Follower], now_ms: int) -> None:
+def render(page: Page, view: ClusterView, chosen: Follower, listed: Iterable[Follower], now_ms: int) -> None:
     """The chosen partition's replicas, the leader first; then others of the list, each held against its own leader."""
     first = chosen.replica
     found = _depths(page, view, first.topic, first.partition, now_ms)
@@ -46,7 +46,7 @@ def draw(page: Page, view: View, chosen: Follower, listed: Iterable[Follower], n
         st.html(local_depth.html(found))
 
 
-def _depths(page: Page, view: View, topic: str, number: int, now_ms: int) -> list[Depth]:
+def _depths(page: Page, view: ClusterView, topic: str, number: int, now_ms: int) -> list[Depth]:
     """Of all replicas of one partition."""
     replicas = state.read_cached(partitions.replicas, page.cluster_id, topic, number, version=view.version)
     found = [_depth(page, view, replica, now_ms) for replica in replicas]
@@ -54,7 +54,7 @@ def _depths(page: Page, view: View, topic: str, number: int, now_ms: int) -> lis
     return [replace(one, deepest_ms=deepest_ms) for one in found]
 
 
-def _depth(page: Page, view: View, replica: ReplicaRow, now_ms: int) -> Depth:
+def _depth(page: Page, view: ClusterView, replica: ReplicaRow, now_ms: int) -> Depth:
     name = f"{replica.topic}-{replica.partition}"
     start = replica.local_log_start_offset
     whole = start is not None and start == replica.log_start_offset
@@ -65,7 +65,7 @@ def _depth(page: Page, view: View, replica: ReplicaRow, now_ms: int) -> Depth:
 
 
 def _facts(
-    page: Page, view: View, replica: ReplicaRow, start: int
+    page: Page, view: ClusterView, replica: ReplicaRow, start: int
 ) -> tuple[Sequence[partitions.SegmentRow], Sequence[partitions.PartitionPoint]]:
     """The remote segments and the samples around the first record on its disk; both by index."""
     key = (page.cluster_id, replica.topic, replica.partition)

@@ -18,7 +18,7 @@ from app.components.shared import markup
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, body_key, live, open_page
 from app.components.shared.selection import say_unknown, standing_order, take_row
-from app.state import View
+from app.state import ClusterView
 from app.theme import CONFIG
 from app.views.followers import depth_card, reason_card
 from app.views.followers.reason_card import SELECTED, STEP_MS, TIMELINE_MS
@@ -36,7 +36,7 @@ KAFKA_TELLS: Final = "Kafka tells who is in sync; every other phase is inferred 
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FollowerFilter:
     """Which followers: part of the partition's name, a phase (None: those that matter now), a broker."""
 
     name: str = ""
@@ -55,7 +55,7 @@ def render() -> None:
     st.html(f"<style>{CSS}{local_depth.CSS}</style>")
     try:
         question = _controls(page)
-    except state.DatabaseAway:
+    except state.DatabaseUnreachable:
         st.html(markup.empty("? The database is away, and this was not read before."))
         return
     with st.container(key="card-phases"):
@@ -63,19 +63,19 @@ def render() -> None:
     live(page, "replicas", _replicas, page, question)
 
 
-def _fact(view: View) -> str:
+def _fact(view: ClusterView) -> str:
     cluster_id, version = view.cluster.cluster_id, view.version
     counts = state.read_cached(queries.phase_counts, cluster_id, version=version)
     out = state.read_cached(queries.followers, cluster_id, phases=OUT_OF_SYNC, version=version)
     return follower_table.counts_words(counts, sum(why_stuck(one.replica, _judged_ms(view)) is not None for one in out))
 
 
-def _judged_ms(view: View) -> int:
+def _judged_ms(view: ClusterView) -> int:
     """The moment of the newest sample: what has happened since nobody here knows."""
     return view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms
 
 
-def _controls(page: Page) -> Question:
+def _controls(page: Page) -> FollowerFilter:
     brokers = state.read_cached(overview.brokers, page.cluster_id, version=page.view().version)
     names = [ANY_BROKER, *(f"Broker {row.broker_id}" for row in brokers)]
     with st.container(horizontal=True, key="filters"):
@@ -106,10 +106,10 @@ def _controls(page: Page) -> Question:
             "Broker", names, key="broker", bind="query-params", label_visibility="collapsed", width=130
         )
     number = None if broker in (None, ANY_BROKER) else int(str(broker).removeprefix("Broker "))
-    return Question((name or "").strip(), phase, number)
+    return FollowerFilter((name or "").strip(), phase, number)
 
 
-def read(page: Page, view: View, question: Question) -> list[Follower]:
+def read(page: Page, view: ClusterView, question: FollowerFilter) -> list[Follower]:
     """The followers asked for; without a phase those out of sync and those that changed since the timeline began."""
     phases: tuple[str | None, ...] | None = OUT_OF_SYNC
     since_ms: int | None = (view.read_ms - TIMELINE_MS) // STEP_MS * STEP_MS
@@ -131,7 +131,7 @@ def read(page: Page, view: View, question: Question) -> list[Follower]:
 # --- the timeline ---
 
 
-def _phases(page: Page, question: Question) -> None:
+def _phases(page: Page, question: FollowerFilter) -> None:
     view = page.view()
     found = read(page, view, question)[: phase_timeline.ROWS_MAX]
     now_ms = _judged_ms(view)
@@ -167,7 +167,7 @@ def _legend(page: Page) -> str:
     return phase_timeline.legend_html(page.colours)
 
 
-def _row(page: Page, view: View, follower: Follower, since_ms: int, now_ms: int) -> phase_timeline.Row:
+def _row(page: Page, view: ClusterView, follower: Follower, since_ms: int, now_ms: int) -> phase_timeline.TimelineRow:
     replica = follower.replica
     key = (replica.topic, replica.partition, replica.broker_id, since_ms // STEP_MS * STEP_MS)
     events = state.read_cached(queries.phase_events, page.cluster_id, *key, version=view.version)
@@ -178,7 +178,7 @@ def _row(page: Page, view: View, follower: Follower, since_ms: int, now_ms: int)
     return phase_timeline.row(follower, found, now_ms)
 
 
-def _plans(page: Page, view: View, since_ms: int) -> list[tuple[int, str]]:
+def _plans(page: Page, view: ClusterView, since_ms: int) -> list[tuple[int, str]]:
     found = state.read_cached(audit.operations, page.cluster_id, limit=PLANS_MAX, version=view.read_ms // STEP_MS)
     return [
         (row.requested_ms, f"plan #{row.id} started")
@@ -187,7 +187,7 @@ def _plans(page: Page, view: View, since_ms: int) -> list[tuple[int, str]]:
     ]
 
 
-def _flag_pill(page: Page, view: View) -> str:
+def _flag_pill(page: Page, view: ClusterView) -> str:
     rows = state.read_cached(
         config.config_values, page.cluster_id, "broker", names=config_matrix.NAMES, version=view.version
     )
@@ -196,7 +196,7 @@ def _flag_pill(page: Page, view: View) -> str:
     return markup.pill(f"Bootstrap from tiered offset: {found.label}", "warning" if found.mixed else None)
 
 
-def _nothing(page: Page, view: View, question: Question) -> None:
+def _nothing(page: Page, view: ClusterView, question: FollowerFilter) -> None:
     counts = state.read_cached(queries.phase_counts, page.cluster_id, version=view.version)
     total = sum(counts.values())
     if question.active:
@@ -210,7 +210,7 @@ def _nothing(page: Page, view: View, question: Question) -> None:
 # --- the list and why ---
 
 
-def _replicas(page: Page, question: Question) -> None:
+def _replicas(page: Page, question: FollowerFilter) -> None:
     view = page.view()
     found = read(page, view, question)
     now_ms = _judged_ms(view)
@@ -224,7 +224,7 @@ def _replicas(page: Page, question: Question) -> None:
             with st.container(key="card-catch-up"):
                 reason_card.catch_up(page, view, follower, now_ms)
             with st.container(key="card-depth"):
-                depth_card.draw(page, view, follower, ordered, now_ms)
+                depth_card.render(page, view, follower, ordered, now_ms)
         with st.container(key="card-why"):
             reason_card.why(page, view, follower, now_ms)
     with st.container(key="card-replicas"):
@@ -232,7 +232,12 @@ def _replicas(page: Page, question: Question) -> None:
 
 
 def _list(
-    page: Page, view: View, question: Question, ordered: Sequence[Follower], order: Sequence[str], now_ms: int
+    page: Page,
+    view: ClusterView,
+    question: FollowerFilter,
+    ordered: Sequence[Follower],
+    order: Sequence[str],
+    now_ms: int,
 ) -> None:
     counts = state.read_cached(queries.phase_counts, page.cluster_id, version=view.version)
 
@@ -259,7 +264,7 @@ def _list(
         )
 
 
-def _clause(question: Question, found: Sequence[Follower]) -> str:
+def _clause(question: FollowerFilter, found: Sequence[Follower]) -> str:
     what = "out of sync, or changed in the last 20 min" if question.phase is None else question.phase.lower()
     many = f"the first {fmt.count(FOLLOWERS_MAX)}" if len(found) >= FOLLOWERS_MAX else fmt.count(len(found))
     return f"{many} · {what}"

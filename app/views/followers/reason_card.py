@@ -14,7 +14,7 @@ from app.components.follower.stuck_follower import why_stuck
 from app.components.shared import markup
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, body_key
-from app.state import View
+from app.state import ClusterView
 from app.theme import CONFIG
 from backend.store.queries import followers as queries
 from backend.store.queries import partitions
@@ -39,7 +39,7 @@ def _wanted() -> str | None:
     return st.session_state.get(SELECTED) or st.query_params.get(SELECTED)
 
 
-def why(page: Page, view: View, follower: Follower | None, now_ms: int) -> None:
+def why(page: Page, view: ClusterView, follower: Follower | None, now_ms: int) -> None:
     """What says that it is as it is; None: nobody waits."""
     if follower is None:
         st.html(markup.card_title("Why") + markup.empty("Nobody waits."))
@@ -69,7 +69,7 @@ def why(page: Page, view: View, follower: Follower | None, now_ms: int) -> None:
             st.page_link(links.page("remote"), label="Its remote segments →", query_params={"q": name})
 
 
-def catch_up(page: Page, view: View, follower: Follower, now_ms: int) -> None:
+def catch_up(page: Page, view: ClusterView, follower: Follower, now_ms: int) -> None:
     """Its log end beside its leader's over the time of the timeline."""
     replica = follower.replica
     key = (replica.topic, replica.partition)

@@ -13,22 +13,22 @@ from app.components.lab import fault_text as pictures
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, live
-from app.control.api_client import ApiError
-from app.control.user_api import control_api, one_press
+from app.control.api_client import ControlApiError
+from app.control.user_api import control_api, debounce
 
 SCENARIO: Final = "scenario"
 _SHOWN: Final = "scenario-shown"
 _REFUSAL: Final = "fault_refusal"
 
 
-def draw(page: Page) -> None:
+def render(page: Page) -> None:
     """The whole card; the API's answer is asked for while it is drawn, as for the race."""
     st.html(f"<style>{pictures.CSS}</style>")
     with st.container(key="card-faults"):
         card_head("faults", "Break it", "one thing at a time, on the embedded brokers only; each is mended again")
         try:
             found = control_api(page.person).faults()
-        except ApiError as error:
+        except ControlApiError as error:
             st.html(markup.empty(f"? What can be broken is not known: {error}"))
             return
         if found["refusal"]:
@@ -101,24 +101,24 @@ def _chosen(known: list[str]) -> str:
 
 
 def _break(person: Person, scenario: str, broker: int | None) -> None:
-    with one_press("break") as first:
+    with debounce("break") as first:
         if not first:
             return
         st.session_state.pop(_REFUSAL, None)
         try:
             control_api(person).break_it(scenario, broker)
-        except ApiError as error:
+        except ControlApiError as error:
             st.session_state[_REFUSAL] = str(error)
 
 
 def _heal(person: Person) -> None:
-    with one_press("heal") as first:
+    with debounce("heal") as first:
         if not first:
             return
         st.session_state.pop(_REFUSAL, None)
         try:
             control_api(person).heal()
-        except ApiError as error:
+        except ControlApiError as error:
             st.session_state[_REFUSAL] = str(error)
 
 
@@ -128,7 +128,7 @@ def _heal(person: Person) -> None:
 def _run(page: Page, names: dict[str, str]) -> None:
     try:
         run = control_api(page.person).faults()["run"]
-    except ApiError as error:
+    except ControlApiError as error:
         st.html(markup.empty(f"? What is broken is not known: {error}"))
         return
     if run is not None:
@@ -144,7 +144,7 @@ def _watch(page: Page, drawn: tuple[object, ...]) -> None:
     """Draws the page again when its buttons no longer fit what is broken."""
     try:
         found = control_api(page.person).faults()
-    except ApiError:
+    except ControlApiError:
         return
     if _sign(found) != drawn:
         st.rerun()

@@ -21,8 +21,8 @@ from app.components.shared import format as fmt
 from app.components.shared.cards import card_head, download
 from app.components.shared.export import Section
 from app.components.shared.page import Page, live, open_page
-from app.control.api_client import ApiError, Json
-from app.control.user_api import control_api, one_press
+from app.control.api_client import ControlApiError, Json
+from app.control.user_api import control_api, debounce
 from app.theme import CONFIG, LIGHT
 from app.views.lab import fault_section
 
@@ -43,7 +43,7 @@ def render() -> None:
     st.html(f"<style>{pictures.CSS}{CSS}</style>")
     try:
         kind = page.view().cluster.kind
-    except state.DatabaseAway:
+    except state.DatabaseUnreachable:
         st.html(markup.empty("? The database is away, and this was not read before."))
         return
     if kind != "embedded":
@@ -51,7 +51,7 @@ def render() -> None:
         return
     _controls(page)
     live(page, "race", _race, page)
-    fault_section.draw(page)
+    fault_section.render(page)
 
 
 def _controls(page: Page) -> None:
@@ -97,13 +97,13 @@ def _cancel(person: Person) -> None:
 
 
 def _try(what: str, call: Callable[[], object]) -> None:
-    with one_press(f"race {what}") as first:
+    with debounce(f"race {what}") as first:
         if not first:
             return
         st.session_state.pop(_REFUSAL, None)
         try:
             call()
-        except ApiError as error:
+        except ControlApiError as error:
             st.session_state[_REFUSAL] = str(error)
 
 
@@ -113,7 +113,7 @@ def _try(what: str, call: Callable[[], object]) -> None:
 def _race(page: Page) -> None:
     try:
         run = control_api(page.person).bootstrap_race()
-    except ApiError as error:
+    except ControlApiError as error:
         st.html(markup.empty(f"? The race is not known: {error}"))
         return
     if run is None:

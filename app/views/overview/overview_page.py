@@ -15,7 +15,7 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head, source
 from app.components.shared.page import Page, body_key, live, open_page
-from app.state import View
+from app.state import ClusterView
 from app.theme import CONFIG, status_colour
 from backend.store.queries import config as config_queries
 from backend.store.queries import overview as queries
@@ -30,11 +30,11 @@ HOW_COUNTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class OverviewData:
     """What the parts of the page share, read once per data version."""
 
-    view: View
-    facts: alerts.Facts
+    view: ClusterView
+    facts: alerts.AlertFacts
 
     @property
     def limits(self) -> dict[str, int | None]:
@@ -72,7 +72,7 @@ def render() -> None:
         live(page, "quorum", _quorum, page)
 
 
-def _fact(view: View) -> str:
+def _fact(view: ClusterView) -> str:
     rows = state.read_cached(partition_queries.partitions, view.cluster.cluster_id, version=view.version)
     topics = len({row.topic for row in rows})
     return f"{_plural(len(rows), 'tiered partition')} in {_plural(topics, 'topic')}"
@@ -82,14 +82,14 @@ def _plural(number: int, noun: str) -> str:
     return f"{fmt.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def read(page: Page) -> Reading:
-    """One consistent set of facts; cached reads, so five parts of the page cost one. Raises DatabaseAway."""
+def read(page: Page) -> OverviewData:
+    """One consistent set of facts; cached reads, so five parts of the page cost one. Raises DatabaseUnreachable."""
     view = page.view()
     cluster_id, version = page.cluster_id, view.version
     brokers = state.read_cached(queries.brokers, cluster_id, version=version)
     open_segments = state.read_cached(partition_queries.open_segments, cluster_id, version=version)
     copying = tuple(sorted({(s.topic, s.partition) for s in open_segments}))
-    facts = alerts.Facts(
+    facts = alerts.AlertFacts(
         now_ms=view.now_ms - (view.ages.offsets_ms or 0) if health_text.stale(view) else view.now_ms,
         ledger_ms=health_text.ledger_ms(view),
         blindness=health_text.blindness(view, brokers, page.zone),
@@ -102,19 +102,19 @@ def read(page: Page) -> Reading:
         ledger=state.read_cached(queries.ledger_totals, cluster_id, version=version),
         findings=state.read_cached(queries.open_findings, cluster_id, version=version),
     )
-    return Reading(view, facts)
+    return OverviewData(view, facts)
 
 
-def history(page: Page, view: View) -> list[queries.ClusterSample]:
-    """The cluster's totals over the chosen range. Raises DatabaseAway."""
+def history(page: Page, view: ClusterView) -> list[queries.ClusterSample]:
+    """The cluster's totals over the chosen range. Raises DatabaseUnreachable."""
     # The start moves in steps, so that the reads of two parts share one entry of what is known.
     step_ms = max(1000, page.range_ms // 600)
     since_ms = (view.read_ms - page.range_ms) // step_ms * step_ms
     return state.read_cached(queries.history, page.cluster_id, since_ms, version=view.version)
 
 
-def copied(page: Page, view: View) -> list[queries.CopiedBytes]:
-    """What was copied over the chosen range and the window of a rate before it. Raises DatabaseAway."""
+def copied(page: Page, view: ClusterView) -> list[queries.CopiedBytes]:
+    """What was copied over the chosen range and the window of a rate before it. Raises DatabaseUnreachable."""
     step_ms = totals.copied_step_ms(page.range_ms)
     since_ms = view.read_ms - page.range_ms - totals.rate_window_ms(page.range_ms)
     return state.read_cached(
@@ -175,7 +175,7 @@ def _attention(page: Page) -> None:
                 _problem(number, problem)
 
 
-def _problem(number: int, problem: alerts.Problem) -> None:
+def _problem(number: int, problem: alerts.Alert) -> None:
     with st.container(horizontal=True, key=f"attention-row-{number}"):
         st.html(
             f'<div class="eb-problem">{markup.status_word(problem.severity)}<div>'

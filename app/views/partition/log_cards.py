@@ -8,19 +8,19 @@ import streamlit as st
 
 from app import state
 from app.components.partition import partition_ledger
-from app.components.partition.lineage_verdicts import Judged
+from app.components.partition.lineage_verdicts import JudgedSegment
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, body_key
-from app.state import View
+from app.state import ClusterView
 from backend.store.queries import partition_detail as detail_queries
 from backend.store.queries import partitions as queries
 
 EVENTS_SHOWN = 12
 
 
-def segments_card(page: Page, view: View, judged: Sequence[Judged], clause: str) -> None:
+def segments_card(page: Page, view: ClusterView, judged: Sequence[JudgedSegment], clause: str) -> None:
     words = f"{fmt.count(len(judged))} segment{'' if len(judged) == 1 else 's'}: {clause}" if judged else ""
     if len(judged) >= queries.SEGMENTS_MAX:
         words = f"the newest {fmt.count(queries.SEGMENTS_MAX)} segments"
@@ -48,7 +48,7 @@ def segments_card(page: Page, view: View, judged: Sequence[Judged], clause: str)
         )
 
 
-def events_card(page: Page, view: View, topic: str, number: int, topic_id: str | None) -> None:
+def events_card(page: Page, view: ClusterView, topic: str, number: int, topic_id: str | None) -> None:
     cluster_id, version = page.cluster_id, view.version
     engine = state.read_cached(detail_queries.engine_events, cluster_id, topic, number, version=version)
     remote: list[detail_queries.SegmentEventRow] = []

@@ -10,7 +10,7 @@ from app.components.partition.partition_filter import near_topics
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.page import Page, live
-from app.state import View
+from app.state import ClusterView
 from app.views.partition.log_cards import events_card, segments_card
 from app.views.partition.partition_data import kept, row_of
 from backend.store.queries import config as config_queries
@@ -62,7 +62,7 @@ def _absent_part(page: Page, topic: str, number: int) -> None:
         events_card(page, view, topic, number, topic_id)
 
 
-def _last_seen(page: Page, view: View, left: detail_queries.Remains) -> str:
+def _last_seen(page: Page, view: ClusterView, left: detail_queries.Remains) -> str:
     seen = ""
     if left.last_sampled_ms is not None:
         seen = f"Last seen {page.clock(left.last_sampled_ms, view.now_ms)}. "
@@ -79,7 +79,7 @@ def _has(topic: str, count: int) -> str:
     return f"Topic {topic} has {numbers}."
 
 
-def _instead(page: Page, view: View, topic: str) -> str:
+def _instead(page: Page, view: ClusterView, topic: str) -> str:
     topics = state.read_cached(config_queries.topics, page.cluster_id, version=view.version)
     near = [name for name in near_topics(topic, [one.topic for one in topics]) if name != topic]
     return f"Topics of a like name: {', '.join(near)}." if near else "Choose one in the list."

@@ -10,13 +10,13 @@ import streamlit as st
 from app import links
 from app.access.identity import READ_ONLY
 from app.components.cluster import health_text
-from app.components.partition.lineage_verdicts import Judged, Standing
+from app.components.partition.lineage_verdicts import JudgedSegment, LineageStanding
 from app.components.plan import plan_dialog
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import title_line
 from app.components.shared.page import Page, live
-from app.state import DatabaseAway
+from app.state import DatabaseUnreachable
 from app.views.partition.partition_data import read, row_of
 from backend.store.queries.partitions import PartitionRow
 
@@ -26,12 +26,12 @@ BELOW: Final = "remove-below"
 TOPICS, PARTITIONS = "topics", "partitions"
 
 
-def draw(page: Page, topic: str, number: int) -> None:
+def render(page: Page, topic: str, number: int) -> None:
     """Outside of live parts, because two of them open a dialog."""
     try:
         view = page.view()
         row = row_of(view, topic, number)
-    except DatabaseAway:
+    except DatabaseUnreachable:
         return
     if row is None:
         return
@@ -89,9 +89,9 @@ def _safely(page: Page, topic: str, number: int) -> None:
         )
 
 
-def outside_end(row: PartitionRow, judged: Sequence[Judged]) -> int | None:
+def outside_end(row: PartitionRow, judged: Sequence[JudgedSegment]) -> int | None:
     """The offset after the last record of a segment that retention never sees; None: there is none to remove."""
-    ends = [one.segment.next_offset for one in judged if one.standing is Standing.OUTSIDE]
+    ends = [one.segment.next_offset for one in judged if one.standing is LineageStanding.OUTSIDE]
     end = max(ends, default=None)
     return None if end is None or no_removal(row, end) is not None else end
 

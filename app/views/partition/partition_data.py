@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from app import state
 from app.components.partition import lineage_verdicts, pending_limits
-from app.components.partition.lineage_verdicts import Judged, LeaderChain
+from app.components.partition.lineage_verdicts import JudgedSegment, LeaderChain
 from app.components.shared.page import Page
-from app.state import View
+from app.state import ClusterView
 from backend.store.queries import config as config_queries
 from backend.store.queries import overview as overview_queries
 from backend.store.queries import partition_detail as detail_queries
@@ -27,14 +27,14 @@ _LIVE_STATES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PartitionData:
     """Everything the page shows of a partition that is there, read once per data version."""
 
-    view: View
+    view: ClusterView
     row: PartitionRow
     replicas: list[ReplicaRow]
     segments: list[SegmentRow]
-    judged: list[Judged]
+    judged: list[JudgedSegment]
     chain: LeaderChain | None
     points: list[PartitionPoint]
     topic: TopicRow | None  # None: its settings are not known
@@ -43,12 +43,12 @@ class Reading:
     p99_ms: int | None  # of how long its copies took
 
 
-def row_of(view: View, topic: str, number: int) -> PartitionRow | None:
+def row_of(view: ClusterView, topic: str, number: int) -> PartitionRow | None:
     return state.read_cached(queries.partition, view.cluster.cluster_id, topic, number, version=view.version)
 
 
-def read(page: Page, topic: str, number: int) -> Reading | None:
-    """One consistent set of facts; None when the partition is gone. Raises DatabaseAway."""
+def read(page: Page, topic: str, number: int) -> PartitionData | None:
+    """One consistent set of facts; None when the partition is gone. Raises DatabaseUnreachable."""
     view = page.view()
     row = row_of(view, topic, number)
     if row is None:
@@ -65,7 +65,7 @@ def read(page: Page, topic: str, number: int) -> Reading | None:
     known = next((one for one in topics if one.topic == topic), None)
     p99 = state.read_cached(overview_queries.copy_p99_ms, cluster_id, ((topic, number),), version=version)
     ledgers = state.read_cached(detail_queries.ledgers, cluster_id, topic, number, version=version)
-    return Reading(
+    return PartitionData(
         view=view,
         row=row,
         replicas=replicas,

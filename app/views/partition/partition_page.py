@@ -25,11 +25,11 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head, source, table_twin
 from app.components.shared.page import Page, body_key, live, open_page
-from app.state import DatabaseAway, View
+from app.state import ClusterView, DatabaseUnreachable
 from app.theme import CONFIG
 from app.views.partition import partition_absent, partition_actions, partition_report
 from app.views.partition.log_cards import events_card, segments_card
-from app.views.partition.partition_data import Reading, read, row_of
+from app.views.partition.partition_data import PartitionData, read, row_of
 from app.views.shared import comparison_card
 from backend.store.queries.partitions import PartitionRow
 
@@ -58,10 +58,10 @@ def render() -> None:
         partition_absent.absent(page, topic, number)
 
 
-def _fact(view: View, key: tuple[str, int] | None) -> str:
+def _fact(view: ClusterView, key: tuple[str, int] | None) -> str:
     try:
         row = None if key is None else row_of(view, *key)
-    except DatabaseAway:
+    except DatabaseUnreachable:
         return ""
     if row is None:
         return ""
@@ -73,7 +73,7 @@ def _fact(view: View, key: tuple[str, int] | None) -> str:
 def _exists(page: Page, topic: str, number: int) -> bool:
     try:
         return row_of(page.view(), topic, number) is not None
-    except DatabaseAway:
+    except DatabaseUnreachable:
         return True  # the alert says it; the parts appear when the database is back
 
 
@@ -90,7 +90,7 @@ def _present(page: Page, topic: str, number: int) -> None:
             live(page, "epochs", _epochs, page, topic, number)
         with st.container(key="card-replicas"):
             live(page, "replicas", _replicas, page, topic, number)
-    partition_actions.draw(page, topic, number)
+    partition_actions.render(page, topic, number)
     with st.container(key="card-durability"):
         live(page, "durability", _durability, page, topic, number)
     with st.container(key="grid-partition-more"):
@@ -110,13 +110,13 @@ def _present(page: Page, topic: str, number: int) -> None:
 def _compare(page: Page, topic: str, number: int) -> None:
     try:
         row = row_of(page.view(), topic, number)
-    except DatabaseAway:
+    except DatabaseUnreachable:
         return
     if row is not None:
         comparison_card.card(page, topic, number, row.topic_id)
 
 
-def _reading(page: Page, topic: str, number: int) -> Reading | None:
+def _reading(page: Page, topic: str, number: int) -> PartitionData | None:
     """What :func:`read` finds; when the partition went away meanwhile the whole page is drawn anew."""
     found = read(page, topic, number)
     if found is None:
@@ -147,7 +147,7 @@ def _hero(page: Page, topic: str, number: int) -> None:
         st.html(replica_ranges.html(row, replicas, reading.judged, axis))
 
 
-def _hero_pills(reading: Reading) -> str:
+def _hero_pills(reading: PartitionData) -> str:
     row = reading.row
     pending = pending_limits.pending_bytes(row)
     offsets = pending_limits.pending_offsets(row)
@@ -206,7 +206,7 @@ def _offset_of(name: str, typed: str | None) -> int | None:
     return int(digits)
 
 
-def _states(reading: Reading) -> list[replica_phases.ReplicaState]:
+def _states(reading: PartitionData) -> list[replica_phases.ReplicaSummary]:
     return replica_phases.states(reading.row, reading.replicas, reading.segments, reading.points, reading.view.now_ms)
 
 
@@ -264,7 +264,7 @@ def _durability(page: Page, topic: str, number: int) -> None:
         )
 
 
-def _readers(reading: Reading, topic: str, number: int) -> None:
+def _readers(reading: PartitionData, topic: str, number: int) -> None:
     """Under the replicas: who reads what is no more on their disks."""
     view = reading.view
     backend = view.processes.get("backend")
@@ -344,7 +344,7 @@ def _events(page: Page, topic: str, number: int) -> None:
 def _command_line(page: Page, topic: str, number: int) -> None:
     try:
         servers = page.view().cluster.bootstrap_servers
-    except DatabaseAway:
+    except DatabaseUnreachable:
         return
     with st.expander("The same from the command line"):
         asked = [

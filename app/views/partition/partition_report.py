@@ -14,9 +14,9 @@ from app.components.shared import format as fmt
 from app.components.shared.cards import download
 from app.components.shared.export import Section
 from app.components.shared.page import Page
-from app.state import DatabaseAway
+from app.state import DatabaseUnreachable
 from app.theme import LIGHT
-from app.views.partition.partition_data import Reading, read
+from app.views.partition.partition_data import PartitionData, read
 from backend.store.queries import partition_detail as detail_queries
 
 
@@ -41,14 +41,14 @@ def document(page: Page, topic: str, number: int, link: str) -> bytes:
     name = f"{topic}-{number}"
     try:
         reading = read(page, topic, number)
-    except DatabaseAway as error:
+    except DatabaseUnreachable as error:
         return export.report(name, [("Not made", str(error))], [], LIGHT)
     if reading is None:
         return export.report(name, [("Not made", "The partition does not exist any more.")], [], LIGHT)
     return export.report(f"Partition {name}", _facts(page, reading, link), _sections(page, reading), LIGHT)
 
 
-def _facts(page: Page, reading: Reading, link: str) -> list[tuple[str, str]]:
+def _facts(page: Page, reading: PartitionData, link: str) -> list[tuple[str, str]]:
     row, view = reading.row, reading.view
     pending = pending_limits.pending_bytes(row)
     facts = [
@@ -65,7 +65,7 @@ def _facts(page: Page, reading: Reading, link: str) -> list[tuple[str, str]]:
     return [*facts, ("Page", link)] if link else facts
 
 
-def _sections(page: Page, reading: Reading) -> list[Section]:
+def _sections(page: Page, reading: PartitionData) -> list[Section]:
     row, replicas, judged, now_ms = reading.row, reading.replicas, reading.judged, reading.view.now_ms
 
     def clock(at_ms: int | None) -> str:
@@ -96,7 +96,7 @@ def _sections(page: Page, reading: Reading) -> list[Section]:
     ]
 
 
-def _events(page: Page, reading: Reading) -> list[partition_ledger.Happened]:
+def _events(page: Page, reading: PartitionData) -> list[partition_ledger.Happened]:
     row, version = reading.row, reading.view.version
     engine = state.read_cached(detail_queries.engine_events, page.cluster_id, row.topic, row.partition, version=version)
     remote = state.read_cached(

@@ -16,7 +16,7 @@ from app.components.shared.page import Page, body_key, live, open_page
 from app.components.shared.selection import standing_order
 from app.theme import CONFIG
 from app.views.partitions import selected_card
-from app.views.partitions.partitions_data import Reading, partition_rows, read
+from app.views.partitions.partitions_data import PartitionsData, partition_rows, read
 from app.views.shared import instant_control
 from backend.store.queries.partitions import PartitionRow
 
@@ -39,7 +39,7 @@ def render() -> None:
 def _count(page: Page) -> int:
     try:
         return len(partition_rows(page, page.view(), None))
-    except state.DatabaseAway:
+    except state.DatabaseUnreachable:
         return 0  # the alert of the page says why
 
 
@@ -208,7 +208,7 @@ def _heatmap(page: Page, chosen: Filter, at_ms: int | None) -> None:
 # --- words ---
 
 
-def _twin(rows: Sequence[PartitionRow], reading: Reading) -> object:
+def _twin(rows: Sequence[PartitionRow], reading: PartitionsData) -> object:
     return range_list.rows(rows, reading.limits)
 
 
@@ -216,7 +216,7 @@ def _count_words(count: int) -> str:
     return f"{fmt.count(count)} partition{'' if count == 1 else 's'}"
 
 
-def _clause(reading: Reading, chosen: Filter, found: Sequence[PartitionRow], shown: int) -> str:
+def _clause(reading: PartitionsData, chosen: Filter, found: Sequence[PartitionRow], shown: int) -> str:
     every = f"{fmt.count(len(found))} match of {_count_words(len(reading.rows))}" if chosen.active else ""
     what = every or _count_words(len(reading.rows))
     if shown < len(found):
@@ -229,7 +229,7 @@ def _clause(reading: Reading, chosen: Filter, found: Sequence[PartitionRow], sho
     return f"{what}, {order}"
 
 
-def _nothing(reading: Reading, chosen: Filter) -> None:
+def _nothing(reading: PartitionsData, chosen: Filter) -> None:
     with st.container(key="card-none"):
         if not reading.rows:
             st.html(

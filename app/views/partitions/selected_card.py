@@ -16,7 +16,7 @@ from app.components.shared.cards import source
 from app.components.shared.page import Page, body_key
 from app.components.shared.selection import put
 from app.theme import CONFIG
-from app.views.partitions.partitions_data import Reading
+from app.views.partitions.partitions_data import PartitionsData
 from app.views.shared import instant_control
 from backend.store.queries import overview as overview_queries
 from backend.store.queries import partitions as queries
@@ -42,7 +42,7 @@ def _take_pick(key: str) -> None:
     put(SELECTED, st.session_state[key])
 
 
-def chosen_of(shown: Sequence[str], reading: Reading) -> str:
+def chosen_of(shown: Sequence[str], reading: PartitionsData) -> str:
     """The partition that was chosen here or in the link, while it exists; else the first shown."""
     name = st.session_state.get(SELECTED) or st.query_params.get(SELECTED)
     key = parse_name(name) if name else None
@@ -53,7 +53,7 @@ def chosen_of(shown: Sequence[str], reading: Reading) -> str:
     return shown[0]
 
 
-def summary(page: Page, reading: Reading, name: str, shown: Sequence[str]) -> None:
+def summary(page: Page, reading: PartitionsData, name: str, shown: Sequence[str]) -> None:
     row = next(row for row in reading.rows if name_of(row) == name)
     topic = reading.topics.get(row.topic)
     version = reading.view.version
@@ -115,7 +115,9 @@ def _lines(row: PartitionRow, topic: TopicRow | None) -> str:
     return f'<div class="eb-lines">{inner}</div>'
 
 
-def _pending_chart(page: Page, row: PartitionRow, reading: Reading, points: Sequence[queries.PartitionPoint]) -> None:
+def _pending_chart(
+    page: Page, row: PartitionRow, reading: PartitionsData, points: Sequence[queries.PartitionPoint]
+) -> None:
     until = "" if reading.at_ms is None else f" until {page.clock(reading.at_ms, reading.view.now_ms)}"
     st.html(f'<div class="eb-sub-title">Pending, last {page.range_name}{until}</div>')
     series = partition_summary.pending_series(row, points)

@@ -13,9 +13,9 @@ from app.access.identity import Person
 from app.components.plan import move_pictures
 from app.components.shared import markup
 from app.components.shared.page import Page
-from app.control.api_client import ApiError
+from app.control.api_client import ControlApiError
 from app.control.user_api import control_api
-from app.state import View
+from app.state import ClusterView
 from backend.store.queries import config, overview
 from backend.store.queries.config import TopicRow
 
@@ -55,7 +55,7 @@ class Review:
     plan_id: int | None = None
 
 
-def choose(page: Page, view: View) -> dict[str, Any]:
+def choose(page: Page, view: ClusterView) -> dict[str, Any]:
     """The controls of the first two steps; the inputs as they stand."""
     brokers = [b.broker_id for b in state.read_cached(overview.brokers, page.cluster_id, version=view.version)]
     known = state.read_cached(config.topics, page.cluster_id, version=view.version)
@@ -212,7 +212,7 @@ def _problem(inputs: Mapping[str, Any]) -> str | None:
 def _dry_run(person: Person, inputs: dict[str, Any]) -> None:
     try:
         found = control_api(person).dry_run(KIND, inputs)
-    except ApiError as error:
+    except ControlApiError as error:
         st.session_state[REVIEW] = str(error)
         return
     st.session_state[REVIEW] = Review(

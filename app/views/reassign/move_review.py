@@ -14,9 +14,9 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head, source, title_line
 from app.components.shared.page import Page, body_key
-from app.control.api_client import ApiError
+from app.control.api_client import ControlApiError
 from app.control.user_api import control_api
-from app.state import View
+from app.state import ClusterView
 from app.views.reassign.move_inputs import KIND, REVIEW, Review
 from backend.store.queries.audit import OperationRow
 
@@ -30,7 +30,7 @@ def _save(person: Person, inputs: Mapping[str, Any]) -> None:
         return
     try:
         row = control_api(person).plan(KIND, inputs)
-    except ApiError as error:
+    except ControlApiError as error:
         st.session_state[REVIEW] = str(error)
         return
     st.session_state.pop(REVIEW, None)
@@ -42,7 +42,7 @@ def _back() -> None:
     st.query_params.pop("plan", None)
 
 
-def review(page: Page, view: View, review: Review, block: str | None, stored: OperationRow | None) -> None:
+def review(page: Page, view: ClusterView, review: Review, block: str | None, stored: OperationRow | None) -> None:
     estimate, diff = review.estimate, review.diff
     words = diff.get("words", {})
     age = fmt.duration(max(0, view.now_ms - review.at_ms) / 1000)
@@ -89,7 +89,9 @@ def _flag_first(estimate: Mapping[str, Any]) -> None:
             st.page_link(links.page("config"), label=label, query_params={"section": "bootstrap"})
 
 
-def _total(page: Page, view: View, review: Review, block: str | None, stored: OperationRow | None, effect: str) -> None:
+def _total(
+    page: Page, view: ClusterView, review: Review, block: str | None, stored: OperationRow | None, effect: str
+) -> None:
     words = review.diff.get("words", {})
     person, name = page.person, view.cluster.name
     act = str(words.get("act", "Move"))

@@ -13,7 +13,7 @@ from app.components.plan import move_pictures, plan_dialog, plan_text
 from app.components.shared import markup
 from app.components.shared.cards import title_line
 from app.components.shared.page import Page, live, open_page
-from app.state import DatabaseAway, View
+from app.state import ClusterView, DatabaseUnreachable
 from app.views.reassign.move_inputs import KIND, REVIEW, Review, choose, clone, no_clone
 from app.views.reassign.move_review import review as draw_review
 from app.views.reassign.running_card import left_limits, progress, running_plan, steering
@@ -30,11 +30,11 @@ def render() -> None:
     st.html(f"<style>{plan_dialog.CSS}{move_pictures.CSS}{CSS}</style>")
     try:
         _page(page)
-    except DatabaseAway:
+    except DatabaseUnreachable:
         st.html(markup.empty("? The database is away, and this was not read before."))
 
 
-def _fact(view: View) -> str:
+def _fact(view: ClusterView) -> str:
     wanted = st.query_params.get("plan")
     return f"plan #{wanted}" if wanted and wanted.isdecimal() else ""
 
@@ -70,7 +70,7 @@ def _page(page: Page) -> None:
 # --- a stored plan ---
 
 
-def _stored(page: Page, view: View) -> OperationRow | None:
+def _stored(page: Page, view: ClusterView) -> OperationRow | None:
     """The plan of the link."""
     wanted = st.query_params.get("plan")
     if wanted is None:
@@ -101,11 +101,11 @@ def _of_plan(row: OperationRow) -> Review:
 # --- plans ---
 
 
-def _recent(page: Page, view: View) -> list[OperationRow]:
+def _recent(page: Page, view: ClusterView) -> list[OperationRow]:
     return state.read_cached(audit.operations, page.cluster_id, kinds=(KIND,), limit=PLANS_MAX, version=view.read_ms)
 
 
-def _plans(page: Page, view: View, block: str | None) -> None:
+def _plans(page: Page, view: ClusterView, block: str | None) -> None:
     title_line("plans", "Plans", "newest first; a revert is a new plan")
     rows = _recent(page, view)
     if not rows:

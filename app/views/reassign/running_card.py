@@ -12,13 +12,13 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import source
 from app.components.shared.page import Page
-from app.state import View
+from app.state import ClusterView
 from app.views.reassign.move_inputs import KIND
 from backend.store.queries import audit, findings
 from backend.store.queries.audit import OperationRow
 
 
-def running_plan(page: Page, view: View) -> OperationRow | None:
+def running_plan(page: Page, view: ClusterView) -> OperationRow | None:
     rows = state.read_cached(
         audit.operations, page.cluster_id, kinds=(KIND,), states=plan_text.OPEN_STATES, limit=1, version=view.read_ms
     )
@@ -55,7 +55,7 @@ def steering(page: Page, row: OperationRow, block: str | None) -> None:
             args=(page.person, row.id, "resume" if paused else "pause", {}),
         )
         if limit:
-            question = plan_dialog.Question(
+            question = plan_dialog.PlanControl(
                 row.id,
                 "limit",
                 f"Another limit for plan #{row.id}",
@@ -75,17 +75,17 @@ def steering(page: Page, row: OperationRow, block: str | None) -> None:
         )
 
 
-def _stop_question(plan_id: int, counts: Mapping[str, int], copied_bytes: int) -> plan_dialog.Question:
+def _stop_question(plan_id: int, counts: Mapping[str, int], copied_bytes: int) -> plan_dialog.PlanControl:
     done, moving = int(counts.get("done") or 0), int(counts.get("moving") or 0)
     text = (
         f"{fmt.count(done)} partition{'' if done == 1 else 's'} finished and stay where they are. "
         f"{fmt.count(moving)} go back to their old replicas; what they copied so far is discarded "
         f"({fmt.size(copied_bytes)} copied in all)."
     )
-    return plan_dialog.Question(plan_id, "stop", "Stop this move?", text, "Keep moving", "Stop move")
+    return plan_dialog.PlanControl(plan_id, "stop", "Stop this move?", text, "Keep moving", "Stop move")
 
 
-def left_limits(page: Page, view: View, block: str | None, *, moves: bool) -> None:
+def left_limits(page: Page, view: ClusterView, block: str | None, *, moves: bool) -> None:
     """Limits that no move uses, as the findings name them, and the way to remove them."""
     found = state.read_cached(
         findings.findings, page.cluster_id, state="open", slug="throttle-left", version=view.version

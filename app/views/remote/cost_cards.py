@@ -10,12 +10,12 @@ import streamlit as st
 from app import state
 from app.components.cluster import health_text
 from app.components.remote import remote_cost, retention_debt
-from app.components.remote.remote_cost import Copies, Prices
+from app.components.remote.remote_cost import FinishedCopies, Prices
 from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, body_key, ledger_key, live
-from app.views.remote.remote_data import Question, read
+from app.views.remote.remote_data import LedgerQuery, read
 from backend.store.queries import config as config_queries
 from backend.store.queries import partitions as partition_queries
 from backend.store.queries import remote_log as queries
@@ -27,7 +27,7 @@ PACE_MS: Final = 3_600_000
 STEP_MS: Final = 60_000
 
 
-def draw(page: Page, question: Question) -> None:
+def render(page: Page, question: LedgerQuery) -> None:
     """Both cards; the prices are outside of the live part, because a person types into them."""
     with st.container(key="card-debt"):
         live(page, "debt", _debt, page, question)
@@ -36,7 +36,7 @@ def draw(page: Page, question: Question) -> None:
         live(page, "cost", _cost, page, question, prices)
 
 
-def _debt(page: Page, question: Question) -> None:
+def _debt(page: Page, question: LedgerQuery) -> None:
     view = page.view()
     rows = state.read_cached(partition_queries.partitions, page.cluster_id, version=view.version)
     topics = state.read_cached(config_queries.topics, page.cluster_id, version=view.version)
@@ -48,7 +48,7 @@ def _debt(page: Page, question: Question) -> None:
         st.html(retention_debt.html(found))
 
 
-def _within(rows: Iterable[PartitionRow], question: Question) -> list[PartitionRow]:
+def _within(rows: Iterable[PartitionRow], question: LedgerQuery) -> list[PartitionRow]:
     scope = question.scope
     return [row for row in rows if scope.topic in (None, row.topic) and scope.partition in (None, row.partition)]
 
@@ -69,7 +69,7 @@ def _price(label: str, key: str, usual: float) -> float:
     return float(st.number_input(label, 0.0, 100.0, usual, step=0.001, format="%.4f", key=key, persist_state="session"))
 
 
-def _cost(page: Page, question: Question, prices: Prices) -> None:
+def _cost(page: Page, question: LedgerQuery, prices: Prices) -> None:
     reading = read(page, question)
     view = reading.view
     since_ms = (health_text.ledger_ms(view) - PACE_MS) // STEP_MS * STEP_MS
@@ -79,5 +79,7 @@ def _cost(page: Page, question: Question, prices: Prices) -> None:
     fetched = (((backend.detail if backend is not None else None) or {}).get("readers") or {}).get("fetched_bytes")
     with st.container(key=ledger_key(view, "cost")):
         st.html(
-            markup.pairs(remote_cost.pairs(reading.totals, Copies(copies, over_ms), reading.judged, fetched, prices))
+            markup.pairs(
+                remote_cost.pairs(reading.totals, FinishedCopies(copies, over_ms), reading.judged, fetched, prices)
+            )
         )

@@ -8,7 +8,7 @@ from typing import Final
 import streamlit as st
 
 from app import links, state
-from app.components.partition.lineage_verdicts import Judged
+from app.components.partition.lineage_verdicts import JudgedSegment
 from app.components.partition.partition_filter import near_topics
 from app.components.remote import segment_ledger
 from app.components.shared import format as fmt
@@ -16,8 +16,8 @@ from app.components.shared import markup
 from app.components.shared.cards import card_head, title_line
 from app.components.shared.page import Page, ledger_key
 from app.components.shared.selection import standing_order, take_row
-from app.state import View
-from app.views.remote.remote_data import Question, Reading, read
+from app.state import ClusterView
+from app.views.remote.remote_data import LedgerQuery, RemoteData, read
 from backend.store.queries import config as config_queries
 from backend.store.queries import remote_log as queries
 from backend.store.queries.partitions import SegmentRow
@@ -28,7 +28,7 @@ SEGMENT_ID_CHARS: Final = 22
 TABLE_ROWS: Final = 8
 
 
-def draw(page: Page, question: Question) -> None:
+def render(page: Page, question: LedgerQuery) -> None:
     reading = read(page, question)
     found = segment_ledger.select(reading.judged, question.state, question.words, reading.hung)
     clause = _ledger_clause(reading, question, found)
@@ -68,7 +68,7 @@ def _name(row: SegmentRow) -> str:
     return f"{row.topic_id}/{row.partition}/{row.segment_id}"
 
 
-def _ledger_clause(reading: Reading, question: Question, found: Sequence[Judged]) -> str:
+def _ledger_clause(reading: RemoteData, question: LedgerQuery, found: Sequence[JudgedSegment]) -> str:
     listed = len(reading.judged)
     what = f"{fmt.count(len(found))} row{'' if len(found) == 1 else 's'}"
     if len(found) < listed:
@@ -82,12 +82,12 @@ def _ledger_clause(reading: Reading, question: Question, found: Sequence[Judged]
     return f"{what} · {question.name}, newest event first"
 
 
-def page_clock(at_ms: int, view: View) -> str:
+def page_clock(at_ms: int, view: ClusterView) -> str:
     """An instant in UTC, as the link has it."""
     return fmt.clock(at_ms, view.now_ms) + " UTC"
 
 
-def _nothing(page: Page, reading: Reading, question: Question) -> None:
+def _nothing(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
     if reading.judged and question.words:
         topics = state.read_cached(config_queries.topics, page.cluster_id, version=reading.view.version)
         near = near_topics(question.words, [topic.topic for topic in topics if topic.tiered])
@@ -110,7 +110,7 @@ def _nothing(page: Page, reading: Reading, question: Question) -> None:
         )
 
 
-def _selected(page: Page, reading: Reading, question: Question) -> None:
+def _selected(page: Page, reading: RemoteData, question: LedgerQuery) -> None:
     """What was told of the segment that the link or the table names."""
     wanted = st.session_state.get(SEGMENT) or st.query_params.get(SEGMENT)
     if not wanted:

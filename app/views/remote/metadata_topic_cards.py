@@ -14,8 +14,8 @@ from app.components.shared import format as fmt
 from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, ledger_key
-from app.state import View
-from app.views.remote.remote_data import Question
+from app.state import ClusterView
+from app.views.remote.remote_data import LedgerQuery
 from backend.store.queries import config as config_queries
 from backend.store.queries import overview as overview_queries
 from backend.store.queries import pipeline as pipeline_queries
@@ -26,7 +26,7 @@ from backend.store.queries.remote_log import Scope
 UNFOLLOWED_SHOWN: Final = 4
 
 
-def draw_health(page: Page) -> None:
+def render_health(page: Page) -> None:
     view = page.view()
     version = view.version
     topics = state.read_cached(config_queries.topics, page.cluster_id, version=version)
@@ -52,7 +52,7 @@ def draw_health(page: Page) -> None:
         st.html(_metadata_pills(known, len(brokers)) + markup.pairs(pairs))
 
 
-def _read_words(page: Page, view: View, reading: queries.MetadataReading) -> str:
+def _read_words(page: Page, view: ClusterView, reading: queries.MetadataReading) -> str:
     if not reading.partitions:
         return "? none yet"
     return f"{fmt.count(reading.records)}, last at {page.clock(reading.updated_ms, view.now_ms)}"
@@ -108,7 +108,7 @@ def _metadata_pills(topic: config_queries.TopicRow | None, brokers: int) -> str:
     return f'<div class="eb-pills">{"".join(pills)}</div>'
 
 
-def draw_unfollowed(page: Page, question: Question) -> None:
+def render_unfollowed(page: Page, question: LedgerQuery) -> None:
     view = page.view()
     found = state.read_cached(queries.unfollowed, page.cluster_id, question.scope, version=view.version)
 

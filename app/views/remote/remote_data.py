@@ -11,11 +11,11 @@ from app import state
 from app.components.cluster import alerts, health_text
 from app.components.partition import ledger_at_instant, lineage_verdicts
 from app.components.partition.ledger_at_instant import Past
-from app.components.partition.lineage_verdicts import Judged
+from app.components.partition.lineage_verdicts import JudgedSegment
 from app.components.remote import open_copies, segment_cycle
 from app.components.remote.open_copies import OpenCopy
 from app.components.shared.page import Page
-from app.state import View
+from app.state import ClusterView
 from backend.store.queries import config as config_queries
 from backend.store.queries import overview as overview_queries
 from backend.store.queries import partition_detail as detail_queries
@@ -32,7 +32,7 @@ OVERLAP_SETTING: Final = "remote.log.metadata.overlap"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LedgerQuery:
     """What was asked for: a part of the log, words that rows must have, a segment, an instant of the past."""
 
     scope: Scope
@@ -48,12 +48,12 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RemoteData:
     """What the parts of the page share, read once per data version."""
 
-    view: View
+    view: ClusterView
     totals: CycleTotals
-    judged: list[Judged]
+    judged: list[JudgedSegment]
     copies: list[OpenCopy]
     timed: list[SegmentRow]  # whose steps give the medians
     log_start: int | None
@@ -65,8 +65,8 @@ class Reading:
         return frozenset(one.segment.segment_id for one in self.copies if one.kind != open_copies.USUAL)
 
 
-def read(page: Page, question: Question) -> Reading:
-    """One consistent set of facts. Raises DatabaseAway."""
+def read(page: Page, question: LedgerQuery) -> RemoteData:
+    """One consistent set of facts. Raises DatabaseUnreachable."""
     view = page.view()
     if question.at_ms is not None:
         return _read_past(page, view, question, question.at_ms)
@@ -80,7 +80,7 @@ def read(page: Page, question: Question) -> Reading:
     if scope.topic is None:
         deleted = state.read_cached(queries.recent_deletions, cluster_id, version=version)
     judged, log_start = _judge(page, view, segments, rows)
-    return Reading(
+    return RemoteData(
         view=view,
         totals=state.read_cached(queries.cycle_totals, cluster_id, scope, version=version),
         judged=judged,
@@ -96,7 +96,7 @@ def _within(row: SegmentRow, scope: Scope) -> bool:
     return scope.topic in (None, row.topic) and scope.partition in (None, row.partition)
 
 
-def _read_past(page: Page, view: View, question: Question, at_ms: int) -> Reading:
+def _read_past(page: Page, view: ClusterView, question: LedgerQuery, at_ms: int) -> RemoteData:
     topic, number = question.scope.topic or "", question.scope.partition or 0
     ledgers = state.read_cached(detail_queries.ledgers, page.cluster_id, topic, number, version=view.version)
     events: list[queries.StoredEvent] | None = []
@@ -105,7 +105,7 @@ def _read_past(page: Page, view: View, question: Question, at_ms: int) -> Readin
             queries.past_events, page.cluster_id, ledgers[0].topic_id, number, version=view.version
         )
     found = ledger_at_instant.past(events or [], at_ms)
-    return Reading(
+    return RemoteData(
         view=view,
         totals=segment_cycle.totals_of(found.segments),
         # The leader's epochs of then are not stored, so nothing of the past is judged by them.
@@ -119,7 +119,7 @@ def _read_past(page: Page, view: View, question: Question, at_ms: int) -> Readin
 
 
 def _copies(
-    page: Page, view: View, segments: Sequence[SegmentRow], rows: Sequence[PartitionRow] | None, now_ms: int
+    page: Page, view: ClusterView, segments: Sequence[SegmentRow], rows: Sequence[PartitionRow] | None, now_ms: int
 ) -> list[OpenCopy]:
     """``rows`` None: who led then is not known, so no copy is called dangling."""
     started = [row for row in segments if row.state is SegmentState.COPY_SEGMENT_STARTED]
@@ -136,12 +136,12 @@ def _copies(
 
 
 def _judge(
-    page: Page, view: View, segments: Sequence[SegmentRow], rows: Sequence[PartitionRow]
-) -> tuple[list[Judged], int | None]:
+    page: Page, view: ClusterView, segments: Sequence[SegmentRow], rows: Sequence[PartitionRow]
+) -> tuple[list[JudgedSegment], int | None]:
     """Each segment against its leader's epochs, and the log start of the last partition."""
     topic_ids = {(row.topic, row.partition): row.topic_id for row in rows}
     kafka_rules = _kafka_rules(page, view)
-    judged: list[Judged] = []
+    judged: list[JudgedSegment] = []
     log_start = None
     for number, (key, group) in enumerate(groupby(segments, key=lambda row: (row.topic, row.partition, row.topic_id))):
         topic, partition, topic_id = key
@@ -157,7 +157,7 @@ def _judge(
     return judged, log_start
 
 
-def _kafka_rules(page: Page, view: View) -> bool:
+def _kafka_rules(page: Page, view: ClusterView) -> bool:
     """Brokers that forget a segment when a later copy has its epoch and first offset, as Kafka 4.3.1 does."""
     if view.cluster.kind != "embedded":
         return True

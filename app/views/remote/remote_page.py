@@ -14,10 +14,10 @@ from app.components.shared import markup
 from app.components.shared.cards import card_head
 from app.components.shared.page import Page, ledger_key, live, open_page
 from app.components.shared.selection import say_unknown
-from app.state import View
+from app.state import ClusterView
 from app.theme import CONFIG
 from app.views.remote import cost_cards, ledger_card, metadata_topic_cards
-from app.views.remote.remote_data import Question, Reading, read
+from app.views.remote.remote_data import LedgerQuery, RemoteData, read
 from app.views.shared import comparison_card, instant_control
 from backend.store.queries import partition_detail as detail_queries
 from backend.store.queries import partitions as partition_queries
@@ -33,7 +33,7 @@ def render() -> None:
     remote_style.apply()
     try:
         question = _controls(page)
-    except state.DatabaseAway:
+    except state.DatabaseUnreachable:
         st.html(markup.empty("? The database is away, and this was not read before."))
         return
     if question is None:
@@ -48,16 +48,16 @@ def render() -> None:
             with st.container(key="card-open"):
                 live(page, "open", _open, page, question)
             with st.container(key="card-ledger"):
-                live(page, "ledger", ledger_card.draw, page, question)
+                live(page, "ledger", ledger_card.render, page, question)
         with st.container(key="right-remote"):
             with st.container(key="card-metadata"):
-                live(page, "metadata", metadata_topic_cards.draw_health, page)
-            cost_cards.draw(page, question)
+                live(page, "metadata", metadata_topic_cards.render_health, page)
+            cost_cards.render(page, question)
             with st.container(key="card-unfollowed"):
-                live(page, "unfollowed", metadata_topic_cards.draw_unfollowed, page, question)
+                live(page, "unfollowed", metadata_topic_cards.render_unfollowed, page, question)
 
 
-def _fact(view: View) -> str:
+def _fact(view: ClusterView) -> str:
     totals = state.read_cached(queries.cycle_totals, view.cluster.cluster_id, Scope(), version=view.version)
     return f"{fmt.count(totals.copy_finished_segments)} segments · {fmt.size(totals.copy_finished_bytes)}"
 
@@ -65,8 +65,8 @@ def _fact(view: View) -> str:
 # --- what is asked for ---
 
 
-def _controls(page: Page) -> Question | None:
-    """None: it was said what cannot be shown. Raises DatabaseAway."""
+def _controls(page: Page) -> LedgerQuery | None:
+    """None: it was said what cannot be shown. Raises DatabaseUnreachable."""
     with st.container(horizontal=True, key="filters"):
         typed = st.text_input(
             "Topic, partition or segment id",
@@ -94,7 +94,7 @@ def _controls(page: Page) -> Question | None:
     if at_ms is not None and scope.partition is None:
         _no_past()
         return None
-    return Question(scope, words, chosen, at_ms)
+    return LedgerQuery(scope, words, chosen, at_ms)
 
 
 def _no_past() -> None:
@@ -108,7 +108,10 @@ def _no_past() -> None:
 
 
 def _scope(page: Page, typed: str) -> tuple[Scope, str]:
-    """Which part of the log the words name; words that name nothing filter what is listed. Raises DatabaseAway."""
+    """The part of the log that the text names; a text that names nothing filters what is listed.
+
+    Raises DatabaseUnreachable.
+    """
     if not typed:
         return Scope(), ""
     cluster_id, version = page.cluster_id, page.view().version
@@ -133,7 +136,7 @@ def _known(page: Page, scope: Scope) -> bool:
 # --- the cards ---
 
 
-def _cycle(page: Page, question: Question) -> None:
+def _cycle(page: Page, question: LedgerQuery) -> None:
     reading = read(page, question)
     found = segment_cycle.boxes(
         reading.totals,
@@ -168,7 +171,7 @@ def _compare(page: Page, topic: str, number: int) -> None:
         comparison_card.card(page, topic, number, topic_id, first_elsewhere=True)
 
 
-def _oldest_delete_ms(reading: Reading) -> int | None:
+def _oldest_delete_ms(reading: RemoteData) -> int | None:
     begun = [
         one.segment.delete_started_ms
         for one in reading.judged
@@ -177,7 +180,7 @@ def _oldest_delete_ms(reading: Reading) -> int | None:
     return min(begun, default=None)
 
 
-def _say_past(page: Page, reading: Reading, at_ms: int) -> None:
+def _say_past(page: Page, reading: RemoteData, at_ms: int) -> None:
     clock = page.clock(at_ms, reading.view.now_ms)
     if reading.past is None:
         most = fmt.count(queries.PAST_EVENTS_MAX)
@@ -191,7 +194,7 @@ def _say_past(page: Page, reading: Reading, at_ms: int) -> None:
     st.html(markup.alert("notice" if reading.past.exact else "warning", "Time travel.", words, note))
 
 
-def _open(page: Page, question: Question) -> None:
+def _open(page: Page, question: LedgerQuery) -> None:
     reading = read(page, question)
     unknown = sum(one.ratio is None for one in reading.copies)
     clause = "age against the p99 of the partition's own copies; right of the line is suspicious"

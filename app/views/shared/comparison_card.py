@@ -13,7 +13,7 @@ from app.components.partition.instant_comparison import Instant
 from app.components.shared import markup
 from app.components.shared.cards import table_twin, title_line
 from app.components.shared.page import Page, ledger_key, live
-from app.state import View
+from app.state import ClusterView
 from app.views.shared import instant_control
 from backend.store.queries import partitions as partition_queries
 from backend.store.queries import time_travel
@@ -72,7 +72,7 @@ def _draw(page: Page, topic: str, number: int, topic_id: str, first_ms: int, sec
         st.html(f'<div class="eb-note">{note}</div>')
 
 
-def _known(page: Page, view: View, topic: str, number: int, topic_id: str, at_ms: int) -> Instant:
+def _known(page: Page, view: ClusterView, topic: str, number: int, topic_id: str, at_ms: int) -> Instant:
     remote = state.read_cached(
         time_travel.remote_totals_at, page.cluster_id, topic_id, number, at_ms, version=view.version
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.components.cluster.alerts import Facts
-from app.state import View
+from app.components.cluster.alerts import AlertFacts
+from app.state import ClusterView
 from backend.store.queries.config import TopicRow
 from backend.store.queries.health import ClusterRow, ProcessHealth, SourceAges
 from backend.store.queries.overview import BrokerRow, ClusterSample, LedgerTotals
@@ -46,7 +46,7 @@ def process(name: str, **more: Any) -> ProcessHealth:
     return ProcessHealth(**{**row, **more})
 
 
-def view(*processes: ProcessHealth, age_ms: int | None = 1_000, **more: Any) -> View:
+def view(*processes: ProcessHealth, age_ms: int | None = 1_000, **more: Any) -> ClusterView:
     known = processes or tuple(process(name) for name in ("backend", "observer", "pipeline"))
     row: dict[str, Any] = {
         "cluster": cluster(),
@@ -58,7 +58,7 @@ def view(*processes: ProcessHealth, age_ms: int | None = 1_000, **more: Any) -> 
         "now_ms": NOW_MS,
         "read_ms": NOW_MS,
     }
-    return View(**{**row, **more})
+    return ClusterView(**{**row, **more})
 
 
 def broker(broker_id: int = 1, **more: Any) -> BrokerRow:
@@ -163,7 +163,7 @@ def sample(at_ms: int, **more: Any) -> ClusterSample:
     return ClusterSample(**{**row, "sampled_ms": at_ms, "oldest_open_copy_ms": None, **more})
 
 
-def facts(**more: Any) -> Facts:
+def facts(**more: Any) -> AlertFacts:
     """A healthy cluster of three brokers."""
     row: dict[str, Any] = {
         "now_ms": NOW_MS,
@@ -177,4 +177,4 @@ def facts(**more: Any) -> Facts:
         "topics": [topic()],
         "ledger": ledger(),
     }
-    return Facts(**{**row, **more})
+    return AlertFacts(**{**row, **more})

@@ -171,7 +171,7 @@ def passing(attempts: int, reason: str = "the leader answered UNKNOWN_TOPIC_ID (
     ],
 )
 def test_what_kafka_asks_again_for_is_no_failure_until_it_stays(phase: str, body: dict[str, Any], usual: bool) -> None:
-    assert stuck_follower.usual_retry({"phase": phase, **body}) is usual
+    assert stuck_follower.is_ordinary_retry({"phase": phase, **body}) is usual
 
 
 def test_a_usual_retry_is_no_red_stretch_and_no_failed_attempt() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from app.components.cluster import broker_grid, throughput
 from app.components.cluster.sparkline import POINTS_MAX, sparkline
-from app.components.cluster.totals import Rates, rates
+from app.components.cluster.totals import ThroughputRates, rates
 from app.components.partition import range_list
 from app.components.shared import markup
 from app.theme import DARK, LIGHT, Palette
@@ -31,7 +31,7 @@ def history(pending: int = 1_000) -> list[Any]:
     ]
 
 
-def rates_of(samples: list[Any]) -> Rates:
+def rates_of(samples: list[Any]) -> ThroughputRates:
     copied = [CopiedBytes(NOW_MS - 2 * HOUR_MS + step * 30_000, 240) for step in range(241)]
     return rates(samples, copied, HOUR_MS, interval_ms=2_000, ledger_ms=NOW_MS)
 
@@ -156,7 +156,7 @@ def test_long_and_strange_names_are_cut_and_escaped() -> None:
     assert name.endswith("-0")
 
 
-def checks(**more: Any) -> dict[int, dict[str, broker_grid.Check]]:
+def checks(**more: Any) -> dict[int, dict[str, broker_grid.BrokerCheck]]:
     found = broker_grid.checks(facts(**more), {1: 9, 2: 9, 3: 9}, 6_000, NOW_MS)
     return {broker_id: dict(zip(broker_grid.CHECKS, row, strict=True)) for broker_id, row in found.items()}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from app.access.identity import person_of
-from app.query_cache import AGE_MS_MAX, Answer, Known
+from app.query_cache import AGE_MS_MAX, CachedResult, QueryCache
 
 
 def test_a_question_is_asked_once_per_version_and_again_when_its_answer_is_old() -> None:
-    known, asked = Known(), []
+    known, asked = QueryCache(), []
 
     def ask() -> int:
         asked.append(1)
@@ -21,23 +21,23 @@ def test_a_question_is_asked_once_per_version_and_again_when_its_answer_is_old()
 
 
 def test_a_question_that_fails_keeps_its_last_answer() -> None:
-    known = Known()
-    known.keep("q", Answer("old", 1, 0))
+    known = QueryCache()
+    known.keep("q", CachedResult("old", 1, 0))
 
     def fail() -> str:
         raise OSError
 
     with pytest.raises(OSError):
         known.answer("q", 2, 1, fail)
-    assert known.last("q") == Answer("old", 1, 0)
+    assert known.last("q") == CachedResult("old", 1, 0)
 
 
 def test_the_answer_unused_for_longest_goes_first() -> None:
-    known = Known(entries_max=2)
+    known = QueryCache(entries_max=2)
     for question in ("a", "b"):
-        known.keep(question, Answer(question, 1, 0))
+        known.keep(question, CachedResult(question, 1, 0))
     known.last("a")
-    known.keep("c", Answer("c", 1, 0))
+    known.keep("c", CachedResult("c", 1, 0))
     assert known.last("b") is None
     assert known.last("a") is not None
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.components.cluster import alerts
-from app.components.cluster.alerts import Problem, problems
+from app.components.cluster.alerts import Alert, problems
 from app.components.cluster.health_text import BROKERS_SILENT, Blindness
 from backend.store.queries.overview import FindingRow
 from backend.tiering.pending import PendingReason
@@ -17,7 +17,7 @@ from tests.unit.app.overview_rows import NOW_MS, broker, disk, facts, ledger, pa
 MINUTE_MS = 60_000
 
 
-def only(**more: Any) -> Problem:
+def only(**more: Any) -> Alert:
     """The one problem these facts give."""
     [found] = problems(facts(**more))
     return found

@@ -95,7 +95,7 @@ MINUTE_MS = 60_000
 RANGE_MS = 15 * MINUTE_MS
 
 
-def rates(history: Sequence[ClusterSample], copied: Sequence[CopiedBytes] = (), **more: Any) -> totals.Rates:
+def rates(history: Sequence[ClusterSample], copied: Sequence[CopiedBytes] = (), **more: Any) -> totals.ThroughputRates:
     known: dict[str, Any] = {"interval_ms": 2_000, "ledger_ms": NOW_MS + HOUR_MS}
     return totals.rates(history, copied, RANGE_MS, **{**known, **more})
 

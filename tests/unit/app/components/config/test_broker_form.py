@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.components.config import broker_form
-from app.components.config.broker_form import Scope
+from app.components.config.broker_form import BrokerScope
 from backend.store.queries.config import ConfigRow
 
 LIMIT = "remote.log.manager.copy.max.bytes.per.second"
@@ -18,9 +18,9 @@ def row(broker: str, name: str, value: str, *, read_only: bool = False) -> Confi
 
 def test_what_is_in_effect_is_that_of_the_broker_or_the_smallest_of_all() -> None:
     rows = [row("1", POOL, "10"), row("2", POOL, "4"), row("", POOL, "8"), row("1", LIMIT, "x"), row("1", "other", "1")]
-    assert broker_form.in_effect(rows, Scope(1)) == {POOL: "10"}
-    assert broker_form.in_effect(rows, Scope()) == {POOL: "4"}
-    assert broker_form.in_effect([row("1", POOL, "10", read_only=True)], Scope()) == {}
+    assert broker_form.in_effect(rows, BrokerScope(1)) == {POOL: "10"}
+    assert broker_form.in_effect(rows, BrokerScope()) == {POOL: "4"}
+    assert broker_form.in_effect([row("1", POOL, "10", read_only=True)], BrokerScope()) == {}
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_what_kafka_would_refuse_is_said_while_typing(name: str, value: str, ref
 def test_limits_are_written_as_people_read_them() -> None:
     assert broker_form.lines({LIMIT: "90000000", POOL: "12"}) == [f"{LIMIT} = 90000000 (90.0 MB/s)", f"{POOL} = 12"]
     assert broker_form.lines({LIMIT: str(2**63 - 1)})[0].endswith("(no limit)")
-    assert Scope(2).inputs == {"scope": "broker", "broker_id": 2}
+    assert BrokerScope(2).inputs == {"scope": "broker", "broker_id": 2}

@@ -6,7 +6,7 @@ from app.components.partition import epoch_chain
 from app.components.partition.epoch_chain import EpochBlock, diverges_at, spans
 from app.components.partition.lineage_verdicts import (
     LeaderChain,
-    Standing,
+    LineageStanding,
     judge,
     leader_chain,
     outside_by_partition,
@@ -19,23 +19,26 @@ from tests.unit.app.partition_rows import replica_row, segment_row
 CHAIN = LeaderChain(((3, 0), (5, 400)), 0, 1000)
 
 
-def _standings(*segments: object, chain: LeaderChain | None = CHAIN) -> list[Standing]:
+def _standings(*segments: object, chain: LeaderChain | None = CHAIN) -> list[LineageStanding]:
     return [one.standing for one in judge(segments, chain)]  # type: ignore[arg-type]  # rows of the builder
 
 
 def test_segments_of_the_leaders_epochs_are_in_lineage() -> None:
-    assert _standings(segment_row(0, 300), segment_row(300, 500), segment_row(500, 700)) == [Standing.IN_LINEAGE] * 3
+    assert (
+        _standings(segment_row(0, 300), segment_row(300, 500), segment_row(500, 700))
+        == [LineageStanding.IN_LINEAGE] * 3
+    )
 
 
 def test_segment_of_an_epoch_that_the_leader_skipped_is_outside_and_says_where() -> None:
     (found,) = judge([segment_row(350, 450, leader_epochs=[[4, 350]])], CHAIN)
-    assert found.standing is Standing.OUTSIDE
+    assert found.standing is LineageStanding.OUTSIDE
     assert found.why == "leader goes 3 → 5 here"
 
 
 def test_segment_past_the_end_of_its_epoch_is_outside_with_the_reason() -> None:
     (found,) = judge([segment_row(300, 450, leader_epochs=[[3, 300]])], CHAIN)
-    assert found.standing is Standing.OUTSIDE
+    assert found.standing is LineageStanding.OUTSIDE
     assert "the leader's epoch 5 starts at 400" in found.why
 
 
@@ -43,23 +46,27 @@ def test_unfinished_segments_are_not_judged() -> None:
     copying = segment_row(700, 800, state=SegmentState.COPY_SEGMENT_STARTED)
     deleting = segment_row(0, 100, state=SegmentState.DELETE_SEGMENT_STARTED)
     deleted = segment_row(0, 100, state=SegmentState.DELETE_SEGMENT_FINISHED)
-    assert _standings(copying, deleting, deleted) == [Standing.COPYING, Standing.DELETING, Standing.DELETED]
+    assert _standings(copying, deleting, deleted) == [
+        LineageStanding.COPYING,
+        LineageStanding.DELETING,
+        LineageStanding.DELETED,
+    ]
 
 
 def test_segment_below_log_start_is_expired_not_outside() -> None:
     chain = LeaderChain(((5, 400),), 400, 1000)
-    assert _standings(segment_row(0, 300), chain=chain) == [Standing.BELOW_LOG_START]
+    assert _standings(segment_row(0, 300), chain=chain) == [LineageStanding.BELOW_LOG_START]
 
 
 def test_without_the_leaders_epochs_nothing_is_judged() -> None:
-    assert _standings(segment_row(0, 300), chain=None) == [Standing.NOT_CHECKED]
+    assert _standings(segment_row(0, 300), chain=None) == [LineageStanding.NOT_CHECKED]
 
 
 def test_below_a_chain_that_was_cut_nothing_is_judged() -> None:
     cut = LeaderChain(((5, 400),), 0, 1000, cut=True)
     assert _standings(segment_row(0, 300), segment_row(500, 600), chain=cut) == [
-        Standing.NOT_CHECKED,
-        Standing.IN_LINEAGE,
+        LineageStanding.NOT_CHECKED,
+        LineageStanding.IN_LINEAGE,
     ]
 
 

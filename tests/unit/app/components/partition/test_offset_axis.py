@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.components.partition.offset_axis import CHAR_PX, PLOT_PX, Axis, Marker, Placed, place, tick_text, ticks
+from app.components.partition.offset_axis import CHAR_PX, PLOT_PX, Axis, OffsetMarker, Placed, place, tick_text, ticks
 
 AXIS = Axis(8_000_000, 9_400_000)
 
@@ -52,21 +52,21 @@ def _interval(one: Placed) -> tuple[float, float]:
 
 
 def test_neighbours_stand_at_both_sides_of_their_line() -> None:
-    tiered = Marker("Latest tiered", "9 120 447 incl.", 9_120_448, left=True)
-    pending = Marker("Earliest pending upload", "9 120 448", 9_120_448)
+    tiered = OffsetMarker("Latest tiered", "9 120 447 incl.", 9_120_448, left=True)
+    pending = OffsetMarker("Earliest pending upload", "9 120 448", 9_120_448)
     first, second = place([tiered, pending], Axis(8_000_000, 10_000_000))
     assert (first.level, first.left) == (0, True)
     assert (second.level, second.left) == (0, False)
 
 
 def test_labels_near_the_end_stand_at_the_left() -> None:
-    (end,) = place([Marker("Log end", "9 400 000", 9_400_000)], AXIS)
+    (end,) = place([OffsetMarker("Log end", "9 400 000", 9_400_000)], AXIS)
     assert end.left
 
 
 @given(st.lists(st.integers(8_000_000, 9_400_000), min_size=1, max_size=5))
 def test_labels_never_cover_one_another(offsets: list[int]) -> None:
-    placed = place([Marker("Some offset", "9 000 000", offset) for offset in sorted(offsets)], AXIS)
+    placed = place([OffsetMarker("Some offset", "9 000 000", offset) for offset in sorted(offsets)], AXIS)
     for one, other in combinations(placed, 2):
         if one.level == other.level:
             (a, b), (c, d) = _interval(one), _interval(other)

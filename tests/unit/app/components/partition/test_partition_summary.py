@@ -59,7 +59,7 @@ def test_a_copy_that_stands_still_says_for_how_long() -> None:
 def test_a_rate_that_is_not_known_is_a_question_mark(points: list[Any], changed: dict[str, Any]) -> None:
     row = partition_row(**changed)
     seen = partition_summary.rates(row, points, NOW_MS)
-    assert seen == partition_summary.Rates()
+    assert seen == partition_summary.PartitionRates()
     assert "Produce rate ? no history yet" in plain(partition_summary.facts_html(row, topic_row(), seen))
 
 
@@ -130,7 +130,7 @@ def test_summary_never_writes_zero_for_unknown() -> None:
         ledger_bytes=None,
         error="Broker 1 does not answer.",
     )
-    shown = plain(partition_summary.facts_html(unknown, None, partition_summary.Rates()))
+    shown = plain(partition_summary.facts_html(unknown, None, partition_summary.PartitionRates()))
     assert "Remote ? · ? Local ? · ? Pending ? Broker 1 does not answer." in shown
     assert not re.search(r"\b0\b", shown)
 

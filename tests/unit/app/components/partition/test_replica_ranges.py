@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.components.partition import lineage_verdicts
-from app.components.partition.replica_ranges import Block, Lane, html, lanes, markers, rows, whole, window
+from app.components.partition.replica_ranges import Block, ReplicaLane, html, lanes, markers, rows, whole, window
 from backend.store.queries.partitions import ReplicaRow
 from backend.tiering.segment_state import SegmentState
 from tests.unit.app.partition_rows import partition_row, replica_row, segment_row
@@ -15,7 +15,7 @@ from tests.unit.app.partition_rows import partition_row, replica_row, segment_ro
 SEGMENTS = [segment_row(start, start + 100) for start in range(0, 700, 100)]
 
 
-def _lanes(*replicas: ReplicaRow, segments: list[Any] = SEGMENTS, **changed: Any) -> list[Lane]:
+def _lanes(*replicas: ReplicaRow, segments: list[Any] = SEGMENTS, **changed: Any) -> list[ReplicaLane]:
     chain = lineage_verdicts.leader_chain([replica_row()])
     return lanes(partition_row(**changed), replicas or (replica_row(),), lineage_verdicts.judge(segments, chain))
 

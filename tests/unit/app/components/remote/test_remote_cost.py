@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.components.partition.lineage_verdicts import Judged, Standing
+from app.components.partition.lineage_verdicts import JudgedSegment, LineageStanding
 from app.components.remote import remote_cost
-from app.components.remote.remote_cost import DAY_MS, Copies, Prices
+from app.components.remote.remote_cost import DAY_MS, FinishedCopies, Prices
 from backend.store.queries.remote_log import CycleTotals
 from tests.unit.app.partition_rows import segment_row
 
@@ -29,19 +29,19 @@ def test_what_is_kept_is_paid_for_until_its_deletion_has_ended() -> None:
 
 
 def test_a_day_s_copies_make_a_month_s_writes_and_less_time_is_taken_as_it_is() -> None:
-    assert remote_cost.requests(Copies(100, DAY_MS), PRICES) == 100 * 30 * 6 / 1000 * 5.0
-    assert remote_cost.requests(Copies(100, DAY_MS // 2), PRICES) == 2 * 100 * 30 * 6 / 1000 * 5.0
-    assert remote_cost.requests(Copies(0, 0), PRICES) == 0
+    assert remote_cost.requests(FinishedCopies(100, DAY_MS), PRICES) == 100 * 30 * 6 / 1000 * 5.0
+    assert remote_cost.requests(FinishedCopies(100, DAY_MS // 2), PRICES) == 2 * 100 * 30 * 6 / 1000 * 5.0
+    assert remote_cost.requests(FinishedCopies(0, 0), PRICES) == 0
 
 
 def test_the_card_tells_each_line_and_what_nobody_tells() -> None:
-    outside = Judged(segment_row(0, 100, segment_size_bytes=GB), Standing.OUTSIDE)
-    inside = Judged(segment_row(0, 100, segment_size_bytes=GB), Standing.IN_LINEAGE)
-    lines = dict(remote_cost.pairs(TOTALS, Copies(100, DAY_MS), [outside, inside], 4 * GB, PRICES))
+    outside = JudgedSegment(segment_row(0, 100, segment_size_bytes=GB), LineageStanding.OUTSIDE)
+    inside = JudgedSegment(segment_row(0, 100, segment_size_bytes=GB), LineageStanding.IN_LINEAGE)
+    lines = dict(remote_cost.pairs(TOTALS, FinishedCopies(100, DAY_MS), [outside, inside], 4 * GB, PRICES))
     assert lines["Storage"] == "$200 / month"
     assert lines["Outside lineage, of those listed"] == "$2.00 / month"
     assert lines["Fetched since the brokers' start"] == "4.0 GB · $2.00"
-    unknown = dict(remote_cost.pairs(TOTALS, Copies(0, DAY_MS), [], None, Prices()))
+    unknown = dict(remote_cost.pairs(TOTALS, FinishedCopies(0, DAY_MS), [], None, Prices()))
     assert unknown["Fetched since the brokers' start"] == "? no broker tells it"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.components.partition.lineage_verdicts import Judged, Standing
+from app.components.partition.lineage_verdicts import JudgedSegment, LineageStanding
 from app.components.remote import open_copies, segment_cycle, segment_ledger
 from app.theme import DARK, LIGHT, Palette
 from backend.store.queries.partitions import SegmentRow
@@ -31,8 +31,8 @@ def started(age_ms: int, **more: Any) -> SegmentRow:
     )
 
 
-def judged(start: int, following: int, standing: Standing = Standing.IN_LINEAGE) -> Judged:
-    return Judged(segment_row(start, following), standing)
+def judged(start: int, following: int, standing: LineageStanding = LineageStanding.IN_LINEAGE) -> JudgedSegment:
+    return JudgedSegment(segment_row(start, following), standing)
 
 
 def test_totals_are_the_sums_of_each_state() -> None:
@@ -45,8 +45,8 @@ def test_totals_are_the_sums_of_each_state() -> None:
 def test_steps_are_median_and_p99_of_those_that_ended() -> None:
     rows = [segment_row(0, 1, copy_started_ms=0, copy_finished_ms=ms) for ms in (10, 20, 30, 40, 1000)]
     found = segment_cycle.steps([*rows, started(7)])
-    assert found["copy"] == segment_cycle.Step(5, 30, 1000)
-    assert found["delete"] == segment_cycle.Step(0, None, None)
+    assert found["copy"] == segment_cycle.StepDuration(5, 30, 1000)
+    assert found["delete"] == segment_cycle.StepDuration(0, None, None)
 
 
 def test_a_step_told_by_two_clocks_is_never_negative() -> None:
@@ -85,7 +85,7 @@ def test_gaps_lie_between_copies_that_hold_the_log(
 
 
 def test_a_segment_outside_the_lineage_holds_nothing() -> None:
-    rows = [judged(0, 100), judged(100, 200, Standing.OUTSIDE), judged(200, 300)]
+    rows = [judged(0, 100), judged(100, 200, LineageStanding.OUTSIDE), judged(200, 300)]
     assert segment_cycle.gaps(rows, 0) == [(100, 200)]
     html = segment_cycle.verdict_pills(rows, [(100, 200)])
     assert "1 outside lineage" in html
@@ -148,14 +148,16 @@ def test_the_picture_of_a_life_has_a_part_for_each_step() -> None:
 def test_the_ledger_is_filtered_by_state_and_words_newest_event_first() -> None:
     rows = [
         judged(0, 100),
-        Judged(segment_row(100, 200, last_event_ms=NOW_MS, segment_id="zz"), Standing.IN_LINEAGE, overlaps=True),
-        Judged(started(5), Standing.COPYING),
-        judged(200, 300, Standing.OUTSIDE),
+        JudgedSegment(
+            segment_row(100, 200, last_event_ms=NOW_MS, segment_id="zz"), LineageStanding.IN_LINEAGE, overlaps=True
+        ),
+        JudgedSegment(started(5), LineageStanding.COPYING),
+        judged(200, 300, LineageStanding.OUTSIDE),
     ]
     first = segment_ledger.select(rows, None)
     assert first[0].segment.segment_id == "zz"
     assert len(first) == 4
-    hanging = Judged(replace(started(5), segment_id="hh"), Standing.COPYING)
+    hanging = JudgedSegment(replace(started(5), segment_id="hh"), LineageStanding.COPYING)
     worst_first = segment_ledger.select([*rows, hanging], None, hung={"hh"})
     assert [one.segment.segment_id for one in worst_first][:2] == ["hh", "zz"]
     assert len(segment_ledger.select(rows, segment_ledger.STARTED)) == 1
