@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.components.follower.replica_phases import describe_phase as sentence_on_page
+from app.components.follower.replica_phases import describe_phase
 from backend.control.observer.events import exact_phase
 from backend.control.observer.phases import FollowerSight, conclude
 from backend.engine.controller.commands.outcome import Outcome
@@ -83,7 +83,7 @@ def on_the_page(told: Mapping[str, Any]) -> str:
     _, seen = conclude(None, FollowerSight(1, False, True, 0, 0, 0, 0, 6, 7, tiered=True, exact=exact))
     assert seen.phase is not None
     row = replica_row(NEW, phase=seen.phase.value, phase_source=seen.source, evidence=dict(seen.evidence))
-    return sentence_on_page(row, dict(seen.evidence))
+    return describe_phase(row, dict(seen.evidence))
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,7 @@ def broker_log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 async def waits(
-    nodes: Nodes, describe_phase: str, log: pytest.LogCaptureFixture, *, phase: str = "DELAYED", node: int = NEW
+    nodes: Nodes, sentence: str, log: pytest.LogCaptureFixture, *, phase: str = "DELAYED", node: int = NEW
 ) -> None:
     """Two attempts and more have failed for this reason, in this phase; the broker's log says it with the same words.
 
@@ -115,18 +115,18 @@ async def waits(
 
     def seen() -> bool:
         return any(
-            row["phase"] == phase and row["attempts"] >= 2 and describe_phase in row["evidence"]["reason"]
+            row["phase"] == phase and row["attempts"] >= 2 and sentence in row["evidence"]["reason"]
             for row in told(nodes, node)
         )
 
     try:
-        await nodes.until(f"the replica waits: {describe_phase}", seen)
+        await nodes.until(f"the replica waits: {sentence}", seen)
     except AssertionError as error:
         raise AssertionError(f"{error}; told was {told(nodes, node)}") from error
-    [reason] = {row["evidence"]["reason"] for row in told(nodes, node) if describe_phase in row["evidence"]["reason"]}
+    [reason] = {row["evidence"]["reason"] for row in told(nodes, node) if sentence in row["evidence"]["reason"]}
     assert "\n" not in reason
     assert any(f"is {phase} at offset" in line and line.endswith(reason) for line in log.messages)
-    pages = [on_the_page(row) for row in told(nodes, node) if describe_phase in row["evidence"]["reason"]]
+    pages = [on_the_page(row) for row in told(nodes, node) if sentence in row["evidence"]["reason"]]
     assert all(page[1:].startswith(reason[1:]) for page in pages), pages
     if phase == "DELAYED":
         await nodes.until("two more attempts", lambda: len(began_ms) >= 3)
@@ -197,7 +197,7 @@ def test_it_waits_for_an_index_that_is_missing_or_damaged(
     broker_log: pytest.LogCaptureFixture,
     index: str,
     spoil: Callable[[bytes], bytes] | None,
-    describe_phase: str,
+    sentence: str,
 ) -> None:
     async def run() -> None:
         async with Nodes(tmp_path, tiered=True, replica_lag_time_max_ms="300") as nodes:
@@ -209,7 +209,7 @@ def test_it_waits_for_an_index_that_is_missing_or_damaged(
                 if spoil is not None:
                     path.write_bytes(spoil(data))
             await nodes.restart(NEW)
-            await waits(nodes, describe_phase, broker_log)
+            await waits(nodes, sentence, broker_log)
             assert has_what_it_had(nodes)
             for path, data in good.items():
                 path.write_bytes(data)
