@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from backend.breakable_cluster import BreakableCluster
 from backend.child_settings import ChildSettings, ChildSettingsError
 from backend.data_folder import DataFolder
-from backend.engine.broker.node import StartRefused
+from backend.engine.broker import StartRefused
 from backend.engine.cluster import LOOPBACK, Cluster, ClusterLayout
 from backend.engine.common.log_context import configure_logging
 from backend.engine.controller.image import MetadataImage

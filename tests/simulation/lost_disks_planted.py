@@ -25,7 +25,7 @@ from backend.engine.controller.commands.elections import in_isr, leader_and_isr_
 from backend.engine.controller.commands.partition_change import LogEnds
 from backend.engine.controller.commands.recovery import Verdict
 from backend.engine.controller.image import NO_LEADER, BrokerRegistration, MetadataImage, PartitionRegistration
-from backend.engine.replica import fetch_state
+from backend.engine.replica.fetchers import fetch_state
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
 from tests.simulation.planted import Plant

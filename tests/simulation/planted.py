@@ -24,8 +24,8 @@ from backend.engine.remote.rlm_delete import delete_all
 from backend.engine.remote.rsm import RemoteStorageManager, RetriableRemoteStorageError
 from backend.engine.remote.rsm_object_store import LOG_SUFFIX, ObjectStoreRemoteStorageManager, object_key
 from backend.engine.remote.tier import Tier
-from backend.engine.replica.leader_replicas import LeaderReplicas
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.replica_progress import ReplicaProgress
 from backend.protocol.batch import iter_batches, patch_offset_and_epoch
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import WriteTxnMarkersRequest
@@ -166,7 +166,7 @@ def copies_what_is_not_stable(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_comes_back_into_the_isr(patch: pytest.MonkeyPatch) -> None:
     """A leader takes out of the ISR who is late and never asks for them again."""
-    patch.setattr(LeaderReplicas, "_maybe_expand", lambda self, replica, state: None)
+    patch.setattr(ReplicaProgress, "_maybe_expand", lambda self, replica, state: None)
 
 
 def failed_tasks_are_not_tried_again(patch: pytest.MonkeyPatch) -> None:

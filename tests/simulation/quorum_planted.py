@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from backend.engine.apis import metadata_log_fetch
-from backend.engine.broker import metadata_part
+from backend.engine.broker import raft_manager
 from backend.engine.controller import snapshot_images
 from backend.engine.controller.image_records import image_records
 from backend.engine.raft import quorum
@@ -66,7 +66,7 @@ def a_lost_disk_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
         kept = stored or QuorumState(leader_epoch=end.epoch)
         return Memory(replace(kept, directory_id=ids["directory_id"], standing=Standing.MEMBER))
 
-    patch.setattr(metadata_part, "judge", careless)
+    patch.setattr(raft_manager, "judge", careless)
 
 
 def an_older_copy_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def an_older_copy_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
     def careless(stored: Any, damage: Any, end: LogEnd, traces: Any, **ids: bytes) -> Memory:
         return judge(stored, damage, end, replace(traces, acknowledged=None), **ids)
 
-    patch.setattr(metadata_part, "judge", careless)
+    patch.setattr(raft_manager, "judge", careless)
 
 
 def a_voter_that_catches_up_votes(patch: pytest.MonkeyPatch) -> None:

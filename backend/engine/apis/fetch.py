@@ -17,8 +17,8 @@ from backend.engine.apis.fetch_session import NO_SESSION, TOPIC_IDS_SINCE, Entry
 from backend.engine.apis.services import Services
 from backend.engine.ports import tasks
 from backend.engine.replica.fetch_data import CONSUMER, FetchData, FetchParams, Isolation
-from backend.engine.replica.fetch_reads import Wanted
-from backend.engine.replica.purgatory import WaitingFetch
+from backend.engine.replica.fetch_reads import PartitionRequest
+from backend.engine.replica.purgatory import DelayedFetch
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import TopicPartition
@@ -54,12 +54,12 @@ def fetch(
     replicas = services.replica_manager
     find = replicas.find_by_id if by_id else replicas.find
     # `by_id` has chosen both the question and its kind of name.
-    wanted: list[Wanted] = [
+    wanted: list[PartitionRequest] = [
         (find(entry.topic_id if by_id else entry.topic, entry.index), entry.spec)  # type: ignore[arg-type]  # as said
         for entry in asked.entries
     ]
 
-    def waits(waiting: WaitingFetch) -> None:
+    def waits(waiting: DelayedFetch) -> None:
         if asked.session is not None:
             asked.session.waits(asked, waiting)
 
@@ -95,7 +95,7 @@ def _respond(
     context: RequestContext,
     params: FetchParams,
     asked: FetchContext,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[PartitionRequest],
     found: list[FetchData],
 ) -> m.FetchResponse:
     version = context.api_version

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from backend.engine.ports.random import Random
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec
-from backend.engine.replica.fetch_reads import Wanted
+from backend.engine.replica.fetch_reads import PartitionRequest
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.purgatory import DelayedFetch
 from backend.engine.replica.purgatory import FetchKey as Key
-from backend.engine.replica.purgatory import WaitingFetch
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -74,14 +74,14 @@ class Session:
     entries: dict[Key, Entry] = field(default_factory=dict)
     quiet: dict[Key, tuple[Entry, Partition]] = field(default_factory=dict)
     # The request of this session that waits; a newer one ends its wait.
-    waiting: WaitingFetch | None = None
+    waiting: DelayedFetch | None = None
     waiting_context: FetchContext | None = None
 
     @property
     def of_follower(self) -> bool:
         return self.replica_id >= 0
 
-    def waits(self, context: FetchContext, waiting: WaitingFetch) -> None:
+    def waits(self, context: FetchContext, waiting: DelayedFetch) -> None:
         """The request can not be answered yet."""
         self.waiting, self.waiting_context = waiting, context
 
@@ -89,22 +89,22 @@ class Session:
         """Nothing waits now."""
         self.waiting = self.waiting_context = None
 
-    def let_rest(self, context: FetchContext, wanted: Sequence[Wanted], found: Sequence[FetchData],
+    def let_rest(self, context: FetchContext, wanted: Sequence[PartitionRequest], found: Sequence[FetchData],
                  params: FetchParams) -> None:  # fmt: skip
         """Sets aside those partitions of an answer of which the follower has, and knows, all there is."""
         for entry, (partition, spec), data in zip(context.entries, wanted, found, strict=True):
-            if data.is_empty and isinstance(partition, Partition) and partition.has_nothing_for(params, spec):
+            if data.is_empty and isinstance(partition, Partition) and partition.is_idle_for(params, spec):
                 key = _key(entry, self.uses_topic_ids)
                 if self.entries.pop(key, None) is not None:
                     self.quiet[key] = (entry, partition)
                     partition.watchers[self] = key
 
-    def has_news(self, partition: Partition, key: Key) -> None:
+    def on_partition_change(self, partition: Partition, key: Key) -> None:
         """A quiet partition has changed, or is about to: the request that waits looks at it too, as will the next."""
         entry, _ = self.quiet.pop(key)
         self.entries[key] = entry
         # As if each request since had asked for it, as it did.
-        partition.followers.was_at_end(self.replica_id, self.used_ms)
+        partition.followers.mark_caught_up(self.replica_id, self.used_ms)
         if self.waiting is not None and self.waiting_context is not None:
             self.waiting_context.entries.append(entry)
             self.waiting.join(partition, entry.spec)
@@ -114,7 +114,7 @@ class Session:
         found = self.quiet.get(key)
         if found is not None:
             del found[1].watchers[self]
-            self.has_news(found[1], key)
+            self.on_partition_change(found[1], key)
 
     def end(self) -> None:
         """The session is used no more."""

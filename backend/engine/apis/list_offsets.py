@@ -16,7 +16,7 @@ from backend.engine.apis.services import Services
 from backend.engine.ports import tasks
 from backend.engine.ports.turns import Steps
 from backend.engine.replica import offset_lookup
-from backend.engine.replica.offset_lookup import FoundOffset, Query
+from backend.engine.replica.offset_lookup import OffsetQuery, OffsetResult
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +31,7 @@ ISOLATION_LEVEL_MAX: Final = 1
 _Row = m.ListOffsetsResponse.Topics.Partitions
 _Asked = m.ListOffsetsRequest.Topics.Partitions
 # A row that waits for a search of the remote tier.
-_Search = tuple[_Row, Partition, Query]
+_Search = tuple[_Row, Partition, OffsetQuery]
 
 
 def list_offsets(
@@ -66,7 +66,7 @@ def list_offsets(
         return response
     answered: tasks.Future[m.ListOffsetsResponse] = tasks.future()
 
-    def answer(outcomes: list[FoundOffset | KafkaError]) -> None:
+    def answer(outcomes: list[OffsetResult | KafkaError]) -> None:
         for (row, _, _), outcome in zip(searches, outcomes, strict=True):
             if isinstance(outcome, KafkaError):
                 _refuse(row, outcome, context.api_version)
@@ -92,13 +92,13 @@ class _Queries:
     def __init__(self, services: Services, request: m.ListOffsetsRequest) -> None:
         self._request = request
         self._kafka_compat = services.replica_manager.config.follower_fetch_tiered_compat == "kafka"
-        self._last: Query | None = None
+        self._last: OffsetQuery | None = None
 
-    def __call__(self, part: _Asked) -> Query:
+    def __call__(self, part: _Asked) -> OffsetQuery:
         last = self._last
         if last is None or last.timestamp != part.timestamp or last.current_leader_epoch != part.current_leader_epoch:
             request = self._request
-            self._last = last = Query(
+            self._last = last = OffsetQuery(
                 part.timestamp,
                 request.replica_id,
                 request.isolation_level,
@@ -108,7 +108,7 @@ class _Queries:
         return last
 
 
-def _answer(services: Services, context: RequestContext, query: Query, topic: str, row: _Row) -> _Search | None:
+def _answer(services: Services, context: RequestContext, query: OffsetQuery, topic: str, row: _Row) -> _Search | None:
     """Fills the row, or says what has to be searched for it."""
     version = context.api_version
     replicas = services.replica_manager
@@ -126,7 +126,7 @@ def _answer(services: Services, context: RequestContext, query: Query, topic: st
     return None
 
 
-def _fill(row: _Row, found: FoundOffset) -> None:
+def _fill(row: _Row, found: OffsetResult) -> None:
     row.error_code = ErrorCode.NONE
     row.offset, row.timestamp, row.leader_epoch = found.offset, found.timestamp, found.leader_epoch
 

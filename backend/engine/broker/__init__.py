@@ -1,5 +1,6 @@
 """One node of a cluster, put together from its parts."""
 
-from backend.engine.broker.node import Broker, StartRefused
+from backend.engine.broker.node import Broker
+from backend.engine.broker.start_errors import StartRefused
 
 __all__ = ["Broker", "StartRefused"]

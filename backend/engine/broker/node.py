@@ -13,12 +13,12 @@ from typing import Any
 from backend.engine.apis.quotas import ClientQuotas, QuotaWindows
 from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
-from backend.engine.broker.broker_part import BrokerPart
+from backend.engine.broker.broker_server import BrokerServer
 from backend.engine.broker.cluster_id import cluster_id_of
-from backend.engine.broker.controller_part import ControllerPart
-from backend.engine.broker.metadata_part import MetadataPart
+from backend.engine.broker.controller_server import ControllerServer
 from backend.engine.broker.quorum_gauges import add_quorum_gauges
-from backend.engine.broker.refusals import REFUSALS, sentence
+from backend.engine.broker.raft_manager import RaftManager
+from backend.engine.broker.start_errors import START_ERRORS, StartRefused, describe_error
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.common.log_context import logging_as_node
 from backend.engine.config import BrokerConfig, set_without_effect
@@ -36,10 +36,6 @@ from backend.protocol.errors import KafkaError
 _log = logging.getLogger(__name__)
 
 
-class StartRefused(Exception):
-    """The node cannot start as it is set up; one sentence for the operator. Nothing is left open."""
-
-
 class Broker:
     """One node by its settings. Start once; then stop, or kill.
 
@@ -55,9 +51,9 @@ class Broker:
         self._ports: Ports | None = None
         self._services: Services | None = None
         self._log_manager: LogManager | None = None
-        self._metadata: MetadataPart | None = None
-        self._controller: ControllerPart | None = None
-        self._broker: BrokerPart | None = None
+        self._metadata: RaftManager | None = None
+        self._controller: ControllerServer | None = None
+        self._broker: BrokerServer | None = None
         self._channel: PeerControllerChannel | None = None
         self._metrics_server: MetricsServer | None = None
         self._left = self._left_quorum = False
@@ -85,7 +81,7 @@ class Broker:
         return self._services
 
     @property
-    def part(self) -> BrokerPart:
+    def part(self) -> BrokerServer:
         """The broker role; only after the start of a node that has it."""
         assert self._broker is not None, "not started, or without the broker role"
         return self._broker
@@ -99,8 +95,8 @@ class Broker:
                 await self._start()
         except BaseException as error:
             await self.kill()
-            if isinstance(error, REFUSALS):
-                raise StartRefused(f"Node {self.config.id} cannot start: {sentence(error)}") from error
+            if isinstance(error, START_ERRORS):
+                raise StartRefused(f"Node {self.config.id} cannot start: {describe_error(error)}") from error
             raise
 
     async def _start(self) -> None:
@@ -112,10 +108,10 @@ class Broker:
             _log.warning("Node %d: has no effect yet, although it is set: %s", config.id, ", ".join(idle))
         # Ports first: a start that fails on them must not have written anything.
         if "controller" in roles:
-            self._controller = ControllerPart(ports, config, self._on_fatal)
+            self._controller = ControllerServer(ports, config, self._on_fatal)
             self._controller.bind()
         if "broker" in roles:
-            self._broker = BrokerPart(ports, config, self._on_fatal)
+            self._broker = BrokerServer(ports, config, self._on_fatal)
             self._broker.bind()
         metrics = BrokerMetrics(config.id)
         if config.ebbline_metrics_listener:
@@ -132,7 +128,7 @@ class Broker:
             security=PeerSecurity.of(controller_security(config)) if "broker" in roles else OPEN,
         )
         services = self._services = self._new_services(ports, cluster_id, metrics, log_manager)
-        self._metadata = MetadataPart(ports, config, self._on_fatal)
+        self._metadata = RaftManager(ports, config, self._on_fatal)
         metadata = await self._metadata.start(cluster_id, log_manager)
         add_quorum_gauges(metrics, metadata, ports.clock)
         if self._controller is not None:

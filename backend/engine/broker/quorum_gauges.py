@@ -5,7 +5,7 @@ from __future__ import annotations
 from backend.engine.controller.commands.cluster import METADATA_VERSION
 from backend.engine.controller.node_metadata import NodeMetadata
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.metrics.broker_metrics import Reading
+from backend.engine.metrics.broker_metrics import MetricValue
 from backend.engine.ports import Clock
 from backend.engine.raft.node import RaftNode
 
@@ -60,7 +60,7 @@ def add_quorum_gauges(metrics: BrokerMetrics, metadata: NodeMetadata, clock: Clo
     metrics.add_gauge(f"{kip}_snapshotsizebytes", "Size of the last snapshot written (KIP-630)", size_bytes)
 
 
-def _lag(raft: RaftNode) -> Reading:
+def _lag(raft: RaftNode) -> MetricValue:
     state, end = raft.state, raft.log.end_offset
     if not state.is_leader:
         return []

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from backend.engine.apis.services import Services
-from backend.engine.broker.log_end_questions import LogEndQuestions
+from backend.engine.broker.log_end_client import LogEndClient
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.elections import Found
 from backend.engine.controller.commands.recovery import (
@@ -60,7 +60,7 @@ class _LogEnds:
         }
 
 
-class UncleanRecovery:
+class UncleanRecoveryManager:
     """One per controller."""
 
     def __init__(
@@ -68,7 +68,7 @@ class UncleanRecovery:
         clock: Clock,
         config: BrokerConfig,
         controller: Controller,
-        questions: LogEndQuestions,
+        questions: LogEndClient,
         services: Services,
     ) -> None:
         """`services.events` takes the elections; a node that is a controller alone publishes no events."""

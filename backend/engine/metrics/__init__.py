@@ -3,7 +3,7 @@
 The engine counts into plain integers and `collector` reads them when somebody scrapes: a hot path pays an addition.
 """
 
-from backend.engine.metrics.broker_metrics import BrokerMetrics, Reading, RequestMeter, TopicMeters
-from backend.engine.metrics.http import MetricsServer, serve_metrics
+from backend.engine.metrics.broker_metrics import BrokerMetrics, MetricValue, RequestMeter, TopicMeters
+from backend.engine.metrics.metrics_server import MetricsServer, serve_metrics
 
-__all__ = ["BrokerMetrics", "MetricsServer", "Reading", "RequestMeter", "TopicMeters", "serve_metrics"]
+__all__ = ["BrokerMetrics", "MetricValue", "MetricsServer", "RequestMeter", "TopicMeters", "serve_metrics"]

@@ -12,7 +12,7 @@ from typing import Final
 from backend.engine.common.passed_over import PassedOver
 
 # A value, or one value per set of labels.
-Reading = float | Iterable[tuple[Mapping[str, str], float]]
+MetricValue = float | Iterable[tuple[Mapping[str, str], float]]
 
 # Topics whose meters are kept apart; the rest counts in the broker's totals only. a dozen integers each, under 1 kB.
 TOPICS_MAX: Final = 5000
@@ -50,12 +50,12 @@ class RequestMeter:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class ScrapedMetric:
     """A metric whose value is asked for at scrape time."""
 
     name: str
     doc: str
-    read: Callable[[], Reading]
+    read: Callable[[], MetricValue]
 
 
 class BrokerMetrics:
@@ -75,8 +75,8 @@ class BrokerMetrics:
         self.expired_connections = 0
         self.passed_over = PassedOver()
         """Records of internal topics that cannot be read."""
-        self.gauges: list[Pulled] = []
-        self.counters: list[Pulled] = []
+        self.gauges: list[ScrapedMetric] = []
+        self.counters: list[ScrapedMetric] = []
 
     def topic(self, name: str) -> TopicMeters:
         """The meters of one topic; count the same in :attr:`all_topics`."""
@@ -98,10 +98,10 @@ class BrokerMetrics:
             found = self.requests[api_name] = RequestMeter()
         return found
 
-    def add_gauge(self, name: str, doc: str, read: Callable[[], Reading]) -> None:
+    def add_gauge(self, name: str, doc: str, read: Callable[[], MetricValue]) -> None:
         """``read`` is called on the scraping thread: it must only read, and copy a dict before it walks it."""
-        self.gauges.append(Pulled(name, doc, read))
+        self.gauges.append(ScrapedMetric(name, doc, read))
 
-    def add_counter(self, name: str, doc: str, read: Callable[[], Reading]) -> None:
+    def add_counter(self, name: str, doc: str, read: Callable[[], MetricValue]) -> None:
         """As :meth:`add_gauge`, for values that only grow; ``name`` without ``_total``."""
-        self.counters.append(Pulled(name, doc, read))
+        self.counters.append(ScrapedMetric(name, doc, read))

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Summa
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from backend.engine.metrics.broker_metrics import TOPIC_METERS, BrokerMetrics, Pulled
+from backend.engine.metrics.broker_metrics import TOPIC_METERS, BrokerMetrics, ScrapedMetric
 
 # kafka.server:type=socket-server-metrics
 _SOCKETS: Final = "kafka_server_socket_server_metrics"
@@ -113,7 +113,7 @@ class BrokerCollector(Collector):
             family.add_metric((self._broker, topic), count)
         yield family
 
-    def _pulled(self, pulled: Pulled, *, counter: bool) -> Iterator[Metric]:
+    def _pulled(self, pulled: ScrapedMetric, *, counter: bool) -> Iterator[Metric]:
         try:
             reading = pulled.read()
             rows: list[tuple[Mapping[str, str], float]]

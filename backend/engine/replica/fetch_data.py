@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from backend.engine.replica.fetch_state import EpochEnd
+from backend.engine.replica.fetchers.fetch_state import EpochEnd
 from backend.protocol.chunks import Chunk
 from backend.protocol.errors import ErrorCode
 

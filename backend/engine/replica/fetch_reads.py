@@ -17,18 +17,18 @@ from backend.engine.config import BrokerConfig
 from backend.engine.log.errors import OffsetOutOfRange
 from backend.engine.ports import tasks
 from backend.engine.remote.rsm import RemoteStorageError
+from backend.engine.replica.delayed_remote import DelayedRemoteFetch, PartitionRead
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation, failed
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.purgatory import Purgatory, WaitingFetch, enough_readable
+from backend.engine.replica.purgatory import DelayedFetch, Purgatory, enough_readable
 from backend.engine.replica.remote_logs import RemoteLogs
-from backend.engine.replica.remote_waits import PartitionRead, WaitingRemoteFetch
 from backend.engine.replica.replica_selector import RACK_AWARE
 from backend.protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 
 # A partition of a request, or why there is none.
-Wanted = tuple[Partition | ErrorCode, FetchSpec]
+PartitionRequest = tuple[Partition | ErrorCode, FetchSpec]
 _NONE: Final = ErrorCode.NONE
 
 _log = logging.getLogger(__name__)
@@ -53,9 +53,9 @@ class FetchReads:
     def fetch(
         self,
         params: FetchParams,
-        wanted: list[Wanted],
+        wanted: list[PartitionRequest],
         respond: Callable[[list[FetchData]], R],
-        on_wait: Callable[[WaitingFetch], None] | None = None,
+        on_wait: Callable[[DelayedFetch], None] | None = None,
         *,
         more_may_join: bool = False,
     ) -> R | tasks.Future[R]:
@@ -78,12 +78,12 @@ class FetchReads:
         if not (wanted or more_may_join) or not self._must_wait(params, wanted, found):
             return respond(found)
         answered = tasks.prompt_future()  # who waits for records has waited long enough
-        waiting = WaitingFetch(self._purgatory, params, wanted, lambda: self._answer(params, wanted, respond, answered))
+        waiting = DelayedFetch(self._purgatory, params, wanted, lambda: self._answer(params, wanted, respond, answered))
         if on_wait is not None:
             on_wait(waiting)
         return answered
 
-    def _must_wait(self, params: FetchParams, wanted: Sequence[Wanted], found: list[FetchData]) -> bool:
+    def _must_wait(self, params: FetchParams, wanted: Sequence[PartitionRequest], found: list[FetchData]) -> bool:
         if params.max_wait_ms <= 0 or self._purgatory.full:
             return False
         size = 0
@@ -100,7 +100,7 @@ class FetchReads:
     def _answer(
         self,
         params: FetchParams,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[PartitionRequest],
         respond: Callable[[list[FetchData]], R],
         answered: tasks.Future[R],
     ) -> None:
@@ -116,7 +116,7 @@ class FetchReads:
 
     # --- local reads
 
-    def _read_all(self, params: FetchParams, wanted: Sequence[Wanted], *, first: bool) -> list[FetchData]:
+    def _read_all(self, params: FetchParams, wanted: Sequence[PartitionRequest], *, first: bool) -> list[FetchData]:
         budget = params.max_bytes
         # The first partition with data returns at least one batch, however small the limits (KIP-74).
         min_one_message = True
@@ -144,7 +144,7 @@ class FetchReads:
             return failed(item)
         try:
             if params.client_rack and self._config().replica_selector_class == RACK_AWARE:
-                nearer = item.nearer_replica(params, spec)
+                nearer = item.preferred_read_replica(params, spec)
                 if nearer is not None:
                     return nearer
             data = item.read(params, spec, bytes_max, min_one_message=min_one_message)
@@ -153,7 +153,7 @@ class FetchReads:
         except KafkaError as error:
             return failed(error.code)
         if params.from_follower:
-            if data.records and item.followers.is_held_back(params.replica_id):
+            if data.records and item.followers.is_throttled(params.replica_id):
                 data.records = b""
             if first and data.diverging is None:
                 item.follower_fetched(params, spec)
@@ -192,7 +192,7 @@ class FetchReads:
     def _read_remotely(
         self,
         params: FetchParams,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[PartitionRequest],
         found: list[FetchData],
         respond: Callable[[list[FetchData]], R],
         answered: tasks.Future[R],
@@ -212,7 +212,7 @@ class FetchReads:
             except Exception as error:
                 answered.set_exception(error)
 
-        WaitingRemoteFetch(self._purgatory, reads, self._config().remote_fetch_max_wait_ms, answer)
+        DelayedRemoteFetch(self._purgatory, reads, self._config().remote_fetch_max_wait_ms, answer)
 
     async def _read_remote(
         self,

@@ -20,7 +20,7 @@ from backend.tiering.ids import ZERO_UUID, TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignedReplica:
     """A replica of this broker and what metadata says about its partition."""
 
     tip: TopicIdPartition
@@ -33,8 +33,8 @@ class LocalChanges:
 
     deleted: tuple[TopicIdPartition, ...]
     moved_away: tuple[TopicIdPartition, ...]
-    leaders: tuple[Assigned, ...]
-    followers: tuple[Assigned, ...]
+    leaders: tuple[AssignedReplica, ...]
+    followers: tuple[AssignedReplica, ...]
     # Topics whose own settings changed; None: the broker's settings changed, so every topic's may have.
     changed_topics: frozenset[str] | None
 
@@ -43,15 +43,15 @@ def local_changes(old: MetadataImage, new: MetadataImage, node_id: int) -> Local
     """Differences that concern replicas on the broker."""
     deleted: list[TopicIdPartition] = []
     moved_away: list[TopicIdPartition] = []
-    leaders: list[Assigned] = []
-    followers: list[Assigned] = []
+    leaders: list[AssignedReplica] = []
+    followers: list[AssignedReplica] = []
     for change in topic_changes(old, new):
         topic = change.new or change.old
         assert topic is not None
         for index, before, after in change.changed_partitions():
             tip = TopicIdPartition(topic.name, topic.id, index)
             if after is not None and node_id in after.replicas:
-                (leaders if after.leader == node_id else followers).append(Assigned(tip, after))
+                (leaders if after.leader == node_id else followers).append(AssignedReplica(tip, after))
             elif before is not None and node_id in before.replicas:
                 (deleted if change.new is None else moved_away).append(tip)
     return LocalChanges(

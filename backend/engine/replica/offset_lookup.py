@@ -32,7 +32,7 @@ FIRST_VERSION: Final = {
 UNKNOWN: Final = -1
 
 
-class FoundOffset(NamedTuple):
+class OffsetResult(NamedTuple):
     """One answer; all -1 when the timestamp names nothing."""
 
     offset: int = UNKNOWN
@@ -41,7 +41,7 @@ class FoundOffset(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class OffsetQuery:
     """One partition of a ListOffsets request. `kafka_compat`: followers get Kafka 4.3's answers to -6."""
 
     timestamp: int
@@ -51,7 +51,7 @@ class Query:
     kafka_compat: bool = False
 
 
-NOTHING: Final = FoundOffset()
+NOTHING: Final = OffsetResult()
 
 
 def is_known(timestamp: int, version: int) -> bool:
@@ -59,27 +59,27 @@ def is_known(timestamp: int, version: int) -> bool:
     return timestamp >= 0 or version >= FIRST_VERSION.get(timestamp, 1 << 15)
 
 
-def check(partition: Partition, query: Query) -> None:
+def check(partition: Partition, query: OffsetQuery) -> None:
     """Raises 74, 75 for another leader epoch, 6 for a follower; a debug reader may ask any replica."""
     partition.check_epoch(query.current_leader_epoch)
     if query.replica_id != DEBUG:
         partition.check_leader()
 
 
-def needs_remote(partition: Partition, query: Query) -> bool:
+def needs_remote(partition: Partition, query: OffsetQuery) -> bool:
     """Whether a record by its timestamp has to be looked for in the remote tier too."""
     log = partition.log
     return query.timestamp >= 0 and log.remote_enabled and log.log_start_offset != log.log_end_offset
 
 
-def look_up(partition: Partition, query: Query) -> FoundOffset:
+def look_up(partition: Partition, query: OffsetQuery) -> OffsetResult:
     """The answer from what this replica has on disk. Raises KafkaError."""
     check(partition, query)
     log = partition.log
     match query.timestamp:
         case -1:  # LATEST
             _check_high_watermark_is_current(partition, query)
-            return FoundOffset(_last_fetchable(partition, query), leader_epoch=_latest_epoch(partition, query))
+            return OffsetResult(_last_fetchable(partition, query), leader_epoch=_latest_epoch(partition, query))
         case -2:  # EARLIEST
             return _earliest(log)
         case -4:  # EARLIEST_LOCAL
@@ -101,7 +101,7 @@ def look_up(partition: Partition, query: Query) -> FoundOffset:
             return visible(partition, query, _found(log.offset_by_timestamp(timestamp)))
 
 
-def visible(partition: Partition, query: Query, found: FoundOffset) -> FoundOffset:
+def visible(partition: Partition, query: OffsetQuery, found: OffsetResult) -> OffsetResult:
     """What was found, unless the reader must not see that far yet. Raises OFFSET_NOT_AVAILABLE when it soon may."""
     if found.offset < _last_fetchable(partition, query):
         return found
@@ -109,18 +109,18 @@ def visible(partition: Partition, query: Query, found: FoundOffset) -> FoundOffs
     return NOTHING
 
 
-def found_by_timestamp(found: TimestampedOffset | None) -> FoundOffset:
+def found_by_timestamp(found: TimestampedOffset | None) -> OffsetResult:
     """A record found by its timestamp, locally or remotely."""
     return _found(found)
 
 
-def _found(found: TimestampedOffset | None) -> FoundOffset:
+def _found(found: TimestampedOffset | None) -> OffsetResult:
     if found is None:
         return NOTHING
-    return FoundOffset(found.offset, found.timestamp, UNKNOWN if found.leader_epoch is None else found.leader_epoch)
+    return OffsetResult(found.offset, found.timestamp, UNKNOWN if found.leader_epoch is None else found.leader_epoch)
 
 
-def _latest_epoch(partition: Partition, query: Query) -> int:
+def _latest_epoch(partition: Partition, query: OffsetQuery) -> int:
     """Kafka gives the partition's leader epoch. To a debug reader of a partition that nobody leads it is the epoch of
     the replica's last record instead: which log is the best is what such a reader wants to know (KIP-966).
     """
@@ -129,18 +129,18 @@ def _latest_epoch(partition: Partition, query: Query) -> int:
     return partition.log.last_record_epoch
 
 
-def _earliest(log: UnifiedLog) -> FoundOffset:
+def _earliest(log: UnifiedLog) -> OffsetResult:
     first = log.leader_epochs.earliest_entry
     known = first is not None and first[1] <= log.log_start_offset
-    return FoundOffset(log.log_start_offset, leader_epoch=first[0] if known and first is not None else UNKNOWN)
+    return OffsetResult(log.log_start_offset, leader_epoch=first[0] if known and first is not None else UNKNOWN)
 
 
-def _with_epoch(log: UnifiedLog, offset: int) -> FoundOffset:
+def _with_epoch(log: UnifiedLog, offset: int) -> OffsetResult:
     epoch = log.leader_epochs.epoch_for_offset(offset)
-    return FoundOffset(offset, leader_epoch=UNKNOWN if epoch is None else epoch)
+    return OffsetResult(offset, leader_epoch=UNKNOWN if epoch is None else epoch)
 
 
-def _earliest_pending_upload(log: UnifiedLog) -> FoundOffset:
+def _earliest_pending_upload(log: UnifiedLog) -> OffsetResult:
     if not log.remote_enabled:
         return NOTHING
     if log.highest_remote_offset == UNKNOWN:
@@ -148,11 +148,11 @@ def _earliest_pending_upload(log: UnifiedLog) -> FoundOffset:
     return _with_epoch(log, max(log.highest_remote_offset + 1, log.log_start_offset))
 
 
-def _last_fetchable(partition: Partition, query: Query) -> int:
+def _last_fetchable(partition: Partition, query: OffsetQuery) -> int:
     return partition.fetchable_end(Isolation.of(query.replica_id, query.isolation_level))
 
 
-def _check_high_watermark_is_current(partition: Partition, query: Query) -> None:
+def _check_high_watermark_is_current(partition: Partition, query: OffsetQuery) -> None:
     """After an election the high watermark may be older than what consumers of the last leader have seen."""
     if (
         query.replica_id == CONSUMER

@@ -15,26 +15,26 @@ from backend.engine.log.unified_log import AppendInfo, Origin, UnifiedLog
 from backend.engine.log.validation import ValidatedBatch
 from backend.engine.replica import partition_state
 from backend.engine.replica.fetch_data import FetchData, FetchParams, FetchSpec, Isolation
-from backend.engine.replica.fetch_state import EpochEnd
-from backend.engine.replica.leader_replicas import Host, IsrProposal, LeaderReplicas
+from backend.engine.replica.fetchers.fetch_state import EpochEnd
 from backend.engine.replica.partition_state import IsrState
 from backend.engine.replica.purgatory import (
+    DelayedDeleteRecords,
+    DelayedFetch,
+    DelayedProduce,
     FetchKey,
-    WaitingDelete,
-    WaitingFetch,
-    WaitingProduce,
     Watcher,
-    knows_less,
+    has_old_watermarks,
     settle_produces,
 )
+from backend.engine.replica.replica_progress import Host, IsrProposal, ReplicaProgress
 from backend.protocol.compression import DECOMPRESSED_BYTES_MAX
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
-    from backend.engine.replica.remote_waits import WaitingRemote
+    from backend.engine.replica.delayed_remote import DelayedRemote
 
-Role = Literal["leader", "follower"]
+ReplicaRole = Literal["leader", "follower"]
 
 NO_EPOCH: Final = -1
 
@@ -46,17 +46,17 @@ class Partition:
         self.topic_id_partition = tip
         self.log = log
         log.on_log_start = self._changed
-        self.role: Role = "follower"
+        self.role: ReplicaRole = "follower"
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.unclean_leader_epoch = NO_EPOCH
-        self.followers = LeaderReplicas(self, host)
-        self.waiting_fetches: dict[WaitingFetch, None] = {}
-        self.waiting_produces: OrderedDict[tuple[WaitingProduce, int], int] = OrderedDict()
-        self.waiting_deletes: dict[WaitingDelete, None] = {}
-        self.waiting_remote: dict[WaitingRemote, None] = {}
+        self.followers = ReplicaProgress(self, host)
+        self.waiting_fetches: dict[DelayedFetch, None] = {}
+        self.waiting_produces: OrderedDict[tuple[DelayedProduce, int], int] = OrderedDict()
+        self.waiting_deletes: dict[DelayedDeleteRecords, None] = {}
+        self.waiting_remote: dict[DelayedRemote, None] = {}
         # Fetch sessions of followers that need not look here until something changes.
         self.watchers: dict[Watcher, FetchKey] = {}
         self._host = host
@@ -112,7 +112,7 @@ class Partition:
             self.log.leader_epochs.begin(self.leader_epoch, self.log.log_end_offset)
         self.followers.assign(registration, anew=anew)
         if new_epoch:
-            self.end_waiting()
+            self.end_delayed_requests()
         # The ISR may have shrunk to this broker.
         if self._increment_high_watermark() or self.waiting_produces:
             self._changed()
@@ -127,10 +127,10 @@ class Partition:
         self._take_over(registration, "follower")
         self.followers.release(registration)
         if was_leader or new_epoch:
-            self.end_waiting()
+            self.end_delayed_requests()
         return new_epoch or was_leader
 
-    def _take_over(self, registration: PartitionRegistration, role: Role) -> None:
+    def _take_over(self, registration: PartitionRegistration, role: ReplicaRole) -> None:
         self._tell_watchers()
         self.role = role
         self.leader = registration.leader
@@ -267,11 +267,11 @@ class Partition:
         """Whether a follower has this log to its end, as nearly all have nearly always: there is nothing to look up."""
         return spec.fetch_offset == end and spec.last_fetched_epoch in (NO_EPOCH, self.log.leader_epochs.latest_epoch)
 
-    def nearer_replica(self, params: FetchParams, spec: FetchSpec) -> FetchData | None:
+    def preferred_read_replica(self, params: FetchParams, spec: FetchSpec) -> FetchData | None:
         """Where the consumer should read instead (KIP-392), with this replica's offsets; None to read here."""
         if not self.is_leader:
             return None
-        nearer = self.followers.nearer_replica(params.client_rack, params.listener_name, spec.fetch_offset)
+        nearer = self.followers.preferred_read_replica(params.client_rack, params.listener_name, spec.fetch_offset)
         if nearer is None:
             return None
         self.check_epoch(spec.current_leader_epoch)
@@ -319,13 +319,13 @@ class Partition:
         elif self.waiting_deletes and after.log_start_offset != before.log_start_offset:
             self._host.wake(self)
 
-    def has_nothing_for(self, params: FetchParams, spec: FetchSpec) -> bool:
+    def is_idle_for(self, params: FetchParams, spec: FetchSpec) -> bool:
         """Whether a follower in the ISR has, and knows, all there is: until :attr:`watchers` are told."""
         return (
             self.is_leader
             and spec.fetch_offset == self.log.log_end_offset
             and params.replica_id in self.followers.isr.committed
-            and not knows_less(self, params, spec)
+            and not has_old_watermarks(self, params, spec)
         )
 
     def shrink_isr(self) -> None:
@@ -388,7 +388,7 @@ class Partition:
         log.maybe_increment_log_start_offset(target)
         return target
 
-    def forget_remote(self) -> None:
+    def reset_remote_state(self) -> None:
         """The topic is no longer tiered and its remote data go: log start is where local data begin (KIP-950)."""
         log = self.log
         log.maybe_increment_log_start_offset(min(log.segments.first_base_offset, log.high_watermark))
@@ -403,9 +403,9 @@ class Partition:
     def _tell_watchers(self) -> None:
         watchers, self.watchers = self.watchers, {}
         for watcher, key in watchers.items():
-            watcher.has_news(self, key)
+            watcher.on_partition_change(self, key)
 
-    def settle_waiting(self) -> None:
+    def complete_delayed_requests(self) -> None:
         """Answers every waiting request that has become answerable."""
         # Records first: an acknowledgement takes as long to send, and nothing waits for it but its producer.
         if self.waiting_fetches:
@@ -417,7 +417,7 @@ class Partition:
             for delete in list(self.waiting_deletes):
                 delete.poke(self)
 
-    def end_waiting(self) -> None:
+    def end_delayed_requests(self) -> None:
         """The role or its epoch changed: whatever waited for the old one is answered with what is so now."""
         self._tell_watchers()
         settle_produces(self.waiting_produces, self.acknowledged)
@@ -434,4 +434,4 @@ class Partition:
         self.role = "follower"
         self.leader = NO_LEADER
         self.followers.states = {}
-        self.end_waiting()
+        self.end_delayed_requests()

@@ -47,7 +47,7 @@ class ReplicaState(NamedTuple):
             broker_epoch,
         )
 
-    def after_idle_fetch(self, at_ms: float) -> ReplicaState:
+    def caught_up_at(self, at_ms: float) -> ReplicaState:
         """A read at the leader's end that has not moved since the read before."""
         return self._replace(
             last_fetch_ms=max(self.last_fetch_ms, at_ms), last_caught_up_ms=max(self.last_caught_up_ms, at_ms)

@@ -19,7 +19,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from backend.engine.replica.fetch_reads import Wanted
+    from backend.engine.replica.fetch_reads import PartitionRequest
     from backend.engine.replica.partition import Partition
 
 # A connection has at most 32 requests underway (pipelined produce), nearly all connections one: this is some 10,000
@@ -40,7 +40,7 @@ class Waiting(Protocol):
 
 
 @dataclass(slots=True)
-class RemoteOperations:
+class DelayedRemoteMeters:
     """Requests that wait for the remote tier now, and how many were not done in time."""
 
     fetches: int = 0
@@ -63,10 +63,10 @@ class Purgatory:
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
-        self.remote = RemoteOperations()
+        self.remote = DelayedRemoteMeters()
         # Those that came since the last turn of their timer, and those that were there already.
-        self._stale: dict[WaitingFetch, None] = {}
-        self._long_stale: dict[WaitingFetch, None] = {}
+        self._stale: dict[DelayedFetch, None] = {}
+        self._long_stale: dict[DelayedFetch, None] = {}
         self.count = 0
 
     @property
@@ -83,7 +83,7 @@ class Purgatory:
         self.count -= 1
         self._deadlines.remove(waiting, due)
 
-    def tell_soon(self, fetch: WaitingFetch) -> None:
+    def schedule_watermark_update(self, fetch: DelayedFetch) -> None:
         """A follower's fetch would learn a newer high watermark and nothing else: answers it shortly if still so."""
         if not self._stale and not self._long_stale:
             tasks.call_later(HIGH_WATERMARK_LINGER_MS, self._tell)
@@ -94,7 +94,7 @@ class Purgatory:
         if self._long_stale:
             tasks.call_later(HIGH_WATERMARK_LINGER_MS, self._tell)
         for fetch in due:
-            fetch.complete_if_stale()
+            fetch.complete_if_watermarks_old()
 
 
 # A partition in a fetch session: the topic's id or name, and the index.
@@ -104,10 +104,10 @@ FetchKey = tuple[Hashable, int]
 class Watcher(Protocol):
     """Told once when a partition changes, with what the partition is known by there."""
 
-    def has_news(self, partition: Partition, key: FetchKey) -> None: ...
+    def on_partition_change(self, partition: Partition, key: FetchKey) -> None: ...
 
 
-class WaitingFetch:
+class DelayedFetch:
     """A fetch that found too little; reads again and answers when it can find enough."""
 
     __slots__ = ("_answer", "_done", "_due", "_params", "_parts", "_purgatory", "_wanted")
@@ -116,7 +116,7 @@ class WaitingFetch:
         self,
         purgatory: Purgatory,
         params: FetchParams,
-        wanted: list[Wanted],
+        wanted: list[PartitionRequest],
         answer: Callable[[], None],
     ) -> None:
         """`wanted` is what `answer` will read; :meth:`join` adds to it."""
@@ -131,10 +131,10 @@ class WaitingFetch:
             if not isinstance(item, ErrorCode):
                 self._parts[item] = spec
                 item.waiting_fetches[self] = None
-                less = less or knows_less(item, params, spec)
+                less = less or has_old_watermarks(item, params, spec)
         self._due = purgatory.enter(self, params.max_wait_ms)
         if less:
-            purgatory.tell_soon(self)
+            purgatory.schedule_watermark_update(self)
 
     def join(self, partition: Partition, spec: FetchSpec) -> None:
         """A partition that was left out since the reader has all of it; it is changing now and will poke."""
@@ -150,12 +150,12 @@ class WaitingFetch:
             return
         if self._may_answer(partition):
             self.complete()
-        elif knows_less(partition, self._params, self._parts[partition]):
-            self._purgatory.tell_soon(self)
+        elif has_old_watermarks(partition, self._params, self._parts[partition]):
+            self._purgatory.schedule_watermark_update(self)
 
-    def complete_if_stale(self) -> None:
+    def complete_if_watermarks_old(self) -> None:
         """Answers a follower that still knows less than an empty answer would tell."""
-        if not self._done and any(knows_less(one, self._params, spec) for one, spec in self._parts.items()):
+        if not self._done and any(has_old_watermarks(one, self._params, spec) for one, spec in self._parts.items()):
             self.complete()
 
     def _may_answer(self, partition: Partition) -> bool:
@@ -164,7 +164,7 @@ class WaitingFetch:
         if end <= spec.fetch_offset:
             return end < spec.fetch_offset
         params = self._params
-        if params.from_follower and partition.followers.is_held_back(params.replica_id):
+        if params.from_follower and partition.followers.is_throttled(params.replica_id):
             return False
         return params.min_bytes <= 1 or enough_readable(params, self._parts.items())
 
@@ -186,14 +186,14 @@ def enough_readable(params: FetchParams, parts: Iterable[tuple[Partition, FetchS
     """Whether the partitions have so much that the request need not wait for more, whatever fits its answer."""
     readable = 0
     for partition, spec in parts:
-        if not (params.from_follower and partition.followers.is_held_back(params.replica_id)):
+        if not (params.from_follower and partition.followers.is_throttled(params.replica_id)):
             readable += partition.readable_bytes(spec.fetch_offset, params.isolation, spec.max_bytes)
         if readable >= params.min_bytes:
             return True
     return False
 
 
-def knows_less(partition: Partition, params: FetchParams, spec: FetchSpec) -> bool:
+def has_old_watermarks(partition: Partition, params: FetchParams, spec: FetchSpec) -> bool:
     """Whether a follower at our end would learn a newer high watermark or log start from an empty answer."""
     if not params.from_follower:
         return False
@@ -205,7 +205,7 @@ def knows_less(partition: Partition, params: FetchParams, spec: FetchSpec) -> bo
     return -1 < spec.log_start_offset < partition.log_start_offset <= reachable
 
 
-class WaitingProduce:
+class DelayedProduce:
     """An acks=all produce whose records are appended; answers when every partition's high watermark has passed them."""
 
     __slots__ = ("_answer", "_due", "_errors", "_pending", "_purgatory")
@@ -242,7 +242,7 @@ class WaitingProduce:
             self.settle(index, ErrorCode.REQUEST_TIMED_OUT)
 
 
-class WaitingDelete:
+class DelayedDeleteRecords:
     """A DeleteRecords whose partitions' followers have not all raised their log start yet."""
 
     __slots__ = ("_answer", "_due", "_outcome", "_pending", "_purgatory")
@@ -297,7 +297,7 @@ class WaitingDelete:
 
 
 def settle_produces(
-    waiting: OrderedDict[tuple[WaitingProduce, int], int], status: Callable[[int], ErrorCode | None]
+    waiting: OrderedDict[tuple[DelayedProduce, int], int], status: Callable[[int], ErrorCode | None]
 ) -> None:
     """Settles, from the front, every produce whose required offset has a status; offsets rise along the list."""
     while waiting:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from backend.engine.log.timestamps import TimestampedOffset
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.replica.fetch_data import AbortedTransaction
-from backend.engine.replica.tier_state import AuxStateSource
+from backend.engine.replica.fetchers.tier_state import AuxStateSource
 from backend.tiering.ids import TopicIdPartition
 
 

@@ -23,21 +23,21 @@ from backend.engine.log.log_manager import LogManager
 from backend.engine.log.unified_log import AppendInfo, Origin
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import Clock, Ports, tasks
-from backend.engine.replica.alter_partition import AlterPartitionSender
+from backend.engine.replica.alter_partition_manager import AlterPartitionManager
+from backend.engine.replica.assignments_manager import AssignmentsManager
 from backend.engine.replica.deadlines import Deadlines
-from backend.engine.replica.directory_sender import DirectorySender
+from backend.engine.replica.delayed_remote import DelayedRemoteListOffsets
 from backend.engine.replica.fetch_reads import FetchReads
-from backend.engine.replica.fetch_state import FetchState
-from backend.engine.replica.fetcher_manager import FetcherManager
-from backend.engine.replica.leader_endpoint import ConnectToLeader
-from backend.engine.replica.leader_replicas import IsrProposal
+from backend.engine.replica.fetchers.fetch_state import FetchState
+from backend.engine.replica.fetchers.leader_end_point import ConnectToLeader
+from backend.engine.replica.fetchers.replica_fetcher_manager import ReplicaFetcherManager
 from backend.engine.replica.log_dir_moves import LogDirMoves
-from backend.engine.replica.offset_lookup import FoundOffset, Query
+from backend.engine.replica.offset_lookup import OffsetQuery, OffsetResult
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.purgatory import Purgatory, WaitingDelete, WaitingProduce
+from backend.engine.replica.purgatory import DelayedDeleteRecords, DelayedProduce, Purgatory
 from backend.engine.replica.remote_logs import RemoteLogs
-from backend.engine.replica.remote_waits import WaitingListOffsets
 from backend.engine.replica.replica_metrics import register_replica_metrics
+from backend.engine.replica.replica_progress import IsrProposal
 from backend.engine.replica.replication_quota import ReplicationQuota
 from backend.engine.replica.role_changes import HostedPartitions, RoleChanges
 from backend.protocol.errors import ErrorCode, KafkaError
@@ -75,12 +75,12 @@ class ReplicaManager:
         self._metrics = metrics
         self._hosted = HostedPartitions()
         self._partitions, self._partitions_by_id = self._hosted.by_name, self._hosted.by_id
-        self._fetchers = FetcherManager(self, connect_to_leader)
+        self._fetchers = ReplicaFetcherManager(self, connect_to_leader)
         self._deadlines = Deadlines(ports.clock)
         self.purgatory = Purgatory(self._deadlines)
         self.reads = FetchReads(self.purgatory, lambda: self.remote_logs, lambda: self.config, self.settle)
-        self._alter_partition = AlterPartitionSender(node_id, lambda: self.broker_epoch, controller_channel)
-        self._directories = DirectorySender(node_id, lambda: self.broker_epoch, controller_channel)
+        self._alter_partition = AlterPartitionManager(node_id, lambda: self.broker_epoch, controller_channel)
+        self._directories = AssignmentsManager(node_id, lambda: self.broker_epoch, controller_channel)
         windows = Windows(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
         self.leader_quota = ReplicationQuota("leader", node_id, windows)
         self.follower_quota = ReplicationQuota("follower", node_id, windows)
@@ -163,7 +163,7 @@ class ReplicaManager:
         changed, self._to_wake = self._to_wake, {}
         for partition in changed:
             try:
-                partition.settle_waiting()
+                partition.complete_delayed_requests()
             except Exception:  # one partition's trouble is not to stop the others, nor who settles in the middle
                 _log.exception("%s could not answer the requests that wait for it", partition)
 
@@ -255,7 +255,7 @@ class ReplicaManager:
         if not pending:
             answer(errors)
             return
-        WaitingProduce(self.purgatory, pending, max(0.0, timeout_ms), lambda late: answer(errors | late))
+        DelayedProduce(self.purgatory, pending, max(0.0, timeout_ms), lambda late: answer(errors | late))
 
     async def append(
         self,
@@ -290,22 +290,22 @@ class ReplicaManager:
         answer: Callable[[dict[int, tuple[ErrorCode, int]]], None],
     ) -> None:
         """Calls `answer` once with (error, low watermark) by index."""
-        waiting = WaitingDelete(self.purgatory, required, max(0.0, timeout_ms), answer)
+        waiting = DelayedDeleteRecords(self.purgatory, required, max(0.0, timeout_ms), answer)
         for _, partition, _ in required:
             waiting.poke(partition)
 
     def search_offsets(
         self,
-        asked: Sequence[tuple[Partition, Query]],
+        asked: Sequence[tuple[Partition, OffsetQuery]],
         timeout_ms: float | None,
-        answer: Callable[[list[FoundOffset | KafkaError]], None],
+        answer: Callable[[list[OffsetResult | KafkaError]], None],
     ) -> None:
         """Looks for times in both tiers and calls `answer` once with what was found by then, in order (KIP-1075).
         Without a timeout of the client's it is ``remote.list.offsets.request.timeout.ms``.
         """
         assert self.remote_logs is not None
         delay_ms = self.config.remote_list_offsets_request_timeout_ms if timeout_ms is None else timeout_ms
-        WaitingListOffsets(self.purgatory, self.remote_logs, asked, delay_ms, answer)
+        DelayedRemoteListOffsets(self.purgatory, self.remote_logs, asked, delay_ms, answer)
 
     # --- metadata
 

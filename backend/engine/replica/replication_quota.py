@@ -77,7 +77,7 @@ class ReplicationQuota:
         """Whether throttled replicas that are not in sync must wait."""
         return self._rate.rate(now_ms) > self.bound
 
-    def holds_back(self, topic: str, partition: int, now_ms: float) -> bool:
+    def throttles(self, topic: str, partition: int, now_ms: float) -> bool:
         """Whether this replica must wait, unless it is in sync."""
         return self.is_throttled(topic, partition) and self.exceeded(now_ms)
 

@@ -25,9 +25,9 @@ from backend.engine.log.config import LogConfig
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.ports import tasks
-from backend.engine.replica.directory_sender import DirectorySender
-from backend.engine.replica.fetcher_manager import FetcherManager
-from backend.engine.replica.metadata_changes import Assigned, is_ours, local_changes
+from backend.engine.replica.assignments_manager import AssignmentsManager
+from backend.engine.replica.fetchers.replica_fetcher_manager import ReplicaFetcherManager
+from backend.engine.replica.metadata_changes import AssignedReplica, is_ours, local_changes
 from backend.engine.replica.partition import Partition
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import ZERO_UUID, TopicIdPartition, TopicPartition
@@ -60,8 +60,8 @@ class RoleChanges:
         self,
         manager: ReplicaManager,
         hosted: HostedPartitions,
-        fetchers: FetcherManager,
-        directories: DirectorySender,
+        fetchers: ReplicaFetcherManager,
+        directories: AssignmentsManager,
         metrics: BrokerMetrics,
         static_config: BrokerConfig,
     ) -> None:
@@ -237,7 +237,7 @@ class RoleChanges:
             return False
         return True
 
-    def _host(self, assigned: Assigned) -> Partition | None:
+    def _host(self, assigned: AssignedReplica) -> Partition | None:
         """The partition with its log, created when it is new; None when its log cannot be used."""
         tip = assigned.tip
         found = self._hosted.by_id.get((tip.topic_id, tip.partition))
@@ -268,7 +268,7 @@ class RoleChanges:
         self._manager.log_dir_moves.resume(partition)
         return partition
 
-    def _set_damaged_aside(self, assigned: Assigned) -> None:
+    def _set_damaged_aside(self, assigned: AssignedReplica) -> None:
         """A replica that cannot be read is copied anew once another leads without it. Its folder is kept.
 
         Once in a run: a disk that damages the copy as well is not to be filled with folders.
@@ -284,7 +284,7 @@ class RoleChanges:
         self._copied_again.add(partition)
         _log.warning("Broker %d copies %s again from broker %d", node_id, assigned.tip, registration.leader)
 
-    def _check_place(self, assigned: Assigned) -> None:
+    def _check_place(self, assigned: AssignedReplica) -> None:
         """A replica that lies in a directory left out at the start must not begin anew, empty, in another one.
 
         Raises KAFKA_STORAGE_ERROR (`LogManager.getOrCreateLog` of Kafka).
@@ -295,7 +295,7 @@ class RoleChanges:
             where = ", ".join(manager.left_out)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"its log is not here, and {where} cannot be read")
 
-    def _tell_directory(self, assigned: Assigned, log: UnifiedLog, *, repaired: bool) -> None:
+    def _tell_directory(self, assigned: AssignedReplica, log: UnifiedLog, *, repaired: bool) -> None:
         """Reports the replica's directory where metadata has another one (KIP-858).
 
         `repaired`: it was reported lost before; that report may be on its way still, and not in this image.
@@ -304,7 +304,7 @@ class RoleChanges:
         if repaired or assigned.registration.directory_of(self._manager.node_id) != directory:
             self._directories.submit(assigned.tip, directory)
 
-    def _lead(self, partition: Partition, assigned: Assigned) -> bool:
+    def _lead(self, partition: Partition, assigned: AssignedReplica) -> bool:
         """True when it leads under a new epoch."""
         tip = assigned.tip
         if not partition.is_leader:
@@ -342,7 +342,7 @@ class RoleChanges:
             self._stop_remote([tip], delete_remote=False)
         self._directories.submit(tip, DIRECTORY_LOST)
 
-    def _follow(self, partition: Partition, assigned: Assigned) -> bool:
+    def _follow(self, partition: Partition, assigned: AssignedReplica) -> bool:
         """False: it does not lead."""
         before = partition.leader
         new_epoch = partition.become_follower(assigned.registration)
@@ -379,7 +379,7 @@ class RoleChanges:
                 partition.log.forget_highest_remote_offset()
                 delete = partition.is_leader and partition.log.config.remote_log_delete_on_disable
                 if delete:
-                    partition.forget_remote()
+                    partition.reset_remote_state()
                 stopped[delete].append(partition.topic_id_partition)
         for delete, tips in stopped.items():
             if tips:

@@ -34,7 +34,7 @@ from tests.effort import effort
 
 TOPICS = {"a": TopicInfo(b"a" * 16, 3), "b": TopicInfo(b"b" * 16, 4), "c": TopicInfo(b"c" * 16, 1)}
 SUBSCRIPTIONS = st.sampled_from([frozenset("a"), frozenset("ab"), frozenset("bc"), frozenset("abc"), frozenset("x")])
-REFUSALS = {
+START_ERRORS = {
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -166,7 +166,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def refused(self, client: Client, code: ErrorCode) -> None:
         """Whoever lost its instance id to another gives up; others start again."""
         stale = ErrorCode.ILLEGAL_GENERATION if client.speaks_classic else ErrorCode.FENCED_MEMBER_EPOCH
-        assert code in REFUSALS | {stale}
+        assert code in START_ERRORS | {stale}
         if code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID):
             self.clients.remove(client)
         client.reset()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from backend.engine.apis.fetch_session import EVICTION_MS, FetchContext, FetchSessions
 from backend.engine.ports.random import SystemRandom
 from backend.engine.replica.fetch_data import CONSUMER, FetchData
-from backend.engine.replica.follower_session import Asked, FollowerSession, Turn
+from backend.engine.replica.fetchers.fetch_session_handler import FetchRequestData, FetchSessionHandler, FetchTarget
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -172,12 +172,12 @@ def test_a_session_without_partitions_is_gone() -> None:
     assert len(server.sessions) == 0
 
 
-def asked_at(offset: int) -> Asked:
-    return Asked(offset, 0, 1, 1, offset, 100)
+def asked_at(offset: int) -> FetchTarget:
+    return FetchTarget(offset, 0, 1, 1, offset, 100)
 
 
 def test_a_follower_session_sends_only_what_changed() -> None:
-    session: FollowerSession[str] = FollowerSession()
+    session: FetchSessionHandler[str] = FetchSessionHandler()
     turn = session.turn({"a": asked_at(1), "b": asked_at(2)}, [])
     assert (turn.session_id, turn.epoch, set(turn.changed)) == (0, 0, {"a", "b"})
     assert session.answered(turn, ErrorCode.NONE, 77)
@@ -189,7 +189,7 @@ def test_a_follower_session_sends_only_what_changed() -> None:
 
 
 def test_a_row_counts_only_until_its_partition_is_asked_for_again() -> None:
-    session: FollowerSession[str] = FollowerSession()
+    session: FetchSessionHandler[str] = FetchSessionHandler()
     first = session.turn({"a": asked_at(1), "b": asked_at(1)}, [])
     session.answered(first, ErrorCode.NONE, 77)
     second = session.turn({"b": asked_at(2)}, [])
@@ -201,7 +201,7 @@ def test_a_row_counts_only_until_its_partition_is_asked_for_again() -> None:
 
 
 def test_a_refused_session_is_begun_anew_with_everything() -> None:
-    session: FollowerSession[str] = FollowerSession()
+    session: FetchSessionHandler[str] = FetchSessionHandler()
     session.answered(session.turn({"a": asked_at(1)}, []), ErrorCode.NONE, 77)
     assert not session.answered(session.turn({}, []), ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
     assert not session.established
@@ -212,7 +212,7 @@ def test_a_refused_session_is_begun_anew_with_everything() -> None:
 
 
 def test_without_a_slot_every_request_is_a_full_one() -> None:
-    session: FollowerSession[str] = FollowerSession()
+    session: FetchSessionHandler[str] = FetchSessionHandler()
     for _ in range(2):
         turn = session.turn({"a": asked_at(1)}, [])
         assert (turn.session_id, turn.epoch, set(turn.changed)) == (0, 0, {"a"})
@@ -225,7 +225,7 @@ def test_both_ends_agree_about_what_is_asked(seed: int) -> None:
     """After any changes on the client's side the leader reads exactly what the client wants."""
     dice = random.Random(seed)
     server = Server(slots=3)
-    client: FollowerSession[int] = FollowerSession()
+    client: FetchSessionHandler[int] = FetchSessionHandler()
     wanted: dict[int, int] = {}
     for _ in range(30):
         for index in range(6):
@@ -237,7 +237,7 @@ def test_both_ends_agree_about_what_is_asked(seed: int) -> None:
         if not wanted:
             continue
         everything = {index: asked_at(offset) for index, offset in wanted.items()}
-        turn: Turn[int] = client.turn(everything, [index for index in range(6) if index not in wanted])
+        turn: FetchRequestData[int] = client.turn(everything, [index for index in range(6) if index not in wanted])
         asked = request(
             turn.session_id,
             turn.epoch,

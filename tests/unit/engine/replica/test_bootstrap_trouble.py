@@ -17,8 +17,8 @@ from backend.control.observer.events import exact_phase
 from backend.control.observer.phases import FollowerSight, conclude
 from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
-from backend.engine.replica.follower import Follower
-from backend.engine.replica.tier_state import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
+from backend.engine.replica.fetchers.followed_partition import FollowedPartition
+from backend.engine.replica.fetchers.tier_state import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message
@@ -409,7 +409,7 @@ def test_failed_attempts_are_told_now_and_then_and_another_reason_at_once(tmp_pa
             nodes.create(TOPIC, [1, NEW])
             await nodes.in_sync(TOPIC, 1, NEW)
             node = nodes[NEW]
-            follower = Follower(node.replicas, node.partition(TOPIC), 1)
+            follower = FollowedPartition(node.replicas, node.partition(TOPIC), 1)
             before = len(told(nodes))
             reasons = ["the segment is missing"] * 15 + ["the disk is full"] * 6 + ["the segment is missing"] * 2
             for reason in reasons:

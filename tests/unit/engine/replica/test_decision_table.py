@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from backend.engine.replica.fetch_state import EpochEnd
-from backend.engine.replica.tier_state import (
+from backend.engine.replica.fetchers.fetch_state import EpochEnd
+from backend.engine.replica.fetchers.tier_state import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -20,15 +20,15 @@ from backend.engine.replica.tier_state import (
     AskOffset,
     CannotBuild,
     ContinueAt,
+    FollowerView,
     LeaderOffset,
-    Outcome,
-    Plan,
-    Question,
     ReadAux,
     Rebuild,
     StartAt,
+    TierStateOutcome,
+    TierStatePlan,
+    TierStateQuestion,
     TruncateTo,
-    View,
     last_tiered_applies,
     moved_to_tiered_storage,
     out_of_range,
@@ -110,14 +110,14 @@ LEADERS = (
 
 @dataclass
 class Played:
-    view: View
+    view: FollowerView
     leader: Leader
-    asked: list[Question]
-    outcome: Outcome | None = None
+    asked: list[TierStateQuestion]
+    outcome: TierStateOutcome | None = None
     refusal: Exception | None = None
 
 
-def play(plan: Plan, view: View, leader: Leader) -> Played:
+def play(plan: TierStatePlan, view: FollowerView, leader: Leader) -> Played:
     """A plan to its end; its questions, and what came of it."""
     played = Played(view, leader, [])
     try:
@@ -144,7 +144,7 @@ def plays() -> Iterator[Played]:
     """All that can meet: a follower is refused below the local log (109), or outside of the whole log (1)."""
     switches = product((False, True), repeat=4)
     for leader, log_end, (flag, tiered, compacted, kafka) in product(LEADERS, (0, 3, 8, 25), switches):
-        view = View(
+        view = FollowerView(
             log_end_offset=log_end, remote_enabled=tiered, compacted=compacted, last_tiered=flag, kafka_compat=kafka
         )
         if log_end < leader.log_start or log_end > leader.end:

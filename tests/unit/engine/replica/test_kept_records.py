@@ -11,7 +11,7 @@ from backend.engine.controller.commands.outcome import Outcome
 from backend.engine.controller.image import RECOVERING, MetadataImage, PartitionRegistration
 from backend.engine.controller.image_records import image_records
 from backend.engine.controller.replay import merge_partition, new_partition
-from backend.engine.replica.fetch_state import must_keep
+from backend.engine.replica.fetchers.fetch_state import must_keep
 from backend.protocol import codec
 from backend.protocol import messages as m
 from backend.tiering.phases import KEEPS_ACKNOWLEDGED, FollowerPhase

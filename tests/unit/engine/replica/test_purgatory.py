@@ -25,7 +25,7 @@ class Told:
     def __init__(self) -> None:
         self.at_s: list[float] = []
 
-    def complete_if_stale(self) -> None:
+    def complete_if_watermarks_old(self) -> None:
         self.at_s.append(time.monotonic())
 
 
@@ -36,7 +36,7 @@ def test_each_fetch_lingers_its_own_time_and_is_told_once() -> None:
         began_s = []
         for fetch in fetches:
             began_s.append(time.monotonic())
-            purgatory.tell_soon(fetch)
+            purgatory.schedule_watermark_update(fetch)
             await asyncio.sleep(HIGH_WATERMARK_LINGER_MS * 0.6 / 1000)
         deadline_s = time.monotonic() + 10
         while not all(fetch.at_s for fetch in fetches) and time.monotonic() < deadline_s:
@@ -101,14 +101,14 @@ def test_a_partition_that_fails_to_answer_holds_up_no_other(
             leader = nodes[1]
             reading = [leader.begin(fetch_of(topic_id, 0, index=index), 17) for index in (0, 1)]
             broken = leader.partition("orders", 0)
-            settle = Partition.settle_waiting
+            settle = Partition.complete_delayed_requests
 
-            def settle_waiting(partition: Partition) -> None:
+            def complete_delayed_requests(partition: Partition) -> None:
                 if partition is broken:
                     raise RuntimeError("the partition's own trouble")
                 settle(partition)
 
-            monkeypatch.setattr(Partition, "settle_waiting", settle_waiting)
+            monkeypatch.setattr(Partition, "complete_delayed_requests", complete_delayed_requests)
             for index in (0, 1):
                 leader.begin(produce_of(topic_id, b"value", index=index), 13)
             await asyncio.sleep(0)

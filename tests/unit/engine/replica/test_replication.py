@@ -462,7 +462,7 @@ def test_a_waiting_fetch_is_told_as_soon_as_its_wait_is_over(tmp_path: Path) -> 
             waiting = nodes[1].begin(request, 17)
             waiting.tell(heard.append)
             assert heard == []
-            nodes[1].partition("orders").end_waiting()
+            nodes[1].partition("orders").end_delayed_requests()
             assert heard == [waiting]
 
     play(run)

@@ -40,20 +40,20 @@ def test_only_named_replicas_wait_and_only_beyond_the_rate() -> None:
         True, False, True, False,
     ]  # fmt: skip
     quota.record(1000, NOW_MS)
-    assert not quota.holds_back("orders", 0, NOW_MS)
+    assert not quota.throttles("orders", 0, NOW_MS)
     quota.record(1, NOW_MS)
-    assert quota.holds_back("orders", 0, NOW_MS)
-    assert not quota.holds_back("orders", 1, NOW_MS)
-    assert not quota.holds_back("orders", 0, NOW_MS + 2000)
+    assert quota.throttles("orders", 0, NOW_MS)
+    assert not quota.throttles("orders", 1, NOW_MS)
+    assert not quota.throttles("orders", 0, NOW_MS + 2000)
 
 
 def test_without_a_rate_nothing_waits_and_a_new_rate_counts_at_once() -> None:
     quota = ReplicationQuota("leader", 1, Windows())
     quota.update(image(None, orders="*"))
     quota.record(10**12, NOW_MS)
-    assert not quota.holds_back("orders", 0, NOW_MS)
+    assert not quota.throttles("orders", 0, NOW_MS)
     quota.update(image("5", orders="*"))
-    assert quota.holds_back("orders", 0, NOW_MS)
+    assert quota.throttles("orders", 0, NOW_MS)
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Final
 
 from backend.engine.apis.services import Services
-from backend.engine.broker.controller_part import FEATURES
-from backend.engine.broker.gauges import add_broker_gauges
-from backend.engine.broker.remote_part import RemotePart, metadata_listener
+from backend.engine.broker.broker_gauges import add_broker_gauges
+from backend.engine.broker.controller_server import FEATURES
+from backend.engine.broker.remote_tier import RemoteTier, metadata_listener
 from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.listeners import (
     SECURITY_PROTOCOL_IDS,
@@ -58,7 +58,7 @@ EVENTS_FLUSH_MS: Final = 1000
 _log = logging.getLogger(__name__)
 
 
-class BrokerPart:
+class BrokerServer:
     """Bind, then start, then stop or kill."""
 
     def __init__(self, ports: Ports, config: BrokerConfig, on_fatal: Callable[[str], None]) -> None:
@@ -78,7 +78,7 @@ class BrokerPart:
         self._replicas: ReplicaManager | None = None
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
-        self._remote: RemotePart | None = None
+        self._remote: RemoteTier | None = None
         self._events: EventPublisher | None = None
         self._publishing: tasks.Task[None] | None = None
         self._registered: tasks.Future[int] = tasks.future()
@@ -212,7 +212,7 @@ class BrokerPart:
         if config.remote_log_storage_system_enable:
             through = metadata_listener(config)
             security = PeerSecurity.of(listener_security(config, through))
-            self._remote = RemotePart(
+            self._remote = RemoteTier(
                 services,
                 lambda: replicas.config,
                 self._channel("rlmm"),

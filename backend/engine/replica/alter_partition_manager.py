@@ -9,8 +9,8 @@ from typing import Final
 
 from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.ports import tasks
-from backend.engine.replica.leader_replicas import IsrProposal
 from backend.engine.replica.partition import Partition
+from backend.engine.replica.replica_progress import IsrProposal
 from backend.protocol import messages as m
 from backend.protocol.errors import NONE, ErrorCode, KafkaError, error_code
 
@@ -23,7 +23,7 @@ RETRY_PAUSE_MS_MAX: Final = 1000.0
 _log = logging.getLogger(__name__)
 
 
-class AlterPartitionSender:
+class AlterPartitionManager:
     """Proposals of one broker; at most one per partition waits, because a partition has one change in flight."""
 
     def __init__(self, node_id: int, broker_epoch: Callable[[], int], channel: ControllerChannel) -> None:

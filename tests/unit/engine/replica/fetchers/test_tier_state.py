@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from backend.engine.replica.fetch_state import EpochEnd
-from backend.engine.replica.tier_state import (
+from backend.engine.replica.fetchers.fetch_state import EpochEnd
+from backend.engine.replica.fetchers.tier_state import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -17,15 +17,15 @@ from backend.engine.replica.tier_state import (
     AskOffset,
     CannotBuild,
     ContinueAt,
+    FollowerView,
     LeaderOffset,
-    Outcome,
-    Plan,
-    Question,
     ReadAux,
     Rebuild,
     StartAt,
+    TierStateOutcome,
+    TierStatePlan,
+    TierStateQuestion,
     TruncateTo,
-    View,
     last_tiered_applies,
     moved_to_tiered_storage,
     out_of_range,
@@ -43,12 +43,12 @@ class Aux:
 class Playbook:
     """Asks a plan for its questions and gives it answers."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: TierStatePlan) -> None:
         self._plan = plan
-        self._pending: Question | None = next(plan)
-        self._outcome: Outcome | None = None
+        self._pending: TierStateQuestion | None = next(plan)
+        self._outcome: TierStateOutcome | None = None
 
-    def asks(self, question: Question, answer: Any) -> Playbook:
+    def asks(self, question: TierStateQuestion, answer: Any) -> Playbook:
         assert self._pending == question
         try:
             self._pending = self._plan.send(answer)
@@ -56,13 +56,13 @@ class Playbook:
             self._pending, self._outcome = None, end.value
         return self
 
-    def ends_with(self, outcome: Outcome) -> None:
+    def ends_with(self, outcome: TierStateOutcome) -> None:
         assert self._pending is None, f"still asks {self._pending}"
         assert self._outcome == outcome
 
 
-def view(log_end: int = 0, *, flag: bool = True, tiered: bool = True, **more: bool) -> View:
-    return View(
+def view(log_end: int = 0, *, flag: bool = True, tiered: bool = True, **more: bool) -> FollowerView:
+    return FollowerView(
         log_end_offset=log_end,
         remote_enabled=tiered,
         compacted=more.get("compacted", False),
@@ -220,7 +220,7 @@ def test_out_of_range_above_the_leaders_end_truncates() -> None:
 @pytest.mark.parametrize(
     ("log_end", "start", "outcome"), [(4, 7, StartAt(7)), (0, 5, StartAt(5)), (4, 4, ContinueAt(4))]
 )
-def test_out_of_range_below_the_leaders_start_begins_there(log_end: int, start: int, outcome: Outcome) -> None:
+def test_out_of_range_below_the_leaders_start_begins_there(log_end: int, start: int, outcome: TierStateOutcome) -> None:
     (
         Playbook(out_of_range(view(log_end, flag=False)))
         .asks(AskOffset(LATEST), offset(20))

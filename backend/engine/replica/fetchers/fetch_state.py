@@ -94,7 +94,7 @@ def initial_state(
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FetchPartitionResult:
     """What a Fetch response says about one partition, without its records."""
 
     error: ErrorCode
@@ -141,14 +141,16 @@ class Fail:
     expected: bool = False
 
 
-Decision = Append | Truncate | ResolveOutOfRange | ResolveTiered | Retry | Fail
+FetchDecision = Append | Truncate | ResolveOutOfRange | ResolveTiered | Retry | Fail
 
 _APPEND: Final = Append()
 _OUT_OF_RANGE: Final = ResolveOutOfRange()
 _TIERED: Final = ResolveTiered()
 
 
-def decide(state: FetchState, row: Row, *, request_leader_epoch: int, log_end_offset: int) -> Decision:
+def decide(
+    state: FetchState, row: FetchPartitionResult, *, request_leader_epoch: int, log_end_offset: int
+) -> FetchDecision:
     """What to do about a row that `matches` the state."""
     match row.error:
         case ErrorCode.NONE:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from backend.engine.replica.fetch_state import (
+from backend.engine.replica.fetchers.fetch_state import (
     Append,
-    Decision,
     EpochEnd,
     Fail,
+    FetchDecision,
+    FetchPartitionResult,
     FetchState,
     ResolveOutOfRange,
     ResolveTiered,
     Retry,
-    Row,
     Truncate,
     TruncationPoint,
     building,
@@ -61,40 +61,60 @@ def test_a_log_without_epochs_is_first_cut_to_its_high_watermark() -> None:
 @pytest.mark.parametrize(
     ("row", "request_epoch", "log_end", "expected"),
     [
-        (Row(ErrorCode.NONE, 12, 0), 3, 10, Append()),
-        (Row(ErrorCode.NONE, 12, 0, EpochEnd(1, 7)), 3, 10, Truncate(EpochEnd(1, 7))),
-        (Row(ErrorCode.NONE, 12, 0), 3, 11, Fail("the log ends at 11, but offset 10 was asked for")),
-        (Row(ErrorCode.OFFSET_OUT_OF_RANGE), 3, 10, ResolveOutOfRange()),
-        (Row(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, 12, 0), 3, 10, ResolveTiered()),
+        (FetchPartitionResult(ErrorCode.NONE, 12, 0), 3, 10, Append()),
+        (FetchPartitionResult(ErrorCode.NONE, 12, 0, EpochEnd(1, 7)), 3, 10, Truncate(EpochEnd(1, 7))),
+        (FetchPartitionResult(ErrorCode.NONE, 12, 0), 3, 11, Fail("the log ends at 11, but offset 10 was asked for")),
+        (FetchPartitionResult(ErrorCode.OFFSET_OUT_OF_RANGE), 3, 10, ResolveOutOfRange()),
+        (FetchPartitionResult(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, 12, 0), 3, 10, ResolveTiered()),
         (
-            Row(ErrorCode.FENCED_LEADER_EPOCH),
+            FetchPartitionResult(ErrorCode.FENCED_LEADER_EPOCH),
             3,
             10,
             Fail("the leader has a newer epoch than 3; waiting for its metadata", expected=True),
         ),
-        (Row(ErrorCode.FENCED_LEADER_EPOCH), 2, 10, Retry("the leader answered FENCED_LEADER_EPOCH")),
-        (Row(ErrorCode.UNKNOWN_LEADER_EPOCH), 3, 10, Retry("the leader answered UNKNOWN_LEADER_EPOCH", behind=True)),
+        (FetchPartitionResult(ErrorCode.FENCED_LEADER_EPOCH), 2, 10, Retry("the leader answered FENCED_LEADER_EPOCH")),
         (
-            Row(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            FetchPartitionResult(ErrorCode.UNKNOWN_LEADER_EPOCH),
+            3,
+            10,
+            Retry("the leader answered UNKNOWN_LEADER_EPOCH", behind=True),
+        ),
+        (
+            FetchPartitionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER),
             3,
             10,
             Retry("the leader answered NOT_LEADER_OR_FOLLOWER", behind=True),
         ),
         (
-            Row(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            FetchPartitionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             3,
             10,
             Retry("the leader answered UNKNOWN_TOPIC_OR_PARTITION", behind=True),
         ),
-        (Row(ErrorCode.UNKNOWN_TOPIC_ID), 3, 10, Retry("the leader answered UNKNOWN_TOPIC_ID", behind=True)),
-        (Row(ErrorCode.INCONSISTENT_TOPIC_ID), 3, 10, Retry("the leader answered INCONSISTENT_TOPIC_ID")),
-        (Row(ErrorCode.KAFKA_STORAGE_ERROR), 3, 10, Retry("the leader answered KAFKA_STORAGE_ERROR")),
-        (Row(ErrorCode.UNKNOWN_SERVER_ERROR), 3, 10, Retry("the leader answered UNKNOWN_SERVER_ERROR")),
+        (
+            FetchPartitionResult(ErrorCode.UNKNOWN_TOPIC_ID),
+            3,
+            10,
+            Retry("the leader answered UNKNOWN_TOPIC_ID", behind=True),
+        ),
+        (
+            FetchPartitionResult(ErrorCode.INCONSISTENT_TOPIC_ID),
+            3,
+            10,
+            Retry("the leader answered INCONSISTENT_TOPIC_ID"),
+        ),
+        (FetchPartitionResult(ErrorCode.KAFKA_STORAGE_ERROR), 3, 10, Retry("the leader answered KAFKA_STORAGE_ERROR")),
+        (
+            FetchPartitionResult(ErrorCode.UNKNOWN_SERVER_ERROR),
+            3,
+            10,
+            Retry("the leader answered UNKNOWN_SERVER_ERROR"),
+        ),
     ],
-    ids=lambda value: value.error.name if isinstance(value, Row) else None,
+    ids=lambda value: value.error.name if isinstance(value, FetchPartitionResult) else None,
 )
 def test_every_row_of_a_response_has_its_decision(
-    row: Row, request_epoch: int, log_end: int, expected: Decision
+    row: FetchPartitionResult, request_epoch: int, log_end: int, expected: FetchDecision
 ) -> None:
     assert decide(fetching(), row, request_leader_epoch=request_epoch, log_end_offset=log_end) == expected
 
@@ -109,7 +129,7 @@ def test_a_leader_that_is_behind_is_asked_again_soon_and_ever_more_seldom() -> N
 
 def test_every_error_code_has_a_decision() -> None:
     for error in ErrorCode:
-        decide(fetching(), Row(error), request_leader_epoch=3, log_end_offset=10)
+        decide(fetching(), FetchPartitionResult(error), request_leader_epoch=3, log_end_offset=10)
 
 
 def test_answers_to_older_questions_do_not_match() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.apis.services import Services
-from backend.engine.broker.controller_marking import ControllerImage, ControllerMarking
-from backend.engine.broker.log_end_questions import LogEndQuestions
-from backend.engine.broker.unclean_recovery import UncleanRecovery
+from backend.engine.broker.controller_partition_marker import ControllerImage, ControllerPartitionMarker
+from backend.engine.broker.log_end_client import LogEndClient
+from backend.engine.broker.unclean_recovery import UncleanRecoveryManager
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import (
     SECURITY_PROTOCOL_IDS,
@@ -30,7 +30,7 @@ from backend.engine.ports import Ports, tasks
 FEATURES = tuple(SupportedFeature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
 
 
-class ControllerPart:
+class ControllerServer:
     """Bind, then start, then close."""
 
     def __init__(self, ports: Ports, config: BrokerConfig, on_fatal: Callable[[str], None]) -> None:
@@ -44,7 +44,7 @@ class ControllerPart:
         self._endpoints: tuple[Endpoint, ...] = ()
         self._channel: PeerControllerChannel | None = None
         self.controller: Controller | None = None
-        self._marking: ControllerMarking | None = None
+        self._marking: ControllerPartitionMarker | None = None
         self._client: ClusterClient | None = None
         self._recovery: tasks.Task[None] | None = None
 
@@ -87,14 +87,14 @@ class ControllerPart:
             client_id=f"controller-{config.id}-log-ends",
             security=PeerSecurity.of(inter_broker_security(config)),
         )
-        services.log_ends = questions = LogEndQuestions(self._client)
+        services.log_ends = questions = LogEndClient(self._client)
         await controller.start()
-        recovery = UncleanRecovery(self._ports.clock, config, controller, questions, services)
+        recovery = UncleanRecoveryManager(self._ports.clock, config, controller, questions, services)
         self._recovery = tasks.spawn(recovery.run(), name=f"unclean recovery of controller {config.id}")
         for listener in self._listeners:
             listener.start(services)
         if config.remote_log_storage_system_enable and "broker" not in (config.process_roles or ()):
-            self._marking = ControllerMarking(self._ports, config, controller, services.controller_channel)
+            self._marking = ControllerPartitionMarker(self._ports, config, controller, services.controller_channel)
 
     async def close(self) -> None:
         """Serves no more and refuses what waits."""

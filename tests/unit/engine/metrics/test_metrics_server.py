@@ -7,7 +7,7 @@ import pytest
 
 from backend.control.observer.broker_numbers import OWN_FAMILIES, parse
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.metrics.http import serve_metrics
+from backend.engine.metrics.metrics_server import serve_metrics
 
 QUEUE = OWN_FAMILIES[0]
 

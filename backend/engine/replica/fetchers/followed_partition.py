@@ -14,17 +14,17 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.image import MetadataImage
 from backend.engine.log.producer_snapshot import decode_snapshot
 from backend.engine.ports import Clock
-from backend.engine.replica import fetch_state, tier_state
-from backend.engine.replica.fetch_state import UNDEFINED_EPOCH, EpochEnd, FetchState
-from backend.engine.replica.follower_session import Asked
+from backend.engine.replica.fetchers import fetch_state, tier_state
+from backend.engine.replica.fetchers.fetch_session_handler import FetchTarget
+from backend.engine.replica.fetchers.fetch_state import UNDEFINED_EPOCH, EpochEnd, FetchState
+from backend.engine.replica.fetchers.tier_state import ContinueAt, Rebuild, StartAt, TierStateOutcome, TruncateTo
 from backend.engine.replica.partition import Partition
 from backend.engine.replica.replication_quota import ReplicationQuota
-from backend.engine.replica.tier_state import ContinueAt, Outcome, Rebuild, StartAt, TruncateTo
 from backend.protocol import messages as m
 from backend.tiering.ids import TopicPartition
 from backend.tiering.phases import KEEPS_ACKNOWLEDGED, FollowerPhase
 
-Key = tuple[bytes, int]
+FollowerKey = tuple[bytes, int]
 
 # metadata.version 4.2-IV1: followers may use ListOffsets 11 (KIP-1023).
 LIST_OFFSETS_11_LEVEL: Final = 29
@@ -80,7 +80,7 @@ class FollowerHost(Protocol):
         ...
 
 
-class Follower:
+class FollowedPartition:
     """A partition that is followed here, under one leader epoch."""
 
     __slots__ = ("_host", "_reported", "dropped", "key", "leader", "partition", "rule", "state")
@@ -88,7 +88,7 @@ class Follower:
     def __init__(self, host: FollowerHost, partition: Partition, leader: int) -> None:
         tip = partition.topic_id_partition
         self.partition = partition
-        self.key: Key = (tip.topic_id, tip.partition)
+        self.key: FollowerKey = (tip.topic_id, tip.partition)
         self.leader = leader
         # The fetcher follows the partition no longer, or anew: nothing may be changed or reported any more.
         self.dropped = False
@@ -110,10 +110,10 @@ class Follower:
     def __str__(self) -> str:
         return str(self.partition)
 
-    def asked(self) -> Asked:
+    def asked(self) -> FetchTarget:
         """What the next Fetch says about this partition."""
         state, log = self.state, self.partition.log
-        return Asked(
+        return FetchTarget(
             state.fetch_offset,
             log.log_start_offset,
             state.leader_epoch,
@@ -122,18 +122,18 @@ class Follower:
             self._host.config.replica_fetch_max_bytes,
         )
 
-    def is_held_back(self, now_ms: float) -> bool:
+    def is_throttled(self, now_ms: float) -> bool:
         """Whether the throttle of a reassignment lets it ask for nothing now (shouldFollowerThrottle)."""
         at = self.partition.topic_id_partition
         lag = self.state.lag
         in_sync = lag is not None and lag <= 0
-        return not in_sync and self._host.follower_quota.holds_back(at.topic, at.partition, now_ms)
+        return not in_sync and self._host.follower_quota.throttles(at.topic, at.partition, now_ms)
 
-    def view(self) -> tier_state.View:
+    def view(self) -> tier_state.FollowerView:
         """The replica as a plan sees it, with the settings of this moment (KIP-1023: no restart needed)."""
         log, config = self.partition.log, self._host.config
         level = self._host.image.features.get("metadata.version", 0)
-        return tier_state.View(
+        return tier_state.FollowerView(
             log_end_offset=log.log_end_offset,
             remote_enabled=log.remote_enabled,
             compacted=log.config.is_compacted,
@@ -148,7 +148,7 @@ class Follower:
         if self.state.truncating:
             self.cut(self.state.fetch_offset, self.state.evidence)
 
-    def append(self, asked: Asked, row: m.FetchResponse.Responses.Partitions) -> None:
+    def append(self, asked: FetchTarget, row: m.FetchResponse.Responses.Partitions) -> None:
         """Takes over records, high watermark and log start of the leader. Raises KafkaError."""
         log = self.partition.log
         before = log.log_end_offset
@@ -216,7 +216,7 @@ class Follower:
         self.partition.log.truncate_to(offset)
         self._moved(None, evidence)
 
-    def apply(self, outcome: Outcome) -> None:
+    def apply(self, outcome: TierStateOutcome) -> None:
         """Carries out what a plan decided. Raises KafkaError, ValueError for aux state that cannot be read."""
         match outcome:
             case TruncateTo(offset=offset):

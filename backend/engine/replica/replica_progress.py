@@ -48,7 +48,7 @@ class Host(Protocol):
     def leader_quota(self) -> ReplicationQuota: ...
 
     def wake(self, partition: Partition) -> None:
-        """Calls the partition's :meth:`Partition.settle_waiting` soon."""
+        """Calls the partition's :meth:`Partition.complete_delayed_requests` soon."""
         ...
 
     def propose_isr(self, proposal: IsrProposal) -> None:
@@ -70,7 +70,7 @@ class IsrProposal:
         return frozenset(broker for broker, _ in self.brokers)
 
 
-class LeaderReplicas:
+class ReplicaProgress:
     """Every replica but the leader's own. Empty on a follower."""
 
     def __init__(self, partition: Partition, host: Host) -> None:
@@ -117,11 +117,11 @@ class LeaderReplicas:
             self._maybe_expand(replica, after)
         return before, after
 
-    def was_at_end(self, replica: int, at_ms: float) -> None:
+    def mark_caught_up(self, replica: int, at_ms: float) -> None:
         """A fetch then, which was not looked at, came from the end of the log as it was until now."""
         state = self.states.get(replica)
         if state is not None:
-            self.states[replica] = state.after_idle_fetch(at_ms)
+            self.states[replica] = state.caught_up_at(at_ms)
 
     def is_eligible(self, replica: int) -> bool:
         """Whether the controller would let the replica into the ISR: registered, not fenced, the same life as here."""
@@ -131,16 +131,16 @@ class LeaderReplicas:
         known = self.states[replica].broker_epoch if replica in self.states else NO_EPOCH
         return known in (NO_EPOCH, broker.epoch)
 
-    def is_held_back(self, replica: int) -> bool:
+    def is_throttled(self, replica: int) -> bool:
         """Whether the throttle of a reassignment gives the follower nothing now (shouldLeaderThrottle)."""
         if replica in self.isr.committed:
             return False
         at = self._partition.topic_id_partition
-        return self._host.leader_quota.holds_back(at.topic, at.partition, self._host.clock.monotonic_ms())
+        return self._host.leader_quota.throttles(at.topic, at.partition, self._host.clock.monotonic_ms())
 
     # Consumers
 
-    def nearer_replica(self, rack: str, listener_name: str, offset: int) -> int | None:
+    def preferred_read_replica(self, rack: str, listener_name: str, offset: int) -> int | None:
         """The follower that a consumer in a rack should read an offset from; None for the leader itself.
 
         Only members of the ISR: another one may fall behind the consumer for good.

@@ -27,7 +27,7 @@ _OVER: Final = frozenset(
 _log = logging.getLogger(__name__)
 
 
-class DirectorySender:
+class AssignmentsManager:
     """Replicas and their directories on the way to the controller; of one replica only the newest."""
 
     def __init__(self, node_id: int, broker_epoch: Callable[[], int], channel: ControllerChannel) -> None:

@@ -18,7 +18,7 @@ INITIAL_EPOCH: Final = 0
 _EPOCH_MAX: Final = 2**31 - 1
 
 
-class Asked(NamedTuple):
+class FetchTarget(NamedTuple):
     """What a Fetch request says about one partition."""
 
     fetch_offset: int
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
     max_bytes: int
 
 
-class Turn(NamedTuple, Generic[K]):
+class FetchRequestData(NamedTuple, Generic[K]):
     """One request: the session's id and epoch, partitions with new values, partitions to forget.
 
     `number` orders requests: a row of an answer counts only if its partition has not been asked for again since.
@@ -40,11 +40,11 @@ class Turn(NamedTuple, Generic[K]):
     beginning: int
     session_id: int
     epoch: int
-    changed: dict[K, Asked]
+    changed: dict[K, FetchTarget]
     forgotten: list[K]
 
 
-class FollowerSession(Generic[K]):
+class FetchSessionHandler(Generic[K]):
     """One session with one leader. Requests may overlap; their answers come in order."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class FollowerSession(Generic[K]):
         self._epoch = INITIAL_EPOCH
         self._number = 0
         self._beginning = 0
-        self._asked: dict[K, Asked] = {}
+        self._asked: dict[K, FetchTarget] = {}
         self._asked_in: dict[K, int] = {}
 
     @property
@@ -60,7 +60,7 @@ class FollowerSession(Generic[K]):
         """Whether the leader remembers what we asked for."""
         return self._id != NO_SESSION and self._epoch != INITIAL_EPOCH
 
-    def is_current(self, turn: Turn[K]) -> bool:
+    def is_current(self, turn: FetchRequestData[K]) -> bool:
         """Whether the session has not begun anew since the turn.
 
         If it has, the turn's answer says nothing of the new session, whose first request may be underway: to take an
@@ -68,7 +68,7 @@ class FollowerSession(Generic[K]):
         """
         return turn.beginning == self._beginning
 
-    def would_change(self, wanted: dict[K, Asked]) -> bool:
+    def would_change(self, wanted: dict[K, FetchTarget]) -> bool:
         """Whether the leader has other values for one of these."""
         return any(self._asked.get(key) != asked for key, asked in wanted.items())
 
@@ -76,19 +76,19 @@ class FollowerSession(Generic[K]):
         """Whether nothing would be left to ask for without these."""
         return self._asked.keys() <= set(unwanted)
 
-    def asked(self, key: K, turn: Turn[K]) -> Asked | None:
+    def asked(self, key: K, turn: FetchRequestData[K]) -> FetchTarget | None:
         """What the turn asked of the partition; None when it did not, or when a later one has asked again."""
         number = self._asked_in.get(key)
         return self._asked[key] if number is not None and number <= turn.number else None
 
-    def turn(self, wanted: dict[K, Asked], unwanted: list[K]) -> Turn[K]:
+    def turn(self, wanted: dict[K, FetchTarget], unwanted: list[K]) -> FetchRequestData[K]:
         """The next request. Without an established session `wanted` must be everything; else only what may differ."""
         self._number += 1
         if not self.established:
             self._asked = dict(wanted)
             self._asked_in = dict.fromkeys(wanted, self._number)
-            return Turn(self._number, self._beginning, self._id, self._epoch, self._asked.copy(), [])
-        changed: dict[K, Asked] = {}
+            return FetchRequestData(self._number, self._beginning, self._id, self._epoch, self._asked.copy(), [])
+        changed: dict[K, FetchTarget] = {}
         for key, asked in wanted.items():
             if self._asked.get(key) != asked:
                 changed[key] = self._asked[key] = asked
@@ -96,11 +96,11 @@ class FollowerSession(Generic[K]):
         forgotten = [key for key in unwanted if self._asked.pop(key, None) is not None]
         for key in forgotten:
             del self._asked_in[key]
-        turn = Turn(self._number, self._beginning, self._id, self._epoch, changed, forgotten)
+        turn = FetchRequestData(self._number, self._beginning, self._id, self._epoch, changed, forgotten)
         self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
         return turn
 
-    def answered(self, turn: Turn[K], error: ErrorCode, session_id: int) -> bool:
+    def answered(self, turn: FetchRequestData[K], error: ErrorCode, session_id: int) -> bool:
         """Takes the answer's session over; False when its rows must not be used and everything is to be asked again.
 
         For turns that are current only.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.engine.broker.remote_part import metadata_listener
+from backend.engine.broker.remote_tier import metadata_listener
 from backend.engine.config import BrokerConfig, ConfigError
 from backend.engine.config.security import listener_security
 from backend.engine.remote.metadata_topic import MetadataClientSettings

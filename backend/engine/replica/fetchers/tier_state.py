@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from backend.engine.log.producer_snapshot import encode_snapshot
-from backend.engine.replica.fetch_state import EpochEnd
+from backend.engine.replica.fetchers.fetch_state import EpochEnd
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicIdPartition
 
@@ -66,7 +66,7 @@ class AuxStateSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class FollowerView:
     """The follower at the moment of the decision.
 
     `last_tiered`: the flag, and the metadata version that gives followers ListOffsets 11.
@@ -110,7 +110,7 @@ class ReadAux:
     target_offset: int
 
 
-Question = AskOffset | AskEpochEnd | ReadAux
+TierStateQuestion = AskOffset | AskEpochEnd | ReadAux
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +145,15 @@ class Rebuild:
     lag: int
 
 
-Outcome = TruncateTo | ContinueAt | StartAt | Rebuild
-Plan = Generator[Question, Any, Outcome]
+TierStateOutcome = TruncateTo | ContinueAt | StartAt | Rebuild
+TierStatePlan = Generator[TierStateQuestion, Any, TierStateOutcome]
 
 
 class CannotBuild(Exception):
     """The remote tier cannot serve as our past yet; the message says what is missing."""
 
 
-def last_tiered_applies(view: View, leader_end_offset: int) -> bool:
+def last_tiered_applies(view: FollowerView, leader_end_offset: int) -> bool:
     """Whether to start behind the last tiered offset (KIP-1023): flag on, tiered, not compacted, we have nothing and
     the leader has something. An emptied replica that stands at an offset above 0 does not count as empty."""
     return (
@@ -165,7 +165,7 @@ def last_tiered_applies(view: View, leader_end_offset: int) -> bool:
     )
 
 
-def out_of_range(view: View) -> Plan:
+def out_of_range(view: FollowerView) -> TierStatePlan:
     """After OFFSET_OUT_OF_RANGE."""
     end: LeaderOffset = yield AskOffset(LATEST)
     if last_tiered_applies(view, end.offset):
@@ -179,14 +179,14 @@ def out_of_range(view: View) -> Plan:
     return ContinueAt(view.log_end_offset)
 
 
-def moved_to_tiered_storage(view: View) -> Plan:
+def moved_to_tiered_storage(view: FollowerView) -> TierStatePlan:
     """After OFFSET_MOVED_TO_TIERED_STORAGE."""
     end: LeaderOffset = yield AskOffset(LATEST)
     start: LeaderOffset = yield AskOffset(EARLIEST)
     return (yield from _start_behind(view, start, last_tiered=last_tiered_applies(view, end.offset)))
 
 
-def _start_behind(view: View, start: LeaderOffset, *, last_tiered: bool) -> Plan:
+def _start_behind(view: FollowerView, start: LeaderOffset, *, last_tiered: bool) -> TierStatePlan:
     target: LeaderOffset = yield from _target(start, last_tiered=last_tiered)
     if target.offset <= start.offset and not view.kafka_compat:
         # Nothing below the target is valid in the remote tier, so there is no past to rebuild.
@@ -207,7 +207,7 @@ def _start_behind(view: View, start: LeaderOffset, *, last_tiered: bool) -> Plan
     )
 
 
-def _target(start: LeaderOffset, *, last_tiered: bool) -> Generator[Question, Any, LeaderOffset]:
+def _target(start: LeaderOffset, *, last_tiered: bool) -> Generator[TierStateQuestion, Any, LeaderOffset]:
     if last_tiered:
         pending: LeaderOffset = yield AskOffset(EARLIEST_PENDING_UPLOAD)
         if pending.offset >= 0:
@@ -221,7 +221,7 @@ def _target(start: LeaderOffset, *, last_tiered: bool) -> Generator[Question, An
     return local
 
 
-def _epoch_of(target: LeaderOffset, before: int) -> Generator[Question, Any, int]:
+def _epoch_of(target: LeaderOffset, before: int) -> Generator[TierStateQuestion, Any, int]:
     """The leader epoch of the record before the target."""
     if target.epoch == 0:
         return 0
@@ -238,7 +238,7 @@ class _Past:
     producer_snapshot: bytes | None
 
 
-def _agreeing_with_leader(aux: AuxState, target: LeaderOffset) -> Generator[Question, Any, _Past]:
+def _agreeing_with_leader(aux: AuxState, target: LeaderOffset) -> Generator[TierStateQuestion, Any, _Past]:
     """The aux state, unless its segment runs past the target into records that the leader never had.
 
     Segment boundaries differ between brokers, so a segment may end behind the target. One that a deposed leader copied

@@ -7,22 +7,22 @@ from collections.abc import Iterable
 from backend.engine.config.listeners import inter_broker_listener_name
 from backend.engine.controller.image import NO_LEADER
 from backend.engine.ports import tasks
-from backend.engine.replica.fetch_state import FetchState
-from backend.engine.replica.fetcher import Fetcher
-from backend.engine.replica.follower import FollowerHost
-from backend.engine.replica.leader_endpoint import ConnectToLeader
+from backend.engine.replica.fetchers.fetch_state import FetchState
+from backend.engine.replica.fetchers.followed_partition import FollowerHost
+from backend.engine.replica.fetchers.leader_end_point import ConnectToLeader
+from backend.engine.replica.fetchers.replica_fetcher import ReplicaFetcher
 from backend.engine.replica.partition import Partition
 from backend.tiering.ids import TopicIdPartition
 
 
-class FetcherManager:
+class ReplicaFetcherManager:
     """Starts a fetcher with the first partition of a leader and stops it after the last."""
 
     def __init__(self, host: FollowerHost, connect: ConnectToLeader) -> None:
         self._host = host
         self._connect = connect
         self._listener = inter_broker_listener_name(host.config)
-        self._fetchers: dict[int, Fetcher] = {}
+        self._fetchers: dict[int, ReplicaFetcher] = {}
         self._stopping: set[tasks.Task[None]] = set()
 
     def follow(self, partition: Partition) -> None:
@@ -34,7 +34,7 @@ class FetcherManager:
             return
         fetcher = self._fetchers.get(partition.leader)
         if fetcher is None:
-            fetcher = Fetcher(self._host, partition.leader, address, self._connect)
+            fetcher = ReplicaFetcher(self._host, partition.leader, address, self._connect)
             self._fetchers[partition.leader] = fetcher
             fetcher.start()
         fetcher.add(partition)

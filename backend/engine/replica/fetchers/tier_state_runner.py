@@ -1,7 +1,7 @@
-"""Runs the plans of `tier_state`: asks the leader over a connection of their own, and the remote log manager.
+"""Runs the plans of `tier_state`: asks the leader, over a connection for plans alone, and the remote log manager.
 
-A plan never touches the log; when it has ended, `follower.Follower.apply` does. Every failure becomes a back-off with
-one sentence, or FAILED when no retry can help: under another leader epoch, or with a log that is offline.
+A plan never touches the log; `FollowedPartition.apply` does once the plan has ended. Every failure becomes a back-off
+with one sentence, or FAILED when no retry can help: under another leader epoch, or with a log that is offline.
 """
 
 from __future__ import annotations
@@ -12,11 +12,23 @@ from typing import Any, Final, assert_never
 
 from backend.engine.ports import tasks
 from backend.engine.remote.rsm import RemoteStorageError, RemoteStorageNotReady
-from backend.engine.replica import tier_state
-from backend.engine.replica.follower import LIST_OFFSETS_11_LEVEL, Follower, FollowerHost, Key
-from backend.engine.replica.leader_endpoint import ConnectToLeader, LeaderEndpoint
-from backend.engine.replica.leader_questions import LeaderQuestions
-from backend.engine.replica.tier_state import AskEpochEnd, AskOffset, AuxState, CannotBuild, Outcome, Plan, ReadAux
+from backend.engine.replica.fetchers import tier_state
+from backend.engine.replica.fetchers.followed_partition import (
+    LIST_OFFSETS_11_LEVEL,
+    FollowedPartition,
+    FollowerHost,
+    FollowerKey,
+)
+from backend.engine.replica.fetchers.leader_end_point import ConnectToLeader, LeaderConnection, LeaderEndPoint
+from backend.engine.replica.fetchers.tier_state import (
+    AskEpochEnd,
+    AskOffset,
+    AuxState,
+    CannotBuild,
+    ReadAux,
+    TierStateOutcome,
+    TierStatePlan,
+)
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 # At once per leader: each holds two small indexes of a remote segment in memory, together below 1 MB.
@@ -27,7 +39,7 @@ LIST_OFFSETS_VERSION: Final = 11
 _log = logging.getLogger(__name__)
 
 
-class TierPlans:
+class TierStateRunner:
     """The running plans of one fetcher."""
 
     def __init__(
@@ -35,21 +47,21 @@ class TierPlans:
         host: FollowerHost,
         address: tuple[str, int],
         connect: ConnectToLeader,
-        on_end: Callable[[Follower], None],
+        on_end: Callable[[FollowedPartition], None],
     ) -> None:
         self._host = host
         self._address = address
         self._connect = connect
         self._on_end = on_end
-        self._endpoint: LeaderEndpoint | None = None
+        self._endpoint: LeaderConnection | None = None
         self._slots = tasks.Semaphore(PLANS_MAX)
-        self._running: dict[Key, tasks.Task[None]] = {}
+        self._running: dict[FollowerKey, tasks.Task[None]] = {}
 
-    def start(self, follower: Follower, plan: Plan) -> None:
+    def start(self, follower: FollowedPartition, plan: TierStatePlan) -> None:
         """Runs a plan for a follower that is marked busy; `on_end` is called when its state allows fetches again."""
         self._running[follower.key] = tasks.spawn(self._run(follower, plan), name=f"tier plan of {follower}")
 
-    def cancel(self, key: Key) -> None:
+    def cancel(self, key: FollowerKey) -> None:
         """Ends the plan of a partition, if there is one."""
         task = self._running.pop(key, None)
         if task is not None:
@@ -63,7 +75,7 @@ class TierPlans:
         if self._endpoint is not None:
             self._endpoint.close()
 
-    async def _run(self, follower: Follower, plan: Plan) -> None:
+    async def _run(self, follower: FollowedPartition, plan: TierStatePlan) -> None:
         try:
             try:
                 async with self._slots:
@@ -85,7 +97,7 @@ class TierPlans:
             self._running.pop(follower.key, None)
             self._on_end(follower)
 
-    async def _wait_ready(self, follower: Follower, reason: str) -> None:
+    async def _wait_ready(self, follower: FollowedPartition, reason: str) -> None:
         """Goes on as soon as the metadata is read, which for a new replica takes a moment, or after the back-off."""
         source = self._host.aux_states
         assert source is not None, "only it finds its metadata not ready"
@@ -93,24 +105,24 @@ class TierPlans:
         tip, timeout_ms = follower.partition.topic_id_partition, self._host.config.replica_fetch_backoff_ms
         follower.waited(ready=await source.wait_ready(tip, timeout_ms))
 
-    def _refused(self, follower: Follower, error: KafkaError) -> None:
+    def _refused(self, follower: FollowedPartition, error: KafkaError) -> None:
         offline = follower.partition.log.offline_reason
         if error.code is ErrorCode.FENCED_LEADER_EPOCH or offline is not None:
             follower.fail(offline or error.message, expected=offline is None)
         else:
             follower.delay(error.message)
 
-    async def _outcome(self, follower: Follower, plan: Plan) -> Outcome:
+    async def _outcome(self, follower: FollowedPartition, plan: TierStatePlan) -> TierStateOutcome:
         question = next(plan)
         while True:
             answer = await self._answer(follower, question)
             try:
                 question = plan.send(answer)
             except StopIteration as end:
-                outcome: Outcome = end.value
+                outcome: TierStateOutcome = end.value
                 return outcome
 
-    async def _answer(self, follower: Follower, question: tier_state.Question) -> Any:
+    async def _answer(self, follower: FollowedPartition, question: tier_state.TierStateQuestion) -> Any:
         tip, epoch = follower.partition.topic_id_partition, follower.state.leader_epoch
         match question:
             case AskOffset(timestamp=timestamp):
@@ -122,19 +134,19 @@ class TierPlans:
             case _:
                 assert_never(question)
 
-    def _questions(self) -> LeaderQuestions:
+    def _questions(self) -> LeaderEndPoint:
         # Behind a Fetch that waits at the leader an answer could take replica.fetch.wait.max.ms.
         if self._endpoint is None:
             self._endpoint = self._connect(*self._address)
         level = self._host.image.features.get("metadata.version", 0)
-        return LeaderQuestions(
+        return LeaderEndPoint(
             self._endpoint,
             self._host.node_id,
             list_offsets_version=LIST_OFFSETS_VERSION if level >= LIST_OFFSETS_11_LEVEL else OLD_LIST_OFFSETS_VERSION,
             timeout_ms=self._host.config.request_timeout_ms,
         )
 
-    async def _read_aux(self, follower: Follower, question: ReadAux) -> AuxState:
+    async def _read_aux(self, follower: FollowedPartition, question: ReadAux) -> AuxState:
         source = self._host.aux_states
         if source is None:
             raise CannotBuild("this broker runs without remote.log.storage.system.enable")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from backend.engine.ports import tasks
 from backend.engine.remote.rsm import RemoteStorageError
 from backend.engine.replica import offset_lookup
-from backend.engine.replica.offset_lookup import FoundOffset, Query
+from backend.engine.replica.offset_lookup import OffsetQuery, OffsetResult
 from backend.engine.replica.remote_logs import RemoteLogs
 from backend.protocol.errors import ErrorCode, KafkaError
 
@@ -31,7 +31,7 @@ PartitionRead = Callable[[Callable[[], object]], Coroutine[Any, Any, None]]
 _log = logging.getLogger(__name__)
 
 
-class WaitingRemoteFetch:
+class DelayedRemoteFetch:
     """A fetch with partitions that are being read from the remote tier. Answers with what is there in the end."""
 
     __slots__ = ("_answer", "_due", "_left", "_partitions", "_purgatory", "_queued")
@@ -87,7 +87,7 @@ class WaitingRemoteFetch:
         answer()
 
 
-class WaitingListOffsets:
+class DelayedRemoteListOffsets:
     """A ListOffsets whose times are being looked for in the remote tier. What is not found in time is answered with
     REQUEST_TIMED_OUT, what this broker must not answer any more with the partition's own error.
     """
@@ -96,16 +96,16 @@ class WaitingListOffsets:
         self,
         purgatory: Purgatory,
         remote: RemoteLogs,
-        asked: Sequence[tuple[Partition, Query]],
+        asked: Sequence[tuple[Partition, OffsetQuery]],
         delay_ms: float,
-        answer: Callable[[list[FoundOffset | KafkaError]], None],
+        answer: Callable[[list[OffsetResult | KafkaError]], None],
     ) -> None:
         """`answer` gets one outcome for each of `asked` (at least one), in their order."""
         self._purgatory = purgatory
         self._remote = remote
         self._asked = asked
-        self._answer: Callable[[list[FoundOffset | KafkaError]], None] | None = answer
-        self._outcomes: list[FoundOffset | KafkaError] = [_late(partition, delay_ms) for partition, _ in asked]
+        self._answer: Callable[[list[OffsetResult | KafkaError]], None] | None = answer
+        self._outcomes: list[OffsetResult | KafkaError] = [_late(partition, delay_ms) for partition, _ in asked]
         self._pending: dict[int, tasks.Task[None]] = {}
         purgatory.remote.look_ups += 1
         self._due = purgatory.enter(self, delay_ms)
@@ -117,7 +117,7 @@ class WaitingListOffsets:
         outcome = await self._outcome(*self._asked[index])
         self._settle([(index, outcome)])
 
-    async def _outcome(self, partition: Partition, query: Query) -> FoundOffset | KafkaError:
+    async def _outcome(self, partition: Partition, query: OffsetQuery) -> OffsetResult | KafkaError:
         try:
             record = await self._remote.offset_for_timestamp(partition.log, query.timestamp)
             offset_lookup.check(partition, query)
@@ -133,7 +133,7 @@ class WaitingListOffsets:
 
     def poke(self, partition: Partition) -> None:
         """The partition's role or epoch has changed."""
-        settled: list[tuple[int, FoundOffset | KafkaError]] = []
+        settled: list[tuple[int, OffsetResult | KafkaError]] = []
         for index in self._pending:
             one, query = self._asked[index]
             if one is partition:
@@ -143,7 +143,7 @@ class WaitingListOffsets:
                     settled.append((index, error))
         self._settle(settled)
 
-    def _settle(self, settled: Iterable[tuple[int, FoundOffset | KafkaError]]) -> None:
+    def _settle(self, settled: Iterable[tuple[int, OffsetResult | KafkaError]]) -> None:
         for index, outcome in settled:
             search = self._pending.pop(index, None)
             if search is not None:
@@ -179,4 +179,4 @@ def _late(partition: Partition, delay_ms: float) -> KafkaError:
     )
 
 
-WaitingRemote = WaitingRemoteFetch | WaitingListOffsets
+DelayedRemote = DelayedRemoteFetch | DelayedRemoteListOffsets

@@ -1,23 +1,48 @@
-"""What a follower asks its leader while it plans where to go on: ListOffsets, OffsetForLeaderEpoch."""
+"""A follower's connection to its leader, and the requests of a plan over it: ListOffsets, OffsetForLeaderEpoch.
+
+Kafka: `BlockingSend` and `RemoteLeaderEndPoint`.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
-from backend.engine.replica.fetch_state import EpochEnd
-from backend.engine.replica.leader_endpoint import LeaderEndpoint
-from backend.engine.replica.tier_state import LeaderOffset
+from backend.engine.replica.fetchers.fetch_state import EpochEnd
+from backend.engine.replica.fetchers.tier_state import LeaderOffset
 from backend.protocol import messages as m
 from backend.protocol.errors import NONE, ErrorCode, KafkaError, error_for
+from backend.protocol.messages import Message
 from backend.tiering.ids import TopicIdPartition
 
 EPOCH_VERSION: Final = 4
 
 
-class LeaderQuestions:
+class LeaderConnection(Protocol):
+    """Requests to one broker's inter-broker listener, answered in order. Both ends run the same software.
+
+    ``net``'s peer client is one.
+    """
+
+    async def send(self, request: Message, version: int, *, timeout_ms: float) -> Message:
+        """The answer. Raises KafkaError (NETWORK_EXCEPTION, REQUEST_TIMED_OUT) or DecodeError for an unreadable one."""
+        ...
+
+    def close(self) -> None:
+        """Requests in flight fail with NETWORK_EXCEPTION."""
+        ...
+
+
+# (host, port) → the connection to the broker there, which is opened when it is first used.
+ConnectToLeader = Callable[[str, int], LeaderConnection]
+
+
+class LeaderEndPoint:
     """Questions of one follower broker over one connection. All raise KafkaError, also for an error in the answer."""
 
-    def __init__(self, endpoint: LeaderEndpoint, node_id: int, *, list_offsets_version: int, timeout_ms: float) -> None:
+    def __init__(
+        self, endpoint: LeaderConnection, node_id: int, *, list_offsets_version: int, timeout_ms: float
+    ) -> None:
         self._endpoint = endpoint
         self._node_id = node_id
         self._list_offsets_version = list_offsets_version

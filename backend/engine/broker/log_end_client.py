@@ -27,7 +27,7 @@ _Told = dict[tuple[bytes, int], tuple[int, int]]
 _log = logging.getLogger(__name__)
 
 
-class LogEndQuestions:
+class LogEndClient:
     """`client` is used for nothing else, so that no answer waits behind another."""
 
     def __init__(self, client: ClusterClient) -> None:

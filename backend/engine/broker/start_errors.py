@@ -1,4 +1,4 @@
-"""Why a node refuses to start, as one sentence: what, about which thing, what to do."""
+"""The errors that a node refuses to start with, and their description in one sentence for the operator."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from backend.engine.raft.node import QuorumMismatch
 from backend.engine.raft.voter_memory import MetadataLost
 from backend.protocol.errors import KafkaError
 
-REFUSALS: Final = (ConfigError, LogDirError, CorruptLog, KafkaError, QuorumMismatch, MetadataLost, OSError)
+START_ERRORS: Final = (ConfigError, LogDirError, CorruptLog, KafkaError, QuorumMismatch, MetadataLost, OSError)
 
 
-def sentence(error: BaseException) -> str:
-    """The reason for an operator."""
+class StartRefused(Exception):
+    """The node cannot start as it is set up; one sentence for the operator. Nothing is left open."""
+
+
+def describe_error(error: BaseException) -> str:
+    """Returns one sentence: what is wrong, with which thing, and what to do."""
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return f"{_address(error)} is in use by another process; stop that one or choose another port."
     if isinstance(error, KafkaError):

@@ -38,7 +38,7 @@ class ControllerImage(MetadataCache):
         return self._controller.image
 
 
-class ControllerMarking:
+class ControllerPartitionMarker:
     """Start with the controller, close before it."""
 
     def __init__(self, ports: Ports, config: BrokerConfig, controller: Controller, channel: ControllerChannel) -> None:

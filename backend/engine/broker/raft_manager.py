@@ -23,7 +23,7 @@ from backend.engine.raft.voter_memory import Traces, judge, judge_only_voter, re
 _log = logging.getLogger(__name__)
 
 
-class MetadataPart:
+class RaftManager:
     """Start, then close or kill."""
 
     def __init__(self, ports: Ports, config: BrokerConfig, on_fatal: Callable[[str], None]) -> None:

@@ -9,7 +9,7 @@ from backend.engine.apis.quotas import METRICS, ClientQuotas
 from backend.engine.apis.services import Services
 from backend.engine.log.cleaner_metrics import register_cleaner_metrics
 from backend.engine.metrics import BrokerMetrics
-from backend.engine.metrics.broker_metrics import Reading
+from backend.engine.metrics.broker_metrics import MetricValue
 from backend.engine.ports import Clock
 from backend.engine.remote.rlm_expire import percent_of
 from backend.engine.replica.partition import Partition
@@ -69,7 +69,7 @@ def _throttled_rate(quota: ReplicationQuota, clock: Clock) -> float:
     return quota.rate(clock.monotonic_ms())
 
 
-def _rates(quotas: ClientQuotas, key: str, clock: Clock) -> Reading:
+def _rates(quotas: ClientQuotas, key: str, clock: Clock) -> MetricValue:
     return quotas.rates(key, clock.monotonic_ms())
 
 

@@ -35,7 +35,7 @@ def metadata_listener(config: BrokerConfig) -> str:
 _log = logging.getLogger(__name__)
 
 
-class RemotePart:
+class RemoteTier:
     """Made with the broker's other parts, started once its listeners serve, closed before them."""
 
     def __init__(

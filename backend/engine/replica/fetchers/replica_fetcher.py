@@ -14,13 +14,13 @@ from typing import Final, assert_never
 
 from backend.engine.log.errors import NoSpace
 from backend.engine.ports import tasks
-from backend.engine.replica import fetch_state, tier_state
-from backend.engine.replica.fetch_state import EpochEnd, FetchState, Row
-from backend.engine.replica.follower import Follower, FollowerHost, Key
-from backend.engine.replica.follower_session import Asked, FollowerSession, Turn
-from backend.engine.replica.leader_endpoint import ConnectToLeader, LeaderEndpoint
+from backend.engine.replica.fetchers import fetch_state, tier_state
+from backend.engine.replica.fetchers.fetch_session_handler import FetchRequestData, FetchSessionHandler, FetchTarget
+from backend.engine.replica.fetchers.fetch_state import EpochEnd, FetchPartitionResult, FetchState
+from backend.engine.replica.fetchers.followed_partition import FollowedPartition, FollowerHost, FollowerKey
+from backend.engine.replica.fetchers.leader_end_point import ConnectToLeader, LeaderConnection
+from backend.engine.replica.fetchers.tier_state_runner import TierStateRunner
 from backend.engine.replica.partition import Partition
-from backend.engine.replica.tier_plans import TierPlans
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_code
 from backend.tiering.ids import TopicIdPartition
@@ -40,20 +40,20 @@ _DAMAGED_RECORDS: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALI
 _log = logging.getLogger(__name__)
 
 
-class Fetcher:
+class ReplicaFetcher:
     """Follows one broker. Use from the loop's thread."""
 
     def __init__(self, host: FollowerHost, leader: int, address: tuple[str, int], connect: ConnectToLeader) -> None:
         self.leader = leader
         self.address = address
         self._host = host
-        self._endpoint: LeaderEndpoint = connect(*address)
-        self._plans = TierPlans(host, address, connect, self._plan_ended)
-        self._followers: dict[Key, Follower] = {}
-        self._session: FollowerSession[Key] = FollowerSession()
+        self._endpoint: LeaderConnection = connect(*address)
+        self._plans = TierStateRunner(host, address, connect, self._plan_ended)
+        self._followers: dict[FollowerKey, FollowedPartition] = {}
+        self._session: FetchSessionHandler[FollowerKey] = FetchSessionHandler()
         # Partitions whose values may differ from what the session knows.
-        self._dirty: dict[Key, None] = {}
-        self._delayed: dict[Key, float] = {}
+        self._dirty: dict[FollowerKey, None] = {}
+        self._delayed: dict[FollowerKey, float] = {}
         self._timer: tasks.TimerHandle | None = None
         self._timer_ms = 0.0
         self._wake = tasks.Event()
@@ -94,7 +94,7 @@ class Fetcher:
     def add(self, partition: Partition) -> None:
         """Follows a partition from where its log stands, under its present leader epoch."""
         self.remove(partition.topic_id_partition)
-        follower = Follower(self._host, partition, self.leader)
+        follower = FollowedPartition(self._host, partition, self.leader)
         self._followers[follower.key] = follower
         try:
             follower.prepare()
@@ -121,7 +121,7 @@ class Fetcher:
 
     # --- requests
 
-    def _may_differ(self, key: Key) -> None:
+    def _may_differ(self, key: FollowerKey) -> None:
         """The partition is to be asked for, or asked for otherwise, as soon as possible."""
         self._dirty[key] = None
         if not self._wake.is_set():
@@ -159,15 +159,15 @@ class Fetcher:
                 continue
             await self._exchange(turn)
 
-    def _to_ask(self, keys: Iterable[Key]) -> tuple[dict[Key, Asked], list[Key]]:
+    def _to_ask(self, keys: Iterable[FollowerKey]) -> tuple[dict[FollowerKey, FetchTarget], list[FollowerKey]]:
         """Those of the partitions that are ready, with what to ask, and those that are not."""
         now_ms = self._host.clock.monotonic_ms()
-        wanted: dict[Key, Asked] = {}
-        unwanted: list[Key] = []
+        wanted: dict[FollowerKey, FetchTarget] = {}
+        unwanted: list[FollowerKey] = []
         for key in keys:
             follower = self._followers.get(key)
             if follower is not None and follower.state.is_ready(now_ms):
-                if follower.is_held_back(now_ms):
+                if follower.is_throttled(now_ms):
                     self._ask_later(key, now_ms)
                     unwanted.append(key)
                     continue
@@ -176,7 +176,7 @@ class Fetcher:
                 unwanted.append(key)
         return wanted, unwanted
 
-    def _next_turn(self) -> Turn[Key] | None:
+    def _next_turn(self) -> FetchRequestData[FollowerKey] | None:
         established = self._session.established
         wanted, unwanted = self._to_ask(self._dirty if established else self._followers)
         self._dirty = {}
@@ -185,7 +185,7 @@ class Fetcher:
             return None
         return self._session.turn(wanted, unwanted)
 
-    def _request(self, turn: Turn[Key]) -> m.FetchRequest:
+    def _request(self, turn: FetchRequestData[FollowerKey]) -> m.FetchRequest:
         fetch = m.FetchRequest
         topics: dict[bytes, m.FetchRequest.Topics] = {}
         for (topic_id, index), asked in turn.changed.items():
@@ -221,7 +221,7 @@ class Fetcher:
             replica_state=fetch.ReplicaState(replica_id=self._host.node_id, replica_epoch=self._host.broker_epoch),
         )
 
-    async def _exchange(self, turn: Turn[Key]) -> None:
+    async def _exchange(self, turn: FetchRequestData[FollowerKey]) -> None:
         """One Fetch and its answer."""
         timeout_ms = self._host.config.replica_socket_timeout_ms
         self._in_flight += 1
@@ -256,7 +256,9 @@ class Fetcher:
 
     # --- answers
 
-    def _on_row(self, key: Key, turn: Turn[Key], row: m.FetchResponse.Responses.Partitions) -> None:
+    def _on_row(
+        self, key: FollowerKey, turn: FetchRequestData[FollowerKey], row: m.FetchResponse.Responses.Partitions
+    ) -> None:
         follower = self._followers.get(key)
         asked = self._session.asked(key, turn)
         if follower is None or asked is None:
@@ -265,7 +267,7 @@ class Fetcher:
         if not state.matches(asked.fetch_offset, asked.leader_epoch) or state.busy or state.failed:
             return
         ends = row.diverging_epoch
-        said = Row(
+        said = FetchPartitionResult(
             error_code(row.error_code),
             row.high_watermark,
             row.log_start_offset,
@@ -291,9 +293,9 @@ class Fetcher:
 
     def _carry_out(
         self,
-        follower: Follower,
-        decision: fetch_state.Decision,
-        asked: Asked,
+        follower: FollowedPartition,
+        decision: fetch_state.FetchDecision,
+        asked: FetchTarget,
         row: m.FetchResponse.Responses.Partitions,
     ) -> None:
         match decision:
@@ -314,23 +316,23 @@ class Fetcher:
 
     # --- failures and plans
 
-    def _delay(self, follower: Follower, reason: str, *, behind: bool = False) -> None:
+    def _delay(self, follower: FollowedPartition, reason: str, *, behind: bool = False) -> None:
         follower.delay(reason, behind=behind)
         self._note_delay(follower)
 
-    def _note_delay(self, follower: Follower) -> None:
+    def _note_delay(self, follower: FollowedPartition) -> None:
         resume_ms = follower.state.resume_ms
         if resume_ms is None:
             return
         self._dirty[follower.key] = None
         self._resume_at(follower.key, resume_ms)
 
-    def _ask_later(self, key: Key, now_ms: float) -> None:
+    def _ask_later(self, key: FollowerKey, now_ms: float) -> None:
         """A throttle holds the partition back: it is looked at again after the back-off."""
         if key not in self._delayed:
             self._resume_at(key, now_ms + self._host.config.replica_fetch_backoff_ms)
 
-    def _resume_at(self, key: Key, resume_ms: float) -> None:
+    def _resume_at(self, key: FollowerKey, resume_ms: float) -> None:
         self._delayed[key] = resume_ms
         if self._timer is None or resume_ms < self._timer_ms:
             self._set_timer(resume_ms)
@@ -350,12 +352,12 @@ class Fetcher:
         if self._delayed:
             self._set_timer(min(self._delayed.values()))
 
-    def _start_plan(self, follower: Follower, plan: tier_state.Plan) -> None:
+    def _start_plan(self, follower: FollowedPartition, plan: tier_state.TierStatePlan) -> None:
         follower.plan()
         self._dirty[follower.key] = None
         self._plans.start(follower, plan)
 
-    def _plan_ended(self, follower: Follower) -> None:
+    def _plan_ended(self, follower: FollowedPartition) -> None:
         if follower.state.resume_ms is not None:
             self._note_delay(follower)
         else:
