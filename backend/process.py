@@ -20,7 +20,7 @@ from backend.data_folder import DataFolder
 from backend.engine.broker import StartRefused
 from backend.engine.cluster import LOOPBACK, Cluster, ClusterLayout
 from backend.engine.common.log_context import configure_logging
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.metrics.collector import BrokerCollector
 from backend.engine.remote.metadata_topic import METADATA_TOPIC
 from backend.engine_profile import embedded_settings

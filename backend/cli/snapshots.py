@@ -98,7 +98,7 @@ def show(file: FileArgument, json_: JsonOption = False) -> None:
 @snapshot_app.command()
 def verify(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files.")]) -> None:
     """Whether files are whole snapshots whose records make an image. Ends with 1 when one is not."""
-    from backend.engine.controller.snapshot_images import image_of_snapshot
+    from backend.engine.controller.image.snapshot_images import image_of_snapshot
     from backend.engine.raft.snapshots import BadSnapshot, parse_file_name
 
     bad = 0

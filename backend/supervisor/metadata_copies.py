@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from backend.data_folder import ClusterIdentity, DataFolder
-from backend.engine.controller.bulk import BulkDecoder
-from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
-from backend.engine.controller.replay import ImageBuilder, ReplayError
-from backend.engine.controller.snapshot_images import image_of_snapshot
+from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from backend.engine.controller.image.record_interning import BulkDecoder
+from backend.engine.controller.image.replay import ImageBuilder, ReplayError
+from backend.engine.controller.image.snapshot_images import image_of_snapshot
 from backend.engine.log.checkpoints import decode_clean_shutdown, decode_meta_properties
 from backend.engine.log.errors import LogDirError
 from backend.engine.log.names import (
@@ -26,8 +26,8 @@ from backend.engine.ports.disk import OsDisk
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
 from backend.engine.raft.metadata_log import MetadataBatch, decode_batches
 from backend.engine.raft.quorum_state import NO_DIRECTORY, Standing
+from backend.engine.raft.raft_state import LogEnd
 from backend.engine.raft.snapshots import BadSnapshot, parse_file_name
-from backend.engine.raft.state import LogEnd
 from backend.engine.raft.voter_memory import MetadataLost, Traces, judge, judge_only_voter, read_quorum_state
 from backend.protocol.errors import DecodeError
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from backend.data_folder import ClusterIdentity, DataFolder
-from backend.engine.controller.image import MetadataImage
-from backend.engine.controller.image_records import broker_record, partition_record
+from backend.engine.controller.image.image_records import broker_record, partition_record
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.log.checkpoints import MalformedCheckpoint, decode_epochs, decode_partition_metadata
 from backend.engine.log.names import (
     CLUSTER_METADATA_TOPIC,

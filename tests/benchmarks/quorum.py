@@ -21,14 +21,19 @@ from typing import Final
 
 from backend.engine.apis.api_versions import SUPPORTED_FEATURES
 from backend.engine.config import BrokerConfig, format_properties
-from backend.engine.controller.commands.outcome import Outcome, outcome
-from backend.engine.controller.driver import Controller
-from backend.engine.controller.image import ControllerRegistration, Endpoint, MetadataImage, SupportedFeature
-from backend.engine.controller.node_metadata import NodeMetadata
-from backend.engine.controller.snapshot_images import image_of_snapshot
+from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.image.metadata_image import (
+    ControllerRegistration,
+    Endpoint,
+    MetadataImage,
+    SupportedFeature,
+)
+from backend.engine.controller.image.snapshot_images import image_of_snapshot
+from backend.engine.controller.metadata.node_metadata import NodeMetadata
+from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import system_ports
 from backend.engine.raft.metadata_log import open_metadata_log
-from backend.engine.raft.node import RaftNode
+from backend.engine.raft.raft_node import RaftNode
 from backend.engine.raft.snapshots import parse_file_name
 from backend.protocol import messages as m
 from backend.protocol.messages import Message

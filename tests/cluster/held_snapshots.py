@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from backend.cli.entry import main
-from backend.engine.controller import snapshotter
-from backend.engine.controller.snapshot_images import snapshot_batches
+from backend.engine.controller.image.snapshot_images import snapshot_batches
+from backend.engine.controller.metadata import snapshotter
 from tests.waiting import wait_until
 
 HOLD: Final = "EBBLINE_TEST_HOLD_SNAPSHOT"

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
-from backend.engine.coordinator.group_records import coordinator_partition
-from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
+from backend.engine.coordinator.group.group_records import coordinator_partition
+from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC
 from tests.cluster.broker_process import BrokerProcesses
 from tests.effort import effort
 from tests.waiting import wait_until

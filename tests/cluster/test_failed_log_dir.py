@@ -9,7 +9,7 @@ import confluent_kafka
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from backend.engine.controller.image import DIRECTORY_UNASSIGNED
+from backend.engine.controller.image.metadata_image import DIRECTORY_UNASSIGNED
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.engine_cluster import EngineCluster, layout

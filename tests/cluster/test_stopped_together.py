@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image.metadata_image import MetadataImage
 from tests.engine_cluster import EngineCluster, layout
 
 TOPIC: Final = "orders"

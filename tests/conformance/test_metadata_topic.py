@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from backend.engine.controller.producer_ids import ProducerIdManager
+from backend.engine.controller.registration.producer_id_manager import ProducerIdManager
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.controller_channel import PeerControllerChannel
 from backend.engine.net.metadata_topic_client import MetadataTopicClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from backend.engine.controller.image import BROKER_RESOURCE
+from backend.engine.controller.image.metadata_image import BROKER_RESOURCE
 from backend.protocol import messages as m
 from tests.engine_cluster import EngineCluster, layout
 from tests.interop import connection_limits as limits

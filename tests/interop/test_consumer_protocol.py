@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPart
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
+from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
 from tests.engine_cluster import EngineCluster
 from tests.interop.java_tools import JavaTools, libraries, table
 from tests.waiting import wait_until

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as PythonTopicPartition
 
-from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
+from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
 from tests.engine_cluster import FAST, EngineCluster
 
 PARTITIONS: Final = 6

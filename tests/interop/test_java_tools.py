@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
+from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
 from tests.engine_cluster import EngineCluster
 from tests.interop.java_tools import JavaTools, libraries, table
 

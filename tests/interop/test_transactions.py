@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from backend.engine.coordinator.group_records import coordinator_partition
-from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
+from backend.engine.coordinator.group.group_records import coordinator_partition
+from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import TopicPartition as LogName

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from backend.engine.controller.commands.elections import UNCLEAN, elect_leaders
-from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.partition.elections import UNCLEAN, elect_leaders
+from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.batch import iter_batches, iter_records
 from backend.protocol.errors import ErrorCode

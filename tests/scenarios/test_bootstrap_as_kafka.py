@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from backend.engine.controller.commands.cluster import METADATA_VERSION_LEVEL
-from backend.engine.controller.commands.outcome import Outcome
+from backend.engine.controller.commands.command import Outcome
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData

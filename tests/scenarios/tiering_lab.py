@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from backend.engine.controller.image import PartitionRegistration
+from backend.engine.controller.image.metadata_image import PartitionRegistration
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.remote.rsm_object_store import EventType, ObjectStoreRemoteStorageManager, StorageEvent
 from backend.protocol import messages as m

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
 from backend.engine.controller.commands.features import SAFE_DOWNGRADE
-from backend.engine.coordinator.group_records import coordinator_partition
-from backend.engine.coordinator.transaction import EPOCH_MAX, LATEST_VERSION, Transaction
-from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC, encode_transaction
+from backend.engine.coordinator.group.group_records import coordinator_partition
+from backend.engine.coordinator.transaction.transaction import EPOCH_MAX, LATEST_VERSION, Transaction
+from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC, encode_transaction
 from backend.protocol import messages as m
 from backend.protocol.batch import build_batch
 from backend.protocol.errors import ErrorCode

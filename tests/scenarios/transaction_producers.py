@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from backend.engine.coordinator.transaction_state import Producer
+from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.protocol import messages as m
 from backend.protocol.batch import build_batch
 from backend.protocol.errors import ErrorCode

@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from backend.engine.controller.commands.cluster import TRANSACTION_VERSION
-from backend.engine.coordinator.transaction import EPOCH_MAX, LATEST_VERSION
-from backend.engine.coordinator.transaction_state import Producer
+from backend.engine.coordinator.transaction.transaction import EPOCH_MAX, LATEST_VERSION
+from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.scenarios.transaction_cluster import TOPIC, Cluster

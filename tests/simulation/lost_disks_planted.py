@@ -13,18 +13,23 @@ import pytest
 
 from backend.engine.broker import unclean_recovery
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands import (
-    alter_partition,
-    brokers,
-    log_directories,
-    partition_change,
-    recovery,
-)
+from backend.engine.controller.commands import brokers
 from backend.engine.controller.commands.cluster_start import ClusterStart
-from backend.engine.controller.commands.elections import in_isr, leader_and_isr_changes
-from backend.engine.controller.commands.partition_change import LogEnds
-from backend.engine.controller.commands.recovery import Verdict
-from backend.engine.controller.image import NO_LEADER, BrokerRegistration, MetadataImage, PartitionRegistration
+from backend.engine.controller.commands.partition import (
+    isr_change,
+    partition_change,
+    recovery_verdict,
+    registered_directories,
+)
+from backend.engine.controller.commands.partition.elections import in_isr, leader_and_isr_changes
+from backend.engine.controller.commands.partition.partition_change import LogEnds
+from backend.engine.controller.commands.partition.recovery_verdict import Verdict
+from backend.engine.controller.image.metadata_image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
 from backend.engine.replica.fetchers import fetch_state
 from backend.engine.replica.partition import Partition
 from backend.protocol import messages as m
@@ -38,7 +43,7 @@ def followers_cut_what_was_acknowledged(patch: pytest.MonkeyPatch) -> None:
 
 def any_directory_has_the_log(patch: pytest.MonkeyPatch) -> None:
     """A replica may lead and join the ISR whatever directories its broker has registered."""
-    for module in (log_directories, partition_change, alter_partition, recovery):
+    for module in (registered_directories, partition_change, isr_change, recovery_verdict):
         patch.setattr(module, "has_log", lambda image, partition, replica: True)
 
 

@@ -12,7 +12,7 @@ import pytest
 from backend.engine.apis import write_txn_markers
 from backend.engine.apis.services import Services
 from backend.engine.broker.partition_marker import PartitionMarker
-from backend.engine.controller.image import PartitionRegistration
+from backend.engine.controller.image.metadata_image import PartitionRegistration
 from backend.engine.log import log_storage
 from backend.engine.log.config import LogConfig
 from backend.engine.log.leader_epochs import LeaderEpochCache

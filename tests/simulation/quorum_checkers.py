@@ -10,10 +10,10 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from backend.engine.controller.driver import Controller
-from backend.engine.controller.image import BROKER_RESOURCE, EMPTY_IMAGE, MetadataImage
-from backend.engine.controller.replay import apply_records
-from backend.engine.controller.snapshot_images import snapshot_batches
+from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, EMPTY_IMAGE, MetadataImage
+from backend.engine.controller.image.replay import apply_records
+from backend.engine.controller.image.snapshot_images import snapshot_batches
+from backend.engine.controller.quorum_controller import Controller
 from backend.engine.raft.metadata_log import MetadataBatch, decode_batches
 from backend.protocol import messages as m
 from tests.simulation.checkers import Violation

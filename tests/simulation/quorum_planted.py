@@ -10,12 +10,12 @@ import pytest
 
 from backend.engine.apis import metadata_log_fetch
 from backend.engine.broker import raft_manager
-from backend.engine.controller import snapshot_images
-from backend.engine.controller.image_records import image_records
-from backend.engine.raft import quorum
-from backend.engine.raft.fetch import EndOffsetForEpoch, LogView, decide
+from backend.engine.controller.image import snapshot_images
+from backend.engine.controller.image.image_records import image_records
+from backend.engine.raft import election
+from backend.engine.raft.leader_fetch import EndOffsetForEpoch, LogView, decide
 from backend.engine.raft.quorum_state import NOBODY, QuorumState, Standing
-from backend.engine.raft.state import LogEnd, Quorum
+from backend.engine.raft.raft_state import LogEnd, Quorum
 from backend.engine.raft.voter_memory import Memory, judge
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -23,12 +23,12 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def votes_are_given_twice(patch: pytest.MonkeyPatch) -> None:
     """A node that has voted, or is a candidate itself, votes again in the same epoch."""
-    asked = quorum.vote_asked
+    asked = election.vote_asked
 
     def careless(state: Quorum, vote: Any, log_end: LogEnd, now: Any) -> Any:
         return asked(replace(state, voted_id=NOBODY, leader_id=NOBODY), vote, log_end, now)
 
-    patch.setattr(quorum, "vote_asked", careless)
+    patch.setattr(election, "vote_asked", careless)
 
 
 def any_log_is_sent_to(patch: pytest.MonkeyPatch) -> None:
@@ -42,12 +42,12 @@ def any_log_is_sent_to(patch: pytest.MonkeyPatch) -> None:
 
 def any_log_is_voted_for(patch: pytest.MonkeyPatch) -> None:
     """A vote is given to whoever asks first, whatever its log lacks."""
-    asked = quorum.vote_asked
+    asked = election.vote_asked
 
     def careless(state: Quorum, vote: Any, log_end: LogEnd, now: Any) -> Any:
         return asked(state, vote, LogEnd(-1, -1), now)
 
-    patch.setattr(quorum, "vote_asked", careless)
+    patch.setattr(election, "vote_asked", careless)
 
 
 def snapshots_leave_something_out(patch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def an_older_copy_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 def a_voter_that_catches_up_votes(patch: pytest.MonkeyPatch) -> None:
     """Whoever is asked votes, whatever it remembers."""
-    patch.setattr(quorum, "_is_voter_of", lambda state, asked: True)
+    patch.setattr(election, "_is_voter_of", lambda state, asked: True)
 
 
 # The bug, the promise that it breaks, and from which seed on it is looked for: rare meetings are not far from there.

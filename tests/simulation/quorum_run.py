@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from backend.engine.broker import StartRefused
-from backend.engine.controller.commands.outcome import Outcome, outcome
-from backend.engine.controller.image import BROKER_RESOURCE, MetadataImage
+from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, MetadataImage
 from backend.engine.raft.quorum_state import Standing
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from backend.engine.controller.driver import Controller
+from backend.engine.controller.quorum_controller import Controller
 from tests.simulation.disk import Inode
 from tests.simulation.machine import Machine, Process
 from tests.simulation.network import EPHEMERAL_PORT, Fabric, VirtualConnection, VirtualNetwork, port_owner

@@ -10,8 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.broker import Broker
-from backend.engine.controller.driver import Controller
-from backend.engine.controller.image import MetadataImage, PartitionRegistration
+from backend.engine.controller.image.metadata_image import MetadataImage, PartitionRegistration
+from backend.engine.controller.quorum_controller import Controller
 from backend.engine.replica.partition import Partition
 from backend.tiering.ids import TopicPartition
 from tests.simulation.history import History

@@ -8,7 +8,7 @@ from typing import Final
 from backend.engine.apis.context import CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out
 from backend.engine.apis.services import Services
-from backend.engine.controller.commands.producer_ids import allocate_producer_ids
+from backend.engine.controller.commands.allocate_producer_ids import allocate_producer_ids
 from backend.protocol import messages as m
 
 API_KEY: Final = 67

@@ -16,8 +16,13 @@ from backend.engine.apis.services import Services
 from backend.engine.config import ConfigError
 from backend.engine.config.listeners import broker_listeners
 from backend.engine.config.security import has_tls, is_store_setting, tls_settings, with_stores
-from backend.engine.controller.commands.configs import DELETE, SET, alter_configs, incremental_alter_configs
-from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
+from backend.engine.controller.commands.config.alter_configs import (
+    DELETE,
+    SET,
+    alter_configs,
+    incremental_alter_configs,
+)
+from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.engine.ports.tls import ServerTls, TlsSettingsError
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

@@ -8,7 +8,7 @@ from typing import Final
 from backend.engine.apis.context import CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out
 from backend.engine.apis.services import Services
-from backend.engine.controller.commands.alter_partition import alter_partition
+from backend.engine.controller.commands.partition.isr_change import alter_partition
 from backend.protocol import messages as m
 
 API_KEY: Final = 56

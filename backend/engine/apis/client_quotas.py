@@ -13,8 +13,8 @@ from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, caught_up, forward
 from backend.engine.apis.services import Services
 from backend.engine.controller.commands.client_quotas import CLIENT_ID, IP, TYPES, USER, alter_client_quotas
-from backend.engine.controller.image import MetadataImage, QuotaEntity
-from backend.engine.controller.replay import quota_entity
+from backend.engine.controller.image.metadata_image import MetadataImage, QuotaEntity
+from backend.engine.controller.image.replay import quota_entity
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

@@ -13,15 +13,15 @@ from backend.engine.apis import authorized_operations
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.groups_admin import GROUP_OPERATIONS
 from backend.engine.apis.services import Services
-from backend.engine.coordinator.consumer_group import (
+from backend.engine.coordinator.group.consumer.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     ConsumerGroup,
     ConsumerMember,
 )
-from backend.engine.coordinator.consumer_group_records import by_topic
-from backend.engine.coordinator.consumer_group_state import ConsumerHeartbeat
+from backend.engine.coordinator.group.consumer.consumer_group_records import by_topic
+from backend.engine.coordinator.group.consumer.consumer_heartbeat import ConsumerHeartbeat
 from backend.engine.coordinator.topics_view import Partition, TopicsView
 from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m

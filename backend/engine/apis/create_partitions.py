@@ -9,8 +9,8 @@ from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, caught_up, forward
 from backend.engine.apis.mutation_quota import EXCEEDED, admit
 from backend.engine.apis.services import Services
-from backend.engine.controller.commands.create_partitions import create_partitions
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.commands.partition.more_partitions import create_partitions
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from backend.engine.apis.context import RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.controller.image import NO_LEADER
+from backend.engine.controller.image.metadata_image import NO_LEADER
 
 
 class LeaderHint(NamedTuple):

@@ -10,7 +10,7 @@ from backend.engine.apis.forwarding import carried_out, caught_up, forward
 from backend.engine.apis.mutation_quota import EXCEEDED, admit
 from backend.engine.apis.services import Services
 from backend.engine.controller.commands.topics import delete_topics
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 

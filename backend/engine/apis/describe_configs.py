@@ -30,7 +30,7 @@ from backend.engine.config import (
 from backend.engine.config.client_metrics import CLIENT_METRICS_SETTINGS, resolve_client_metrics
 from backend.engine.config.documentation import Kind, documentation_of
 from backend.engine.config.group import GROUP_SETTINGS, resolve_group
-from backend.engine.controller.image import (
+from backend.engine.controller.image.metadata_image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     CLUSTER_DEFAULT,

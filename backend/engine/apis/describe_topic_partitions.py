@@ -9,7 +9,7 @@ from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.metadata import has_listener, offline_replicas
 from backend.engine.apis.services import Services
 from backend.engine.common.topic_names import is_internal, name_problem
-from backend.engine.controller.image import MetadataImage, PartitionRegistration
+from backend.engine.controller.image.metadata_image import MetadataImage, PartitionRegistration
 from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

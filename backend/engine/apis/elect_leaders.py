@@ -8,8 +8,8 @@ from typing import Final
 from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, forward
 from backend.engine.apis.services import Services
-from backend.engine.controller.commands.elections import asked_leaderless, elect_leaders
-from backend.engine.controller.commands.recovery import LogEndsFound, logs_of_live_replicas
+from backend.engine.controller.commands.partition.elections import asked_leaderless, elect_leaders
+from backend.engine.controller.commands.partition.recovery_verdict import LogEndsFound, logs_of_live_replicas
 from backend.protocol import messages as m
 
 API_KEY: Final = 43

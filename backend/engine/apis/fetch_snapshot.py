@@ -11,7 +11,7 @@ from typing import Final
 from backend.engine.apis.context import CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.raft.metadata_log import TOPIC
-from backend.engine.raft.node import RaftNode
+from backend.engine.raft.raft_node import RaftNode
 from backend.engine.raft.snapshots import BOOTSTRAP_ID, SnapshotId
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

@@ -12,8 +12,8 @@ from typing import Final, TypeVar, cast
 from backend.engine.apis.context import ListenerKind, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.common.controller_channel import is_from_standby
-from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.ports import tasks
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message

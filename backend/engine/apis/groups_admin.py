@@ -12,8 +12,8 @@ from backend.engine.apis import authorized_operations
 from backend.engine.apis.answer_room import AnswerRoom
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.coordinator.consumer_group import ConsumerGroup
-from backend.engine.coordinator.group import Group, GroupState
+from backend.engine.coordinator.group.classic.classic_group import Group, GroupState
+from backend.engine.coordinator.group.consumer.consumer_group import ConsumerGroup
 from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

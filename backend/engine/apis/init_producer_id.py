@@ -8,8 +8,8 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.coordinator.transaction import NO_EPOCH, NO_PRODUCER_ID
-from backend.engine.coordinator.transaction_state import Producer
+from backend.engine.coordinator.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID
+from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

@@ -10,7 +10,12 @@ from typing import Final
 from backend.engine.apis.broker_loggers import BROKER_LOGGER_RESOURCE
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from backend.engine.controller.image.metadata_image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

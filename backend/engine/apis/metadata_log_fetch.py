@@ -6,8 +6,8 @@ from typing import Final
 
 from backend.engine.apis.context import CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.controller.driver import Controller
-from backend.engine.raft.fetch import asked_partition, decide, has_records, response_of
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.raft.leader_fetch import asked_partition, decide, has_records, response_of
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.controller.image import TopicImage
-from backend.engine.coordinator.group_records import CommittedOffset
+from backend.engine.controller.image.metadata_image import TopicImage
+from backend.engine.coordinator.group.group_records import CommittedOffset
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from backend.engine.apis.answer_room import AnswerRoom
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.coordinator.group_records import CommittedOffset
+from backend.engine.coordinator.group.group_records import CommittedOffset
 from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

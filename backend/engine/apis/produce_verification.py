@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from backend.engine.coordinator.transaction_state import Producer
-from backend.engine.coordinator.transaction_verifier import Question
+from backend.engine.coordinator.transaction.transaction_state import Producer
+from backend.engine.coordinator.transaction.transaction_verifier import Question
 from backend.engine.log.verification import Verification
 from backend.engine.ports import tasks
 from backend.engine.replica.partition import Partition

@@ -7,12 +7,12 @@ from typing import Any, Final, TypeVar
 
 from backend.engine.apis.context import CONTROLLER, Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.controller.driver import Controller
-from backend.engine.raft import quorum as q
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.raft import election as q
 from backend.engine.raft.metadata_log import TOPIC
-from backend.engine.raft.node import RaftNode
 from backend.engine.raft.quorum_state import NO_DIRECTORY
-from backend.engine.raft.state import LogEnd, Moment, Quorum, Step, VoteAsked
+from backend.engine.raft.raft_node import RaftNode
+from backend.engine.raft.raft_state import LogEnd, Moment, Quorum, Step, VoteAsked
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message

@@ -25,7 +25,7 @@ from backend.engine.controller.commands.client_quotas import (
     REQUEST_PERCENTAGE,
     USER,
 )
-from backend.engine.controller.image import MetadataImage, QuotaEntity
+from backend.engine.controller.image.metadata_image import MetadataImage, QuotaEntity
 
 ByteKind = Literal["producer_byte_rate", "consumer_byte_rate"]
 

@@ -8,12 +8,12 @@ from typing import Final
 from backend.engine.apis.context import BROKER, CONTROLLER, Api, RequestContext
 from backend.engine.apis.forwarding import carried_out, forward
 from backend.engine.apis.services import Services
-from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.commands.reassignment import (
+from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.partition.reassignment import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.protocol import messages as m
 
 ALTER_KEY: Final = 45

@@ -14,7 +14,7 @@ from backend.engine.apis.forwarding import carried_out, caught_up, forward, imag
 from backend.engine.apis.services import Services
 from backend.engine.common.scram import MECHANISM_TYPES
 from backend.engine.controller.commands.scram import alter_user_scram_credentials
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.ports.turns import Steps
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode

@@ -16,13 +16,13 @@ from backend.engine.ports.turns import Turns
 
 if TYPE_CHECKING:
     from backend.engine.apis.table import ApiTable
-    from backend.engine.controller.commands.recovery import LogEndReader
-    from backend.engine.controller.driver import Controller
-    from backend.engine.controller.metadata_cache import MetadataCache
-    from backend.engine.controller.producer_ids import ProducerIdManager
-    from backend.engine.coordinator.group_coordinator import GroupCoordinator
-    from backend.engine.coordinator.transaction_coordinator import TransactionCoordinator
-    from backend.engine.coordinator.transaction_verifier import TransactionVerifier
+    from backend.engine.controller.commands.partition.recovery_verdict import LogEndReader
+    from backend.engine.controller.metadata.metadata_cache import MetadataCache
+    from backend.engine.controller.quorum_controller import Controller
+    from backend.engine.controller.registration.producer_id_manager import ProducerIdManager
+    from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
+    from backend.engine.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+    from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier
     from backend.engine.log.log_manager import LogManager
     from backend.engine.metrics import BrokerMetrics
     from backend.engine.remote.rlm import RemoteLogManager

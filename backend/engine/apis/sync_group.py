@@ -7,7 +7,7 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.coordinator.group import SyncResult
+from backend.engine.coordinator.group.classic.classic_group import SyncResult
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

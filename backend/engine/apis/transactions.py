@@ -13,9 +13,9 @@ from backend.engine.apis.auto_topic_creation import create_in_background
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.forwarding import caught_up
 from backend.engine.apis.services import Services
-from backend.engine.controller.image import TopicImage
-from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
-from backend.engine.coordinator.transaction_state import Producer
+from backend.engine.controller.image.metadata_image import TopicImage
+from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
+from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.engine.ports import tasks
 from backend.engine.ports.turns import in_parts
 from backend.protocol import messages as m

@@ -8,8 +8,8 @@ from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.coordinator.regex_syntax import LEGAL, RegexError
 from backend.engine.coordinator.topic_regex import TopicRegex
-from backend.engine.coordinator.transaction import Transaction, TransactionState
-from backend.engine.coordinator.transaction_verifier import by_topic
+from backend.engine.coordinator.transaction.transaction import Transaction, TransactionState
+from backend.engine.coordinator.transaction.transaction_verifier import by_topic
 from backend.engine.log.producer_entry import ProducerEntry
 from backend.engine.ports import tasks
 from backend.engine.ports.turns import Steps

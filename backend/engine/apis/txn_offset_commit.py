@@ -9,9 +9,9 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.coordinator.group_records import CommittedOffset
-from backend.engine.coordinator.transaction_state import Producer
-from backend.engine.coordinator.transactional_offsets import TransactionalCommit
+from backend.engine.coordinator.group.group_records import CommittedOffset
+from backend.engine.coordinator.group.transactional_offsets import TransactionalCommit
+from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition

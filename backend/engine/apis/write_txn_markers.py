@@ -10,9 +10,9 @@ from typing import Final
 
 from backend.engine.apis.context import Api, RequestContext
 from backend.engine.apis.services import Services
-from backend.engine.coordinator.group_records import OFFSETS_TOPIC
-from backend.engine.coordinator.transaction import EPOCH_BUMPED_SINCE
-from backend.engine.coordinator.transaction_state import Producer
+from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC
+from backend.engine.coordinator.transaction.transaction import EPOCH_BUMPED_SINCE
+from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.engine.ports import tasks
 from backend.engine.ports.turns import in_parts
 from backend.protocol import messages as m

@@ -30,14 +30,20 @@ from backend.engine.config.security import (
     is_store_setting,
     listener_security,
 )
-from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, EMPTY_IMAGE, Endpoint, MetadataImage
-from backend.engine.controller.lifecycle import BrokerLifecycle, no_controller
-from backend.engine.controller.loader import MetadataLoader
-from backend.engine.controller.node_metadata import NodeMetadata
-from backend.engine.controller.producer_ids import ProducerIdManager
-from backend.engine.coordinator.group_coordinator import GroupCoordinator
-from backend.engine.coordinator.transaction_coordinator import TransactionCoordinator
-from backend.engine.coordinator.transaction_verifier import TransactionVerifier
+from backend.engine.controller.image.metadata_image import (
+    BROKER_RESOURCE,
+    CLUSTER_DEFAULT,
+    EMPTY_IMAGE,
+    Endpoint,
+    MetadataImage,
+)
+from backend.engine.controller.metadata.metadata_loader import MetadataLoader
+from backend.engine.controller.metadata.node_metadata import NodeMetadata
+from backend.engine.controller.registration.broker_lifecycle import BrokerLifecycle, no_controller
+from backend.engine.controller.registration.producer_id_manager import ProducerIdManager
+from backend.engine.coordinator.group.group_coordinator import GroupCoordinator
+from backend.engine.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from backend.engine.coordinator.transaction.transaction_verifier import TransactionVerifier
 from backend.engine.log.config import CleanerConfig
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.connection_slots import ConnectionSlots

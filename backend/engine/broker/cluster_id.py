@@ -7,7 +7,7 @@ from typing import Final, cast
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import controller_addresses
 from backend.engine.config.security import controller_security
-from backend.engine.controller.lifecycle import no_controller
+from backend.engine.controller.registration.broker_lifecycle import no_controller
 from backend.engine.log.checkpoints import decode_meta_properties
 from backend.engine.log.errors import LogDirError
 from backend.engine.log.names import META_PROPERTIES_FILE

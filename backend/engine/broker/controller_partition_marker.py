@@ -11,11 +11,11 @@ from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import inter_broker_listener_name
 from backend.engine.config.security import inter_broker_security
-from backend.engine.controller.commands.outcome import Outcome, outcome
-from backend.engine.controller.commands.producer_ids import BLOCK_IDS
-from backend.engine.controller.driver import Controller
-from backend.engine.controller.image import MetadataImage
-from backend.engine.controller.metadata_cache import MetadataCache
+from backend.engine.controller.commands.allocate_producer_ids import BLOCK_IDS
+from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.image.metadata_image import MetadataImage
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.quorum_controller import Controller
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.metadata_topic_client import MetadataTopicClient
 from backend.engine.net.peer_security import PeerSecurity

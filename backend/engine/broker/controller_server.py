@@ -17,9 +17,9 @@ from backend.engine.config.listeners import (
     voter_addresses,
 )
 from backend.engine.config.security import controller_security, inter_broker_security
-from backend.engine.controller.driver import Controller
-from backend.engine.controller.image import ControllerRegistration, Endpoint, SupportedFeature
-from backend.engine.controller.node_metadata import NodeMetadata
+from backend.engine.controller.image.metadata_image import ControllerRegistration, Endpoint, SupportedFeature
+from backend.engine.controller.metadata.node_metadata import NodeMetadata
+from backend.engine.controller.quorum_controller import Controller
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.net.connection_slots import ConnectionSlots
 from backend.engine.net.controller_channel import PeerControllerChannel

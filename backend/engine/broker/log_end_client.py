@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from backend.engine.controller.commands.elections import Found
-from backend.engine.controller.commands.recovery import AskedLogs, LogEndsFound
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.commands.partition.elections import Found
+from backend.engine.controller.commands.partition.recovery_verdict import AskedLogs, LogEndsFound
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.net.cluster_client import ClusterClient
 from backend.engine.ports import tasks
 from backend.engine.replica.fetch_data import DEBUG

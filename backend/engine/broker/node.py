@@ -24,7 +24,7 @@ from backend.engine.common.log_context import logging_as_node
 from backend.engine.config import BrokerConfig, set_without_effect
 from backend.engine.config.listeners import check, controller_addresses
 from backend.engine.config.security import check_security, controller_security
-from backend.engine.controller.metadata_cache import MetadataCache
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.log.config import LogManagerConfig
 from backend.engine.log.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics, MetricsServer, serve_metrics

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from backend.engine.controller.commands.outcome import outcome
-from backend.engine.controller.driver import Controller
-from backend.engine.controller.removed_topics import RemovedPartition
+from backend.engine.controller.commands.command import outcome
+from backend.engine.controller.metadata.topic_deletions import RemovedPartition
+from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Clock, tasks
 from backend.engine.remote.metadata_scan import MetadataScan
 from backend.engine.remote.metadata_topic import METADATA_TOPIC, MetadataTopic

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from backend.engine.controller.commands.cluster import METADATA_VERSION
-from backend.engine.controller.node_metadata import NodeMetadata
+from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.metrics.broker_metrics import MetricValue
 from backend.engine.ports import Clock
-from backend.engine.raft.node import RaftNode
+from backend.engine.raft.raft_node import RaftNode
 
 
 def add_quorum_gauges(metrics: BrokerMetrics, metadata: NodeMetadata, clock: Clock) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import voter_addresses
 from backend.engine.config.security import controller_security
-from backend.engine.controller.node_metadata import NodeMetadata
+from backend.engine.controller.metadata.node_metadata import NodeMetadata
 from backend.engine.log.errors import CorruptLog
 from backend.engine.log.log_directories import LogDirectories
 from backend.engine.net.peer_client import PeerClient
@@ -16,8 +16,8 @@ from backend.engine.net.peer_security import PeerSecurity
 from backend.engine.ports import Ports
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, AcknowledgedFiles
 from backend.engine.raft.metadata_log import TOPIC, MetadataLog, open_metadata_log
-from backend.engine.raft.node import Address, RaftNode
 from backend.engine.raft.quorum_state import QuorumState
+from backend.engine.raft.raft_node import Address, RaftNode
 from backend.engine.raft.voter_memory import Traces, judge, judge_only_voter, read_quorum_state, set_damaged_aside
 
 _log = logging.getLogger(__name__)

@@ -13,8 +13,9 @@ from typing import Final
 from backend.engine.apis.services import Services
 from backend.engine.broker.log_end_client import LogEndClient
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.elections import Found
-from backend.engine.controller.commands.recovery import (
+from backend.engine.controller.commands.config.topic_settings import effective_min_isr
+from backend.engine.controller.commands.partition.elections import Found
+from backend.engine.controller.commands.partition.recovery_verdict import (
     Recovery,
     Verdict,
     brokers_named,
@@ -23,9 +24,8 @@ from backend.engine.controller.commands.recovery import (
     still_to_recover,
     to_recover,
 )
-from backend.engine.controller.commands.topic_settings import effective_min_isr
-from backend.engine.controller.driver import Controller
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image.metadata_image import MetadataImage
+from backend.engine.controller.quorum_controller import Controller
 from backend.engine.ports import Clock, tasks
 from backend.protocol.errors import KafkaError
 

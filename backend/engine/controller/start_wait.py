@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.config import BrokerConfig
+from backend.engine.controller.broker_sessions import Sessions
 from backend.engine.controller.commands.cluster_start import (
     ClusterStart,
     Waiting,
@@ -20,15 +21,14 @@ from backend.engine.controller.commands.cluster_start import (
     waiting,
     without_given_up,
 )
-from backend.engine.controller.commands.elections import leaderless
-from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.image import MetadataImage
-from backend.engine.controller.sessions import Sessions
+from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.partition.elections import leaderless
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.ports import Clock, tasks
 from backend.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from backend.engine.controller.driver import Controller
+    from backend.engine.controller.quorum_controller import Controller
 
 # Elections do not wait for a look: each unfencing looks by itself.
 LOOK_MS: Final = 250

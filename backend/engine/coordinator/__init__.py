@@ -1,10 +1,13 @@
 """Groups of the classic and of the consumer protocol (KIP-848) with their committed offsets, and transactions.
 
-Place in the flow: `apis` hands requests to `group_coordinator.GroupCoordinator` or
-`transaction_coordinator.TransactionCoordinator`, which finds the group or the transactional id, lets a pure function
-decide (`group_state.step`, `consumer_group_state`, `consumer_group_classic`, `transaction_state`), carries the decision
-out and stores it as records of `__consumer_offsets` or `__transaction_state`. The broker that leads the partition
-coordinates what is in it. As a leader of other partitions a broker asks coordinators through `transaction_verifier`.
-Facts: Kafka's `GroupMetadataManager`, `ClassicGroup`, `ConsumerGroup`, `TransactionCoordinator`,
-`AddPartitionsToTxnManager`.
+- `group`: JoinGroup … OffsetFetch for classic and consumer groups, records of `__consumer_offsets`.
+- `transaction`: InitProducerId … EndTxn, records of `__transaction_state`, markers, questions of partition leaders.
+- `coordinator_shards`: the partitions of either topic that this broker leads: taken over, read, written, given up.
+- `log_reader`, `topics_view`, `request_batches`, `topic_regex`: parts that both use.
+
+Place in the flow: `apis` passes requests to `group.group_coordinator.GroupCoordinator` or
+`transaction.transaction_coordinator.TransactionCoordinator`. The coordinator looks up the group or the transactional
+id, a pure function decides, and the coordinator carries the decision out and stores it as records. The broker that
+leads the partition coordinates what is in it.
+Kafka: `GroupCoordinatorService`, `TransactionCoordinator`, `AddPartitionsToTxnManager`.
 """

@@ -11,7 +11,7 @@ from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message
 
 if TYPE_CHECKING:
-    from backend.engine.controller.metadata_cache import MetadataCache
+    from backend.engine.controller.metadata.metadata_cache import MetadataCache
 
 
 class ClusterClient:

@@ -19,7 +19,7 @@ from backend.protocol.batch import RecordData
 from backend.protocol.errors import DecodeError, EncodeError, KafkaError
 
 if TYPE_CHECKING:
-    from backend.engine.controller.metadata_cache import MetadataCache
+    from backend.engine.controller.metadata.metadata_cache import MetadataCache
 
 EVENTS_TOPIC: Final = "__ebbline_events"
 EVENTS_PARTITION: Final = 0

@@ -10,7 +10,7 @@ from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError, error_code
 
 if TYPE_CHECKING:
-    from backend.engine.controller.metadata_cache import MetadataCache
+    from backend.engine.controller.metadata.metadata_cache import MetadataCache
 
 CREATE_TOPICS_VERSION: Final = 7
 TIMEOUT_MS: Final = 30_000

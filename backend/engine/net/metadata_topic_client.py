@@ -27,7 +27,7 @@ from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_co
 from backend.tiering.ids import OffsetRange
 
 if TYPE_CHECKING:
-    from backend.engine.controller.metadata_cache import MetadataCache
+    from backend.engine.controller.metadata.metadata_cache import MetadataCache
 
 FETCH_VERSION: Final = 12  # the newest that names topics instead of giving their ids
 LIST_OFFSETS_VERSION: Final = 11

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from backend.engine.ports.disk import Disk
-from backend.engine.raft.state import LogEnd
+from backend.engine.raft.raft_state import LogEnd
 
 ACKNOWLEDGED_FILE: Final = "quorum-acknowledged"
 _VERSION: Final = 0

@@ -15,8 +15,8 @@ from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.ports import Ports, tasks
 from backend.engine.raft.acknowledged import Acknowledged, AcknowledgedFiles
 from backend.engine.raft.quorum_state import QUORUM_STATE_FILE, QuorumState, Standing, encode_quorum_state
+from backend.engine.raft.raft_state import LogEnd
 from backend.engine.raft.snapshots import SnapshotFiles, SnapshotId, keep_from
-from backend.engine.raft.state import LogEnd
 from backend.engine.raft.voter_directories import UNKNOWN, Directories, VoterDirectoryHistory, directories_in
 from backend.protocol import cluster_metadata
 from backend.protocol.batch import BatchHeader, build_batch, crc_valid, iter_batches, iter_records

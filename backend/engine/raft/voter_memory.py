@@ -20,7 +20,7 @@ from backend.engine.raft.quorum_state import (
     Standing,
     decode_quorum_state,
 )
-from backend.engine.raft.state import LogEnd
+from backend.engine.raft.raft_state import LogEnd
 
 
 class MetadataLost(Exception):

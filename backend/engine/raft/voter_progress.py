@@ -11,7 +11,7 @@ from dataclasses import replace
 from immutables import Map
 
 from backend.engine.raft.quorum_state import NO_DIRECTORY
-from backend.engine.raft.state import Moment, Progress, Quorum, VoterFetch
+from backend.engine.raft.raft_state import Moment, Progress, Quorum, VoterFetch
 
 
 def voter_fetched(state: Quorum, voter: int, fetched: VoterFetch, now: Moment) -> Quorum:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from backend.engine.ports import tasks
 from backend.engine.raft.metadata_log import TOPIC
 from backend.engine.raft.quorum_state import NO_DIRECTORY
-from backend.engine.raft.state import AskForVotes, Quorum, Role, TellEnd, TellLeader
+from backend.engine.raft.raft_state import AskForVotes, Quorum, Role, TellEnd, TellLeader
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError, ErrorCode, KafkaError
 from backend.protocol.messages import Message
 
 if TYPE_CHECKING:
-    from backend.engine.raft.node import RaftNode
+    from backend.engine.raft.raft_node import RaftNode
 
 VOTE_VERSION: Final = 2
 BEGIN_VERSION: Final = 1

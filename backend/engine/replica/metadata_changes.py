@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backend.engine.controller.image import (
+from backend.engine.controller.image.metadata_image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
     TOPIC_RESOURCE,

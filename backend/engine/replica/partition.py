@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Literal
 
-from backend.engine.controller.image import NO_LEADER, PartitionRegistration
+from backend.engine.controller.image.metadata_image import NO_LEADER, PartitionRegistration
 from backend.engine.log.errors import DamagedIndex, OffsetOutOfRange
 from backend.engine.log.unified_log import AppendInfo, Origin, UnifiedLog
 from backend.engine.log.validation import ValidatedBatch

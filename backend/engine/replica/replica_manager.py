@@ -14,7 +14,7 @@ from backend.engine.common.controller_channel import ControllerChannel
 from backend.engine.common.event_sink import EventSink
 from backend.engine.common.rates import Windows
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.image import (
+from backend.engine.controller.image.metadata_image import (
     EMPTY_IMAGE,
     MetadataImage,
 )

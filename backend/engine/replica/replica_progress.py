@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.image import MetadataImage, PartitionRegistration
+from backend.engine.controller.image.metadata_image import MetadataImage, PartitionRegistration
 from backend.engine.ports import Clock
 from backend.engine.replica import partition_state
 from backend.engine.replica.fetch_data import FetchSpec

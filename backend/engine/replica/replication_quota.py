@@ -13,7 +13,7 @@ from typing import Final, Literal
 from immutables import Map
 
 from backend.engine.common.rates import WindowedRate, Windows
-from backend.engine.controller.image import TOPIC_RESOURCE, MetadataImage
+from backend.engine.controller.image.metadata_image import TOPIC_RESOURCE, MetadataImage
 
 Side = Literal["leader", "follower"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from backend.engine.config import BrokerConfig, topic_values
-from backend.engine.controller.image import (
+from backend.engine.controller.image.metadata_image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
     DIRECTORY_LOST,

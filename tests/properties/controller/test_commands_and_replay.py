@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.controller.commands.alter_partition import alter_partition
+from backend.engine.controller.commands.allocate_producer_ids import allocate_producer_ids
 from backend.engine.controller.commands.brokers import fence_broker
-from backend.engine.controller.commands.configs import DELETE, SET, incremental_alter_configs
-from backend.engine.controller.commands.create_partitions import create_partitions
-from backend.engine.controller.commands.elections import elect_leaders, rebalance_leaders
-from backend.engine.controller.commands.producer_ids import allocate_producer_ids
-from backend.engine.controller.commands.reassignment import alter_partition_reassignments
+from backend.engine.controller.commands.config.alter_configs import DELETE, SET, incremental_alter_configs
+from backend.engine.controller.commands.partition.elections import elect_leaders, rebalance_leaders
+from backend.engine.controller.commands.partition.isr_change import alter_partition
+from backend.engine.controller.commands.partition.more_partitions import create_partitions
+from backend.engine.controller.commands.partition.reassignment import alter_partition_reassignments
 from backend.engine.controller.commands.topics import delete_topics
-from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
-from backend.engine.controller.replay import apply_records
+from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from backend.engine.controller.image.replay import apply_records
 from backend.engine.raft.metadata_log import decode_batches, encode_batch
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError

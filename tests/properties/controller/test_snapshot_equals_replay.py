@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
-from backend.engine.controller.replay import apply_records
-from backend.engine.controller.snapshot_images import image_of_snapshot, snapshot_batches, snapshot_id_of
+from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from backend.engine.controller.image.replay import apply_records
+from backend.engine.controller.image.snapshot_images import image_of_snapshot, snapshot_batches, snapshot_id_of
 from backend.protocol import messages as m
 from backend.protocol.errors import KafkaError
 from backend.protocol.messages import Message

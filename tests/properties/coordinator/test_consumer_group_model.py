@@ -12,20 +12,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from backend.engine.coordinator import consumer_group_classic as classic
-from backend.engine.coordinator import consumer_group_state as state
-from backend.engine.coordinator.consumer_group import (
+from backend.engine.coordinator.group.classic.classic_group import Heartbeat, Join, Sync
+from backend.engine.coordinator.group.consumer import classic_members as classic
+from backend.engine.coordinator.group.consumer import consumer_heartbeat as state
+from backend.engine.coordinator.group.consumer.consumer_group import (
     NO_PARTITIONS,
     ConsumerGroup,
     ConsumerGroupState,
     ConsumerMember,
 )
-from backend.engine.coordinator.consumer_group_records import ConsumerGroupRecord, changes
-from backend.engine.coordinator.consumer_group_state import ConsumerHeartbeat
-from backend.engine.coordinator.consumer_group_turn import ConsumerLimits
-from backend.engine.coordinator.consumer_protocol import read_assignment
-from backend.engine.coordinator.group import Heartbeat, Join, Sync
-from backend.engine.coordinator.group_records import decode_record
+from backend.engine.coordinator.group.consumer.consumer_group_records import ConsumerGroupRecord, changes
+from backend.engine.coordinator.group.consumer.consumer_group_update import ConsumerLimits
+from backend.engine.coordinator.group.consumer.consumer_heartbeat import ConsumerHeartbeat
+from backend.engine.coordinator.group.consumer_protocol import read_assignment
+from backend.engine.coordinator.group.group_records import decode_record
 from backend.engine.coordinator.topics_view import Partition, TopicInfo, TopicsView
 from backend.protocol import codec
 from backend.protocol import messages as m

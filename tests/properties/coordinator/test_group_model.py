@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from backend.engine.coordinator.group import (
+from backend.engine.coordinator.group.classic.classic_group import (
     Effect,
     Event,
     Group,
@@ -27,7 +27,7 @@ from backend.engine.coordinator.group import (
     SyncResult,
     Tick,
 )
-from backend.engine.coordinator.group_state import step
+from backend.engine.coordinator.group.classic.classic_step import step
 from backend.protocol.errors import ErrorCode
 from tests.effort import effort
 

@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from backend.engine.coordinator import transaction_state as decide
-from backend.engine.coordinator.transaction import EPOCH_MAX, Transaction, TransactionState
-from backend.engine.coordinator.transaction_records import decode_transaction, encode_transaction
-from backend.engine.coordinator.transaction_state import Producer
+from backend.engine.coordinator.transaction import transaction_state as decide
+from backend.engine.coordinator.transaction.transaction import EPOCH_MAX, Transaction, TransactionState
+from backend.engine.coordinator.transaction.transaction_records import decode_transaction, encode_transaction
+from backend.engine.coordinator.transaction.transaction_state import Producer
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import TopicPartition
 from tests.effort import effort

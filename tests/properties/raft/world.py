@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from backend.engine.raft import quorum as q
+from backend.engine.raft import election as q
 from backend.engine.raft import voter_progress
-from backend.engine.raft.fetch import LogView, decide, is_diverging
+from backend.engine.raft.leader_fetch import LogView, decide, is_diverging
 from backend.engine.raft.quorum_state import NOBODY, QuorumState
-from backend.engine.raft.snapshots import SnapshotId
-from backend.engine.raft.state import (
+from backend.engine.raft.raft_state import (
     AskForVotes,
     BeginEpoch,
     Effect,
@@ -30,6 +29,7 @@ from backend.engine.raft.state import (
     VoteAsked,
     VoterFetch,
 )
+from backend.engine.raft.snapshots import SnapshotId
 from backend.protocol import messages as m
 
 TIMING: Final = Timing(election_timeout_ms=100, fetch_timeout_ms=200, backoff_max_ms=100)

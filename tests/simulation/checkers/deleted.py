@@ -19,7 +19,7 @@ from tests.simulation.checkers.metadata_log import read_metadata_log
 from tests.simulation.world import CONTROLLER
 
 if TYPE_CHECKING:
-    from backend.engine.controller.image import MetadataImage
+    from backend.engine.controller.image.metadata_image import MetadataImage
     from tests.simulation.world import World
 
 # Whoever marks and whoever removes looks again after 2 s at the latest, and a restart of the controller takes a few.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, TypeAlias
 
-from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
+from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC
 from backend.engine.log.unified_log import UnifiedLog
 from backend.engine.replica.partition import Partition
 from backend.protocol.batch import iter_batches

@@ -10,7 +10,7 @@ from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
 from backend.engine.log.checkpoints import MetaProperties, encode_clean_shutdown
 from backend.engine.raft.acknowledged import ACKNOWLEDGED_FILE, Acknowledged, encode_acknowledged
 from backend.engine.raft.quorum_state import QuorumState, encode_quorum_state
-from backend.engine.raft.state import LogEnd
+from backend.engine.raft.raft_state import LogEnd
 from backend.supervisor.broker_folders import MetadataCondition, misplaced, quorum_lost, read_broker_folders
 
 BROKERS = 4

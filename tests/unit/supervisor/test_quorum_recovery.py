@@ -9,18 +9,18 @@ import pytest
 from immutables import Map
 
 from backend.data_folder import FORMAT_VERSION, ClusterIdentity, DataFolder
-from backend.engine.controller.image import (
+from backend.engine.controller.image.metadata_image import (
     EMPTY_IMAGE,
     BrokerRegistration,
     MetadataImage,
     PartitionRegistration,
     TopicImage,
 )
-from backend.engine.controller.replay import apply_records
+from backend.engine.controller.image.replay import apply_records
 from backend.engine.raft.acknowledged import Acknowledged, encode_acknowledged
 from backend.engine.raft.metadata_log import encode_batch
 from backend.engine.raft.quorum_state import QuorumState, Standing, decode_quorum_state, encode_quorum_state
-from backend.engine.raft.state import LogEnd
+from backend.engine.raft.raft_state import LogEnd
 from backend.protocol import messages as m
 from backend.supervisor.broker_folders import RECOVERING_FILE, recovery_interrupted
 from backend.supervisor.metadata_copies import MetadataCopy, read_copies

@@ -1,6 +1,8 @@
 """Commands: pure functions from the newest image and a request to metadata records and a response (KIP-500, KIP-631).
 
-One module per subject. A command never changes anything: the driver writes the records to the metadata log, replays
-them into the image, and then sends the response. What a request got wrong is an error code in its response; a
-`KafkaError` is raised only where the whole request fails.
+- `command`: what a command gives back, and the limits that all share.
+- `topics`, `partition`: topics; replicas, leaders, ISR and directories of their partitions.
+- `config`: dynamic settings and the rules for each kind of resource; `client_quotas`, `scram`, `features`.
+- `cluster`, `cluster_start`, `brokers`: the first records, the start of a whole cluster, brokers that come and go.
+- `allocate_producer_ids`: blocks of producer ids.
 """

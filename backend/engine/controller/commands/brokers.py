@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.broker_epoch import check_broker_epoch
 from backend.engine.controller.commands.cluster_start import ClusterStart, keeps_its_place, leaders_at_start
-from backend.engine.controller.commands.elections import (
+from backend.engine.controller.commands.command import Outcome, check_broker_epoch
+from backend.engine.controller.commands.partition.elections import (
     Found,
     in_isr,
     in_isr_or_elr,
@@ -18,11 +18,10 @@ from backend.engine.controller.commands.elections import (
     leaderless,
     leads_any,
 )
-from backend.engine.controller.commands.eligible_leaders import elr_enabled
-from backend.engine.controller.commands.log_directories import NO_DIRECTORIES
-from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.image import BrokerRegistration, MetadataImage
-from backend.engine.controller.replay import FENCE, START_CONTROLLED_SHUTDOWN, UNFENCE
+from backend.engine.controller.commands.partition.eligible_leaders import elr_enabled
+from backend.engine.controller.commands.partition.registered_directories import NO_DIRECTORIES
+from backend.engine.controller.image.metadata_image import BrokerRegistration, MetadataImage
+from backend.engine.controller.image.replay import FENCE, START_CONTROLLED_SHUTDOWN, UNFENCE
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message

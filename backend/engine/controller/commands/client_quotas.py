@@ -7,9 +7,9 @@ from ipaddress import ip_address
 from typing import Final
 
 from backend.engine.config.settings import Type
-from backend.engine.controller.commands.outcome import Outcome, outcome
-from backend.engine.controller.image import MetadataImage, QuotaEntity
-from backend.engine.controller.replay import quota_entity
+from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.image.metadata_image import MetadataImage, QuotaEntity
+from backend.engine.controller.image.replay import quota_entity
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.outcome import Outcome, outcome
-from backend.engine.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
+from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.messages import Message
 

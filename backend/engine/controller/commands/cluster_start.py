@@ -13,11 +13,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.elections import Found, all_partitions, election_settings
-from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.commands.partition_change import AcceptableLeader, change_record, target_of
-from backend.engine.controller.image import NO_LEADER, BrokerRegistration, MetadataImage, PartitionRegistration
-from backend.engine.controller.replay import FENCE
+from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.partition.elections import Found, all_partitions, election_settings
+from backend.engine.controller.commands.partition.partition_change import AcceptableLeader, change_record, target_of
+from backend.engine.controller.image.metadata_image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
+from backend.engine.controller.image.replay import FENCE
 from backend.protocol import messages as m
 from backend.protocol.messages import Message
 

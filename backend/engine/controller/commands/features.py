@@ -7,10 +7,10 @@ from typing import Final
 
 from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.cluster import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
-from backend.engine.controller.commands.elections import all_partitions
-from backend.engine.controller.commands.min_isr import cluster_min_isr
-from backend.engine.controller.commands.outcome import Outcome, outcome
-from backend.engine.controller.image import MetadataImage, SupportedFeature
+from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.commands.config.min_isr import cluster_min_isr
+from backend.engine.controller.commands.partition.elections import all_partitions
+from backend.engine.controller.image.metadata_image import MetadataImage, SupportedFeature
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message

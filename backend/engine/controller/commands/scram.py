@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from backend.engine.common.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISM_TYPES, credential
-from backend.engine.controller.commands.outcome import Outcome, outcome
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.commands.command import Outcome, outcome
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message

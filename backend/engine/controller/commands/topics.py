@@ -8,12 +8,12 @@ from typing import Final
 
 from backend.engine.common.topic_names import CLUSTER_METADATA, collision_key, name_problem
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.commands.assignments import check_assignment, new_partition_record
-from backend.engine.controller.commands.configs import SET, alter_resource
-from backend.engine.controller.commands.outcome import Outcome, check_record_count, outcome, same_names
-from backend.engine.controller.commands.placement import Choose, ReplicaPlacer
-from backend.engine.controller.commands.topic_settings import resolved_topic_settings
-from backend.engine.controller.image import TOPIC_RESOURCE, MetadataImage
+from backend.engine.controller.commands.command import Outcome, check_record_count, outcome, same_names
+from backend.engine.controller.commands.config.alter_configs import SET, alter_resource
+from backend.engine.controller.commands.config.topic_settings import resolved_topic_settings
+from backend.engine.controller.commands.partition.replica_lists import check_assignment, new_partition_record
+from backend.engine.controller.commands.partition.replica_placement import Choose, ReplicaPlacer
+from backend.engine.controller.image.metadata_image import TOPIC_RESOURCE, MetadataImage
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.messages import Message

@@ -11,7 +11,7 @@ from typing import Final, Protocol, assert_never
 
 from backend.engine.common.event_sink import EventSink
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.log.producer_snapshot import decode_snapshot
 from backend.engine.ports import Clock
 from backend.engine.replica.fetchers import fetch_state, tier_state

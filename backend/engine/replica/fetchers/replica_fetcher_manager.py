@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from backend.engine.config.listeners import inter_broker_listener_name
-from backend.engine.controller.image import NO_LEADER
+from backend.engine.controller.image.metadata_image import NO_LEADER
 from backend.engine.ports import tasks
 from backend.engine.replica.fetchers.fetch_state import FetchState
 from backend.engine.replica.fetchers.followed_partition import FollowerHost

@@ -13,8 +13,8 @@ from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.image import EMPTY_IMAGE, BrokerRegistration, Endpoint, MetadataImage
-from backend.engine.controller.metadata_cache import MetadataCache
+from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, BrokerRegistration, Endpoint, MetadataImage
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.net.request import error_answer
 from backend.engine.ports import system_ports

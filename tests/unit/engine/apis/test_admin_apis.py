@@ -12,7 +12,7 @@ import pytest
 from immutables import Map
 
 from backend.engine.controller.commands.topics import create_topics
-from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration, TopicImage
+from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage, PartitionRegistration, TopicImage
 from backend.protocol import frames
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode, KafkaError

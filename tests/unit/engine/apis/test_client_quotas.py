@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from immutables import Map
 
-from backend.engine.controller.image import MetadataImage, QuotaEntity
+from backend.engine.controller.image.metadata_image import MetadataImage, QuotaEntity
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from tests.unit.engine.apis.admin_node import AdminNode, image_with, registered

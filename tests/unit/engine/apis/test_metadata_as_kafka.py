@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from backend.engine.controller.image import (
+from backend.engine.controller.image.metadata_image import (
     EMPTY_IMAGE,
     BrokerRegistration,
     Endpoint,

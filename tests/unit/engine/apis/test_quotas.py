@@ -8,7 +8,7 @@ import pytest
 from immutables import Map
 
 from backend.engine.apis.quotas import ClientQuotas, Limits, Share, share_of
-from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage, QuotaEntity
+from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage, QuotaEntity
 
 NOW_MS = 5_000_000.0
 

@@ -12,10 +12,10 @@ from backend.engine.config import BrokerConfig
 from backend.engine.controller.commands.brokers import ShutdownProgress, broker_heartbeat, register_broker
 from backend.engine.controller.commands.cluster import ELIGIBLE_LEADER_REPLICAS, bootstrap
 from backend.engine.controller.commands.cluster_start import ClusterStart
-from backend.engine.controller.commands.outcome import Outcome
+from backend.engine.controller.commands.command import Outcome
 from backend.engine.controller.commands.topics import create_topics
-from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
-from backend.engine.controller.replay import apply_records
+from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
+from backend.engine.controller.image.replay import apply_records
 from backend.protocol import messages as m
 from backend.protocol.messages import Message
 

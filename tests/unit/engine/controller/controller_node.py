@@ -21,17 +21,17 @@ from backend.engine.apis.services import Services
 from backend.engine.apis.table import api_table
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.config import BrokerConfig
-from backend.engine.controller.driver import Controller
-from backend.engine.controller.image import ControllerRegistration, Endpoint, SupportedFeature
-from backend.engine.controller.lifecycle import BrokerLifecycle
-from backend.engine.controller.loader import Listener, MetadataLoader
-from backend.engine.controller.metadata_cache import MetadataCache
-from backend.engine.controller.node_metadata import NodeMetadata
+from backend.engine.controller.image.metadata_image import ControllerRegistration, Endpoint, SupportedFeature
+from backend.engine.controller.metadata.metadata_cache import MetadataCache
+from backend.engine.controller.metadata.metadata_loader import Listener, MetadataLoader
+from backend.engine.controller.metadata.node_metadata import NodeMetadata
+from backend.engine.controller.quorum_controller import Controller
+from backend.engine.controller.registration.broker_lifecycle import BrokerLifecycle
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.net.request import error_answer
 from backend.engine.ports import Clock, Ports, system_ports
 from backend.engine.raft.metadata_log import open_metadata_log
-from backend.engine.raft.node import RaftNode
+from backend.engine.raft.raft_node import RaftNode
 from backend.protocol import codec
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.protocol.frames import RequestHeader, request_class, response_class

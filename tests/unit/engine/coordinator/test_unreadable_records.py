@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.coordinator.group_records import OFFSETS_TOPIC, coordinator_partition
-from backend.engine.coordinator.transaction_records import TRANSACTIONS_TOPIC
+from backend.engine.coordinator.group.group_records import OFFSETS_TOPIC, coordinator_partition
+from backend.engine.coordinator.transaction.transaction_records import TRANSACTIONS_TOPIC
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode
 from backend.tiering.ids import TopicPartition
-from tests.unit.engine.coordinator import transaction_nodes
-from tests.unit.engine.coordinator.group_nodes import PARTITIONS, Client, GroupNodes, run
-from tests.unit.engine.coordinator.transaction_nodes import TransactionNodes
+from tests.unit.engine.coordinator.group.group_nodes import PARTITIONS, Client, GroupNodes, run
+from tests.unit.engine.coordinator.transaction import transaction_nodes
+from tests.unit.engine.coordinator.transaction.transaction_nodes import TransactionNodes
 from tests.unit.engine.log.broken_batches import broken_batch
 
 # A commit whose value has no bytes behind its version; a key that is none; a value of a version that does not exist.

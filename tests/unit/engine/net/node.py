@@ -16,7 +16,7 @@ from backend.engine.apis.table import ApiTable
 from backend.engine.common.event_sink import NullEventSink
 from backend.engine.config import BrokerConfig
 from backend.engine.config.listeners import ListenerAddress
-from backend.engine.controller.image import MetadataImage
+from backend.engine.controller.image.metadata_image import MetadataImage
 from backend.engine.metrics import BrokerMetrics
 from backend.engine.net.listener import Listener
 from backend.engine.ports import system_ports

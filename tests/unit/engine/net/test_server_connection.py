@@ -11,7 +11,7 @@ import pytest
 from immutables import Map
 
 from backend.engine.apis.context import Api, Deferred, NoAnswer
-from backend.engine.controller.image import BROKER_RESOURCE, MetadataImage
+from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, MetadataImage
 from backend.engine.net.listener import WAITING_MAX
 from backend.engine.ports import tasks
 from backend.protocol import frames

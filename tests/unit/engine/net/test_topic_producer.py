@@ -11,7 +11,7 @@ import pytest
 from immutables import Map
 
 from backend.engine.apis.context import Api
-from backend.engine.controller.image import (
+from backend.engine.controller.image.metadata_image import (
     BrokerRegistration,
     Endpoint,
     MetadataImage,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.engine.raft.fetch import LogView, asked_partition, decide, has_records, is_diverging, response_of
+from backend.engine.raft.leader_fetch import LogView, asked_partition, decide, has_records, is_diverging, response_of
 from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID
 from backend.engine.raft.snapshots import SnapshotId
 from backend.protocol import messages as m

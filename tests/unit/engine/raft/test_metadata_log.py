@@ -14,7 +14,7 @@ import pytest
 from backend.engine.config import BrokerConfig
 from backend.engine.log.errors import CorruptLog
 from backend.engine.ports import Ports, system_ports
-from backend.engine.raft.fetch import decide, has_records
+from backend.engine.raft.leader_fetch import decide, has_records
 from backend.engine.raft.metadata_log import (
     READ_BYTES,
     MetadataBatch,
@@ -23,7 +23,6 @@ from backend.engine.raft.metadata_log import (
     decode_batches,
     open_metadata_log,
 )
-from backend.engine.raft.node import RaftNode
 from backend.engine.raft.quorum_state import (
     BadQuorumState,
     QuorumState,
@@ -31,8 +30,9 @@ from backend.engine.raft.quorum_state import (
     decode_quorum_state,
     encode_quorum_state,
 )
+from backend.engine.raft.raft_node import RaftNode
+from backend.engine.raft.raft_state import LogEnd
 from backend.engine.raft.snapshots import SnapshotId
-from backend.engine.raft.state import LogEnd
 from backend.engine.raft.voter_memory import read_quorum_state
 from backend.protocol import messages as m
 from backend.protocol.errors import DecodeError

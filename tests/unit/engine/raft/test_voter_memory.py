@@ -9,7 +9,7 @@ import pytest
 from backend.engine.ports.disk import OsDisk
 from backend.engine.raft.acknowledged import Acknowledged, AcknowledgedFiles
 from backend.engine.raft.quorum_state import QuorumState, Standing, decode_quorum_state, encode_quorum_state
-from backend.engine.raft.state import LogEnd
+from backend.engine.raft.raft_state import LogEnd
 from backend.engine.raft.voter_memory import (
     Memory,
     MetadataLost,

@@ -25,11 +25,11 @@ from backend.engine.apis import (
 from backend.engine.apis.context import RequestContext
 from backend.engine.apis.services import Services
 from backend.engine.common.event_sink import NullEventSink
-from backend.engine.controller.commands.alter_partition import alter_partition
 from backend.engine.controller.commands.brokers import fence_broker
-from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.commands.reassignment import alter_partition_reassignments
-from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
+from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.partition.isr_change import alter_partition
+from backend.engine.controller.commands.partition.reassignment import alter_partition_reassignments
+from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from backend.engine.log.config import LogManagerConfig
 from backend.engine.log.log_manager import LogManager
 from backend.engine.metrics import BrokerMetrics
@@ -360,7 +360,7 @@ class Nodes:
 
     def config(self, resource_type: int, name: str, **settings: str) -> None:
         """Sets dynamic configuration."""
-        from backend.engine.controller.commands.configs import incremental_alter_configs
+        from backend.engine.controller.commands.config.alter_configs import incremental_alter_configs
 
         resource = m.IncrementalAlterConfigsRequest.Resources
         request = m.IncrementalAlterConfigsRequest(

@@ -15,8 +15,8 @@ import pytest
 from app.components.follower.replica_phases import describe_phase
 from backend.control.observer.events import exact_phase
 from backend.control.observer.phases import FollowerSight, conclude
-from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.image.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from backend.engine.replica.fetchers.followed_partition import FollowedPartition
 from backend.engine.replica.fetchers.tier_state import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
 from backend.protocol import messages as m

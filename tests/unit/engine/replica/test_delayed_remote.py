@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backend.engine.controller.image import BROKER_RESOURCE
+from backend.engine.controller.image.metadata_image import BROKER_RESOURCE
 from backend.protocol import messages as m
 from backend.protocol.batch import RecordData, build_batch, iter_batches, iter_records
 from backend.protocol.errors import ErrorCode

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.image import RECOVERING, MetadataImage, PartitionRegistration
-from backend.engine.controller.image_records import image_records
-from backend.engine.controller.replay import merge_partition, new_partition
+from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.image.image_records import image_records
+from backend.engine.controller.image.metadata_image import RECOVERING, MetadataImage, PartitionRegistration
+from backend.engine.controller.image.replay import merge_partition, new_partition
 from backend.engine.replica.fetchers.fetch_state import must_keep
 from backend.protocol import codec
 from backend.protocol import messages as m

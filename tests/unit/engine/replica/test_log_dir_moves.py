@@ -10,7 +10,7 @@ import pytest
 from backend.protocol.batch import RecordData, build_batch
 from backend.protocol.errors import ErrorCode, KafkaError
 from backend.tiering.ids import TopicPartition
-from tests.unit.engine.coordinator.group_nodes import GroupNodes, run_nodes
+from tests.unit.engine.coordinator.group.group_nodes import GroupNodes, run_nodes
 
 ORDERS = TopicPartition("orders", 0)
 BROKER = 4

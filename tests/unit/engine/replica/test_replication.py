@@ -12,7 +12,7 @@ import pytest
 
 from backend.engine.apis.fetch_session import FetchSessions, Session
 from backend.engine.controller.commands.topics import delete_topics
-from backend.engine.controller.image import TOPIC_RESOURCE
+from backend.engine.controller.image.metadata_image import TOPIC_RESOURCE
 from backend.engine.ports import tasks
 from backend.engine.replica.role_changes import REPLICAS_PER_TURN
 from backend.protocol import messages as m

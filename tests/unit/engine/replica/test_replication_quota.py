@@ -9,7 +9,7 @@ import pytest
 from immutables import Map
 
 from backend.engine.common.rates import Windows
-from backend.engine.controller.image import EMPTY_IMAGE, MetadataImage
+from backend.engine.controller.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from backend.engine.replica.replication_quota import ReplicationQuota, Side, throttled_partitions
 from tests.unit.engine.replica.nodes import Nodes, play
 

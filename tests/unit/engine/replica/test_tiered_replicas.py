@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.engine.controller.commands.outcome import Outcome
-from backend.engine.controller.image import BROKER_RESOURCE
+from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.image.metadata_image import BROKER_RESOURCE
 from backend.protocol import messages as m
 from backend.protocol.errors import ErrorCode
 from backend.protocol.messages import Message

@@ -1,0 +1,155 @@
+"""Which log leads where every replica that had all committed records comes back from an unclean shutdown.
+
+Apache Kafka 4.3 elects the last leader without a look at its log, which may be on a new disk (KIP-966's second half,
+the unclean recovery, is not built). Here nobody leads before the logs of all replicas in question have been compared:
+the highest epoch of a last record wins, and among those the highest end, as in every election that compares logs.
+Decisions alone: who asks and when is `broker.unclean_recovery`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from backend.engine.config import BrokerConfig
+from backend.engine.controller.commands.command import Outcome
+from backend.engine.controller.commands.config.topic_settings import effective_min_isr
+from backend.engine.controller.commands.partition.elections import Found, leaderless
+from backend.engine.controller.commands.partition.eligible_leaders import elr_enabled
+from backend.engine.controller.commands.partition.partition_change import LogEnds, change_record, target_of
+from backend.engine.controller.commands.partition.registered_directories import has_log
+from backend.engine.controller.image.metadata_image import (
+    NO_LEADER,
+    RECOVERED,
+    RECOVERING,
+    MetadataImage,
+    PartitionRegistration,
+)
+from backend.protocol.messages import Message
+
+# Partitions by the broker that is asked about its logs of them, and the answers by topic id and partition.
+AskedLogs = Mapping[int, Sequence[Found]]
+LogEndsFound = Mapping[tuple[bytes, int], LogEnds]
+
+
+class LogEndReader(Protocol):
+    """Whoever can ask brokers."""
+
+    async def ask(self, image: MetadataImage, asked: AskedLogs) -> LogEndsFound:
+        """What the brokers say; who does not answer in time or cannot is left out. Raises nothing."""
+        ...
+
+
+def logs_of_live_replicas(image: MetadataImage, partitions: Iterable[Found]) -> AskedLogs:
+    """Every live replica is asked."""
+    asked: dict[int, list[Found]] = {}
+    for found in partitions:
+        for broker in found[2].replicas:
+            if image.is_active(broker):
+                asked.setdefault(broker, []).append(found)
+    return asked
+
+
+def to_recover(image: MetadataImage) -> list[Found]:
+    """Partitions that wait for a comparison of logs."""
+    if not elr_enabled(image):
+        return []
+    return [found for found in leaderless(image) if is_to_recover(found[2])]
+
+
+def still_to_recover(image: MetadataImage, found: Iterable[Found]) -> list[Found]:
+    """Those of the partitions that wait for it now, as they are now."""
+    kept = []
+    for topic, index, _ in found:
+        now = image.topics.get(topic.id)
+        partition = now.partitions.get(index) if now else None
+        if now is not None and partition is not None and is_to_recover(partition):
+            kept.append((now, index, partition))
+    return kept
+
+
+def is_to_recover(partition: PartitionRegistration) -> bool:
+    """Whether nobody leads, nobody may lead, and a replica is remembered as having had all, beside others."""
+    nobody = partition.leader == NO_LEADER and not partition.isr and not partition.elr
+    return nobody and bool(partition.last_known_elr) and len(partition.replicas) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of a partition's logs: who leads now (-1: nobody yet), and whose log is still waited for."""
+
+    leader: int
+    # All that are needed by `min.insync.replicas` have been compared: as far as anybody can know nothing is lost.
+    complete: bool
+    waits_for: tuple[int, ...]
+
+
+def judge(
+    image: MetadataImage, partition: PartitionRegistration, ends: LogEnds, min_isr: int, *, expired: bool
+) -> Verdict:
+    """`ends` are the answers of replicas in their present lives; `expired`: nobody is waited for any longer.
+
+    A broker that came back with another disk has nothing to compare. All others that are remembered are waited for;
+    after the limit as many as `min.insync.replicas` asks for are enough, since each committed record was on so many. A
+    replica that is not remembered may lead as well: a better log than that of one that had all holds all too.
+    """
+    known = [one for one in partition.replicas if one in ends and _may_lead(image, partition, one)]
+    candidates = [one for one in partition.last_known_elr if has_log(image, partition, one)]
+    silent = tuple(one for one in candidates if one not in known)
+    answered = len(candidates) - len(silent)
+    complete = answered >= min_isr
+    if not answered or (silent and not (expired and complete)):
+        return Verdict(NO_LEADER, complete, silent)
+    # Of equal logs the first in the replica list.
+    return Verdict(max(known, key=lambda one: ends[one]), complete, ())
+
+
+def _may_lead(image: MetadataImage, partition: PartitionRegistration, replica: int) -> bool:
+    return image.is_active(replica) and has_log(image, partition, replica)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A judgement on one partition as it stood at a leader epoch."""
+
+    topic_id: bytes
+    index: int
+    leader_epoch: int
+    leader: int
+    complete: bool
+
+
+def elect_recovered(
+    image: MetadataImage, config: BrokerConfig, recoveries: Sequence[Recovery]
+) -> Outcome[tuple[Recovery, ...]]:
+    """The best logs lead, where nothing has changed since they were compared: these recoveries."""
+    records: list[Message] = []
+    elected: list[Recovery] = []
+    for one in recoveries:
+        topic = image.topics.get(one.topic_id)
+        partition = topic.partitions.get(one.index) if topic else None
+        if topic is None or partition is None or not is_to_recover(partition):
+            continue
+        if partition.leader_epoch != one.leader_epoch:
+            continue
+        state = RECOVERED if one.complete else RECOVERING
+        record = change_record(
+            image,
+            topic.id,
+            one.index,
+            partition,
+            replace(target_of(partition), recovered_leader=one.leader, leader_recovery_state=state),
+            min_isr=effective_min_isr(image, config, topic.name),
+            acceptable=image.is_active,
+        )
+        if record is not None:
+            records.append(record)
+            elected.append(one)
+    # A whole cluster may come back so: each election stands by itself.
+    return Outcome(tuple(records), tuple(elected))
+
+
+def brokers_named(verdicts: Iterable[Verdict]) -> list[int]:
+    """All that are still waited for."""
+    return sorted({broker for verdict in verdicts for broker in verdict.waits_for})

@@ -1,0 +1,86 @@
+"""Partitions of deleted tiered topics, until the remote tier has been told (KIP-405, "Topic deletion lifecycle").
+
+Kept in every controller's memory: RemoveTopicRecords of the metadata log that it replays put them there. A deletion
+that a snapshot has swallowed before it was told shows only beside the remote tier's own records: see
+:meth:`RemovedTopics.note_vanished`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from backend.engine.controller.image.metadata_image import MetadataImage
+from backend.protocol import messages as m
+from backend.tiering.ids import TopicIdPartition
+
+REMOTE_STORAGE = "remote.storage.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedPartition:
+    """A deleted partition. `offset` is that of its topic's removal in the metadata log."""
+
+    tip: TopicIdPartition
+    replicas: tuple[int, ...]
+    offset: int
+    # Found in the log at the controller's start: an earlier life may have told the remote tier.
+    replayed: bool
+
+
+class RemovedTopics:
+    """One entry of about 300 bytes per partition that has not been told yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[TopicIdPartition, RemovedPartition] = {}
+
+    def note(self, before: MetadataImage, records: Iterable[object], offset: int, *, replayed: bool = False) -> None:
+        """Takes records that are about to change the image `before`; the last of them is at `offset`."""
+        for record in records:
+            if not isinstance(record, m.RemoveTopicRecord):
+                continue
+            topic = before.topics.get(bytes(record.topic_id))
+            # Said to be false it may have been true once, with remote data left.
+            if topic is None or REMOTE_STORAGE not in before.topic_config(topic.name):
+                continue
+            for index, registration in topic.partitions.items():
+                tip = TopicIdPartition(topic.name, topic.id, index)
+                self._waiting[tip] = RemovedPartition(tip, tuple(registration.replicas), offset, replayed)
+
+    def vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> list[TopicIdPartition]:
+        """Of partitions that have remote data, those whose topic the image does not know and nobody waits for.
+
+        The image is one that the active controller gives its commands: there is no topic with remote data that it
+        does not know yet.
+        """
+        return [one for one in tips if one.topic_id not in image.topics and one not in self._waiting]
+
+    def note_vanished(self, tips: Iterable[TopicIdPartition], image: MetadataImage) -> Sequence[TopicIdPartition]:
+        """Takes those that have `vanished`. Who the replicas were is forgotten, so all brokers are waited for."""
+        found = self.vanished(tips, image)
+        for tip in found:
+            self._waiting[tip] = RemovedPartition(tip, tuple(image.brokers), image.offset, replayed=False)
+        return found
+
+    def offline(self, image: MetadataImage, applied: Callable[[int], int]) -> Sequence[RemovedPartition]:
+        """Those of which no replica is online: every replica's broker is fenced, gone, or has applied the removal.
+
+        `applied` gives the metadata offset up to which a broker has. A removal that never was committed, since its
+        leader lost its place, left the topic in the image.
+        """
+
+        def is_off(broker: int, offset: int) -> bool:
+            registration = image.brokers.get(broker)
+            return registration is None or registration.fenced or applied(broker) >= offset
+
+        return [
+            one
+            for one in self._waiting.values()
+            if one.offset <= image.offset
+            and one.tip.topic_id not in image.topics
+            and all(is_off(broker, one.offset) for broker in one.replicas)
+        ]
+
+    def told(self, tip: TopicIdPartition) -> None:
+        """The remote tier knows."""
+        self._waiting.pop(tip, None)

@@ -1,0 +1,81 @@
+"""One step of a member towards its target: what it must give up first, what it gets, what others still hold.
+
+A partition is handed out only when nobody else owns it, and a member owns it until it has said that it does not
+(KIP-848). Facts: Kafka's `CurrentAssignmentBuilder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+from backend.engine.coordinator.group.consumer.consumer_group import Current, MemberState
+from backend.engine.coordinator.topics_view import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Where a member is to go.
+
+    `target` may name topics that it does not subscribe to any more: `subscribed` decides. `owned` is what the member
+    says it has, None when it says nothing. `taken` tells what others own; it is asked only when it matters.
+    """
+
+    epoch: int
+    target: frozenset[Partition]
+    subscribed: frozenset[bytes]
+    subscription_changed: bool
+    owned: frozenset[Partition] | None
+    taken: Callable[[], frozenset[Partition]]
+
+
+def reconcile(current: Current, goal: Goal) -> Current:
+    """What the member owns next; the same value when it cannot move."""
+    if current.state is MemberState.STABLE:
+        if current.epoch != goal.epoch:
+            return _advance(current, goal)
+        return _drop_unsubscribed(current, goal) if goal.subscription_changed else current
+    if current.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(goal.owned, current.revoking):
+        return _drop_unsubscribed(current, goal) if goal.subscription_changed else current
+    return _advance(current, goal)
+
+
+def _still_owns(owned: frozenset[Partition] | None, revoked: Collection[Partition]) -> bool:
+    return owned is None or not owned.isdisjoint(revoked)
+
+
+def _drop_unsubscribed(current: Current, goal: Goal) -> Current:
+    """Its topics changed and the new target is not there yet: what it does not want any more goes."""
+    gone = {one: epoch for one, epoch in current.assigned.items() if one[0] not in goal.subscribed}
+    if not gone:
+        return current
+    assigned = {one: epoch for one, epoch in current.assigned.items() if one not in gone}
+    revoking = {**current.revoking, **gone}
+    if _still_owns(goal.owned, revoking):
+        return _moved(current, current.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
+    return replace(current, previous_epoch=current.epoch, assigned=assigned)
+
+
+def _advance(current: Current, goal: Goal) -> Current:
+    target = frozenset(one for one in goal.target if one[0] in goal.subscribed)
+    assigned = {one: epoch for one, epoch in current.assigned.items() if one in target}
+    revoking = {one: epoch for one, epoch in current.assigned.items() if one not in target}
+    if revoking and _still_owns(goal.owned, revoking):
+        return _moved(current, current.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
+    missing = target - assigned.keys()
+    unreleased = missing & goal.taken() if missing else frozenset()
+    assigned.update(dict.fromkeys(missing - unreleased, goal.epoch))
+    state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
+    return _moved(current, goal.epoch, state, assigned, {})
+
+
+def _moved(
+    current: Current,
+    epoch: int,
+    state: MemberState,
+    assigned: Mapping[Partition, int],
+    revoking: Mapping[Partition, int],
+) -> Current:
+    moved = Current(epoch, current.epoch, state, assigned, revoking)
+    # A member that waits on stays as it is, and nothing has to be stored.
+    return current if replace(moved, previous_epoch=current.previous_epoch) == current else moved

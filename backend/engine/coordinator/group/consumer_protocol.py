@@ -1,0 +1,74 @@
+"""What members of the classic protocol say inside it: the consumer's own subscription and assignment formats.
+
+The coordinator reads and writes them only where groups are upgraded, downgraded or mixed (KIP-848). Facts: Kafka's
+`ConsumerProtocol`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from backend.engine.coordinator.group.consumer.consumer_group_records import by_topic
+from backend.engine.coordinator.topics_view import Partition, TopicsView
+from backend.protocol import codec
+from backend.protocol import messages as m
+from backend.protocol.errors import DecodeError
+
+PROTOCOL_TYPE: Final = "consumer"
+# The int16 before both; a newer version begins like the newest one that is known.
+_VERSION: Final = Struct(">h")
+
+
+@dataclass(frozen=True, slots=True)
+class SaidSubscription:
+    """A consumer's subscription: topics and, from version 1 on, the partitions it has."""
+
+    topics: frozenset[str]
+    owned: frozenset[Partition]
+    rack_id: str | None
+
+
+def _version_of(data: bytes, most: int) -> int:
+    if len(data) < _VERSION.size:
+        raise DecodeError("a consumer's metadata has no version")
+    return min(int(_VERSION.unpack_from(data)[0]), most)
+
+
+def read_subscription(metadata: bytes, topics: TopicsView) -> SaidSubscription:
+    """Raises DecodeError."""
+    kind = m.ConsumerProtocolSubscription
+    version = _version_of(metadata, kind.MAX_VERSION)
+    said, _ = codec.decode(kind, version, metadata, _VERSION.size)
+    owned = _known(((one.topic, one.partitions) for one in said.owned_partitions), topics)
+    return SaidSubscription(frozenset(said.topics), owned, said.rack_id)
+
+
+def read_assignment(data: bytes, topics: TopicsView) -> frozenset[Partition]:
+    """Partitions of topics that exist; none of an empty assignment. Raises DecodeError."""
+    if not data:
+        return frozenset()
+    kind = m.ConsumerProtocolAssignment
+    found, _ = codec.decode(kind, _version_of(data, kind.MAX_VERSION), data, _VERSION.size)
+    return _known(((one.topic, one.partitions) for one in found.assigned_partitions), topics)
+
+
+def _known(named: Iterable[tuple[str, list[int]]], topics: TopicsView) -> frozenset[Partition]:
+    found = ((topics.by_name.get(name), indexes) for name, indexes in named)
+    return frozenset((topic.id, index) for topic, indexes in found if topic is not None for index in indexes)
+
+
+def write_assignment(partitions: Iterable[Partition], topics: TopicsView, metadata: bytes) -> bytes:
+    """An assignment in the version of the member's own metadata. Raises DecodeError when that has none."""
+    kind = m.ConsumerProtocolAssignment
+    version = _version_of(metadata, kind.MAX_VERSION)
+    assignment = kind(
+        assigned_partitions=[
+            kind.AssignedPartitions(topic=topics.names[topic], partitions=indexes)
+            for topic, indexes in by_topic(partitions).items()
+            if topic in topics.names
+        ]
+    )
+    return _VERSION.pack(version) + codec.encode(assignment, version)

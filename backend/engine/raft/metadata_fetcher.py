@@ -1,0 +1,340 @@
+"""A follower's side of the metadata log: asks the leader for more, truncates where logs part, fetches snapshots.
+
+What a voter has fetched is on its disk before the next fetch says so: that is what the leader counts. Voters are told
+who leads; an observer asks the voters in turn until one of them knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from backend.engine.log.errors import NoSpace
+from backend.engine.log.log_state import FULL_ERRNOS
+from backend.engine.ports import Ports, tasks
+from backend.engine.raft import election as q
+from backend.engine.raft import voter_progress
+from backend.engine.raft.leader_fetch import as_buffer
+from backend.engine.raft.metadata_log import TOPIC, TOPIC_ID, MetadataLogFailed
+from backend.engine.raft.quorum_state import NOBODY
+from backend.engine.raft.raft_state import Moment, Quorum, Role, Step
+from backend.engine.raft.snapshots import BadSnapshot, PartialSnapshot, SnapshotId
+from backend.protocol import messages as m
+from backend.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
+
+if TYPE_CHECKING:
+    from backend.engine.raft.raft_node import RaftNode
+
+FETCH_VERSION: Final = 18
+FETCH_SNAPSHOT_VERSION: Final = 1
+# KafkaRaftClient.MAX_FETCH_WAIT_MS and the sizes of one answer.
+FETCH_WAIT_MS: Final = 500
+FETCH_BYTES: Final = 8 << 20
+SNAPSHOT_BYTES: Final = 1 << 20
+RETRY_PAUSE_MS: Final = 50.0
+REFUSED_PAUSE_MS: Final = 1000.0
+
+_Partition = m.FetchResponse.Responses.Partitions
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Follower:
+    """One task; idle while this node leads, or votes and knows no leader."""
+
+    def __init__(self, ports: Ports, node: RaftNode) -> None:
+        self._ports = ports
+        self._node = node
+        self._partial: PartialSnapshot | None = None
+        # An observer's: the epoch and leader that did not answer, and how often it has asked somebody else.
+        self._silent: tuple[int, int] | None = None
+        self._asked_around = node.node_id
+
+    def _follows(self) -> bool:
+        state = self._node.state
+        if state.role is Role.OBSERVER:
+            return True
+        return state.role is Role.FOLLOWER and state.leader_id in self._node.peers
+
+    def _whom_to_ask(self, state: Quorum) -> int:
+        heard = state.leader_id in self._node.peers and (state.epoch, state.leader_id) != self._silent
+        if state.role is Role.FOLLOWER or heard:
+            return state.leader_id
+        voters = sorted(self._node.peers)
+        self._asked_around += 1
+        return voters[self._asked_around % len(voters)]
+
+    async def run(self) -> None:
+        """Until cancelled, or until the log fails."""
+        node = self._node
+        while node.failure is None:
+            await node.log.wait_until(lambda: self._follows() or node.failure is not None)
+            if node.failure is not None:
+                return
+            state = node.state
+            try:
+                await self._fetch_once(state)
+            except NoSpace as error:
+                _log.error("Node %d cannot follow the metadata quorum: %s", node.node_id, error.message)
+                await tasks.sleep_ms(REFUSED_PAUSE_MS)
+            except KafkaError as error:
+                _log.debug("Node %d got nothing from leader %d: %s", node.node_id, state.leader_id, error)
+                if error.code in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT):
+                    self._silent = (state.epoch, state.leader_id)
+                if error.code is ErrorCode.NETWORK_EXCEPTION:
+                    await self._unreachable(state)
+                await tasks.sleep_ms(RETRY_PAUSE_MS)
+            except (DecodeError, ValueError) as error:  # BadSnapshot, and an answer without the partition
+                _log.error("Node %d: leader %d sent what cannot be used, asking again: %s",
+                           node.node_id, state.leader_id, error)  # fmt: skip
+                await tasks.sleep_ms(REFUSED_PAUSE_MS)
+            except OSError as error:
+                node.fail(error)
+                return
+
+    async def _unreachable(self, asked: Quorum) -> None:
+        def change(state: Quorum, now: Moment) -> Step:
+            same = state.epoch == asked.epoch and state.leader_id == asked.leader_id
+            # Once for each silence: every further failure would only draw another time.
+            return (q.leader_unreachable(state, now) if same and state.leader_heard else state), ()
+
+        await self._node.step(change)
+
+    def _request(self, state: Quorum) -> m.FetchRequest:
+        request, end = m.FetchRequest, self._node.log.end
+        partition = request.Topics.Partitions(
+            partition=0,
+            current_leader_epoch=state.epoch,
+            fetch_offset=end.offset,
+            last_fetched_epoch=end.epoch,
+            log_start_offset=-1,
+            replica_directory_id=self._node.directory_id,
+            high_watermark=self._node.log.high_watermark,
+        )
+        return request(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=0,
+            max_bytes=FETCH_BYTES,
+            session_epoch=-1,
+            cluster_id=self._node.cluster_id,
+            replica_state=request.ReplicaState(replica_id=self._node.node_id, replica_epoch=-1),
+            topics=[request.Topics(topic_id=TOPIC_ID, partitions=[partition])],
+        )
+
+    async def _fetch_once(self, state: Quorum) -> None:
+        node = self._node
+        timeout_ms = FETCH_WAIT_MS + node.config.controller_quorum_request_timeout_ms
+        request, asked = self._request(state), self._whom_to_ask(state)
+        answer = cast(m.FetchResponse, await node.fetchers[asked].send(request, FETCH_VERSION, timeout_ms=timeout_ms))
+        if answer.error_code:
+            node.refused(asked, answer.error_code)
+            await tasks.sleep_ms(REFUSED_PAUSE_MS)
+            return
+        [topic] = answer.responses
+        [partition] = topic.partitions
+        await node.learn(partition.current_leader.leader_epoch, partition.current_leader.leader_id)
+        if partition.error_code:
+            raise error_for(partition.error_code)
+        if not await self._leader_answered(state):
+            return
+        self._silent = None
+        if partition.snapshot_id.end_offset >= 0:
+            wanted = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+            await self._fetch_snapshot(state, wanted)
+            return
+        if not self._is_news(partition):
+            return
+        await tasks.shield(
+            tasks.start(self._take(state, request.topics[0].partitions[0].fetch_offset, partition), name="raft append")
+        )
+
+    def _is_news(self, partition: _Partition) -> bool:
+        """Twice a second there is none."""
+        return (
+            len(as_buffer(partition.records)) > 0
+            or partition.diverging_epoch.end_offset >= 0
+            or partition.high_watermark > self._node.log.high_watermark
+        )
+
+    async def _leader_answered(self, asked: Quorum) -> bool:
+        """Whether the leader that was asked is still the one that this node follows."""
+        self._node.leader_heard()
+        if not self._node.votes:
+            return _same(self._node.state, asked)
+        now = await self._node.step(
+            lambda state, now: (q.leader_answered(state, now) if _same(state, asked) else state, ())
+        )
+        return _same(now, asked)
+
+    async def _take(self, asked: Quorum, offset: int, partition: _Partition) -> None:
+        node, log = self._node, self._node.log
+
+        def still_follows() -> bool:
+            return _same(node.state, asked) and log.end_offset == offset
+
+        async with node.exclusive():
+            if not still_follows():
+                return
+            if partition.diverging_epoch.end_offset >= 0:
+                await self._truncate(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
+            records = as_buffer(partition.records)
+            if len(records):
+                self._append(records, asked.epoch)
+        grown = log.end_offset != offset
+
+        def told(state: Quorum, now: Moment) -> Step:
+            # The leader has it on a majority, whatever this disk still lacks.
+            known = _told(state, asked, partition.high_watermark, log.end_offset)
+            return (q.own_disk_begins(known) if grown and _same(state, asked) else known), ()
+
+        await node.step(told)
+        if not grown:
+            await node.admit()
+            return
+        if node.is_in_voters:
+            await log.flush()
+            await node.admit()
+            await self._leader_answered(asked)
+        else:
+            # Nobody counts on this disk.
+            node.flush_soon()
+
+    def _append(self, records: bytes | bytearray | memoryview, epoch: int) -> None:
+        try:
+            self._node.log.append_fetched(records, epoch, self._ports.clock.time_ms())
+        except NoSpace:
+            raise
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                raise MetadataLogFailed(error.message) from error
+            raise DecodeError(f"its records do not fit: {error.message}") from error
+
+    async def _truncate(self, epoch: int, end_offset: int) -> None:
+        """To where both logs are the same (`ReplicatedLog.truncateToEndOffset`)."""
+        log = self._node.log
+        own_epoch, own_end = log.end_offset_for_epoch(epoch)
+        if own_epoch < 0:
+            target = min(end_offset, log.end_offset)
+        else:
+            target = min(own_end, end_offset) if own_epoch == epoch else own_end
+        target = max(target, log.start_offset)
+        _log.info(
+            "Node %d cuts its metadata log from offset %d to %d: the leader's parts from it in epoch %d",
+            self._node.node_id, log.end_offset, target, epoch,
+        )  # fmt: skip
+        await log.truncate_to(target)
+
+    # --- snapshots
+
+    async def _fetch_snapshot(self, asked: Quorum, wanted: SnapshotId) -> None:
+        node, workers = self._node, self._ports.workers
+        if wanted.end_offset <= node.log.high_watermark and wanted.end_offset <= node.log.end_offset:
+            raise MetadataLogFailed(f"the leader offers snapshot {wanted} of what is committed here already")
+        if self._partial is not None and self._partial.id != wanted:
+            await self._forget()
+        if self._partial is None:
+            unique = self._ports.random.uuid().hex()
+            folder, disk = node.log.dir, self._ports.disk
+            self._partial = await self._on_disk(lambda: PartialSnapshot(disk, folder, wanted, unique))
+            _log.info("Node %d fetches snapshot %s from leader %d", node.node_id, wanted, asked.leader_id)
+        partial = self._partial
+        while True:
+            size = await self._fetch_piece(asked, partial)
+            if size is None:
+                return
+            if partial.size_bytes == size:
+                break
+        try:
+            await workers.run(partial.check)
+        except BadSnapshot:
+            await self._forget()
+            raise
+        await self._on_disk(partial.freeze)
+        self._partial = None
+        await tasks.shield(tasks.start(self._install(wanted), name="raft snapshot"))
+
+    async def _install(self, wanted: SnapshotId) -> None:
+        node = self._node
+        async with node.exclusive():
+            await node.log.start_at_snapshot(wanted)
+        await node.step(
+            lambda state, now: (voter_progress.leader_committed(state, wanted.end_offset, wanted.end_offset), ())
+        )
+        await node.admit()
+        _log.info("Node %d goes on from snapshot %s", node.node_id, wanted)
+
+    async def _fetch_piece(self, asked: Quorum, partial: PartialSnapshot) -> int | None:
+        """The size of the whole snapshot; None when this download is over, or to be gone on with later."""
+        node = self._node
+        part = m.FetchSnapshotRequest.Topics.Partitions
+        wanted = part(
+            partition=0,
+            current_leader_epoch=asked.epoch,
+            snapshot_id=part.SnapshotId(end_offset=partial.id.end_offset, epoch=partial.id.epoch),
+            position=partial.size_bytes,
+            replica_directory_id=node.directory_id,
+        )
+        request = m.FetchSnapshotRequest(
+            cluster_id=node.cluster_id,
+            replica_id=node.node_id,
+            max_bytes=SNAPSHOT_BYTES,
+            topics=[m.FetchSnapshotRequest.Topics(name=TOPIC, partitions=[wanted])],
+        )
+        timeout_ms = node.config.controller_quorum_request_timeout_ms
+        answer = cast(
+            m.FetchSnapshotResponse,
+            await node.fetchers[asked.leader_id].send(request, FETCH_SNAPSHOT_VERSION, timeout_ms=timeout_ms),
+        )
+        if answer.error_code or not answer.topics:
+            # A leader of Apache Kafka 4.3.1 answers every error of the partition like this.
+            await self._forget()
+            node.refused(asked.leader_id, answer.error_code)
+            await tasks.sleep_ms(REFUSED_PAUSE_MS)
+            return None
+        told = answer.topics[0].partitions[0]
+        await node.learn(told.current_leader.leader_epoch, told.current_leader.leader_id)
+        if told.error_code == ErrorCode.SNAPSHOT_NOT_FOUND:
+            await self._forget()
+            return None
+        if told.error_code:
+            raise error_for(told.error_code)
+        if not await self._leader_answered(asked):
+            return None
+        got = SnapshotId(told.snapshot_id.end_offset, told.snapshot_id.epoch)
+        data = as_buffer(told.unaligned_records)
+        position = partial.size_bytes
+        fits = position + len(data) <= told.size and (len(data) or told.size == position)
+        if got != partial.id or told.position != position or not fits:
+            await self._forget()
+            raise BadSnapshot(
+                f"asked for snapshot {partial.id} from byte {position}, and got {got} from {told.position}"
+            )
+        await self._on_disk(lambda: partial.append(data))
+        return told.size
+
+    async def _on_disk(self, work: Callable[[], T]) -> T:
+        """NoSpace when the snapshot does not fit: what there is of it has made room, and the log is as it was."""
+        try:
+            return await self._ports.workers.run(work)
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                raise
+            await self._forget()
+            raise NoSpace(
+                f"no space is left for the snapshot in {self._node.log.dir}; free some, and it is fetched again"
+            ) from error
+
+    async def _forget(self) -> None:
+        partial, self._partial = self._partial, None
+        if partial is not None:
+            await self._ports.workers.run(partial.discard)
+
+
+def _same(state: Quorum, asked: Quorum) -> bool:
+    follows = state.role in (Role.FOLLOWER, Role.OBSERVER) and state.leader_id != NOBODY
+    return follows and (state.epoch, state.leader_id) == (asked.epoch, asked.leader_id)
+
+
+def _told(state: Quorum, asked: Quorum, high_watermark: int, own_end: int) -> Quorum:
+    return voter_progress.leader_committed(state, high_watermark, own_end) if _same(state, asked) else state

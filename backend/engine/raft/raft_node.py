@@ -1,0 +1,447 @@
+"""A node of the metadata quorum: carries out what the state machine (`quorum`) decides (Kafka's KafkaRaftClient).
+
+One step at a time: the state machine's answer is on disk before anything that follows from it is sent. Beside the steps
+run a flusher for what nobody waits for, a fetcher that asks the leader for more, and, on voters, a clock. A node that
+has no vote is an observer (KIP-595).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from backend.engine.config import BrokerConfig
+from backend.engine.ports import Ports, tasks
+from backend.engine.raft import election as q
+from backend.engine.raft import voter_progress
+from backend.engine.raft.acknowledged import AcknowledgedFiles
+from backend.engine.raft.election_timer import HELD_UP_MS, ElectionClock
+from backend.engine.raft.leader_fetch import LogView
+from backend.engine.raft.leader_wait import LOOK_MS, WaitingForVoters
+from backend.engine.raft.metadata_fetcher import Follower
+from backend.engine.raft.metadata_log import MetadataLog, MetadataLogFailed
+from backend.engine.raft.observers import Observers
+from backend.engine.raft.quorum_state import NO_DIRECTORY, NOBODY, QuorumState, Standing
+from backend.engine.raft.raft_state import BeginEpoch, Effect, Moment, Quorum, Role, Step, Timing, VoterFetch
+from backend.engine.raft.voter_requests import Peer, VoterRequests
+from backend.protocol.errors import ErrorCode, KafkaError, error_for
+from backend.protocol.messages import Message
+from backend.tiering.ids import uuid_text
+
+# How long a stop waits for the others to hear that this leader resigns.
+RESIGN_TIMEOUT_MS: Final = 500.0
+
+_log = logging.getLogger(__name__)
+
+
+class QuorumMismatch(Exception):
+    """This node must not take part as it is set up; one sentence for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a voter's controller listener is."""
+
+    host: str
+    port: int
+
+
+class RaftNode:
+    """Start once, then stop. All methods on the loop's thread."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        config: BrokerConfig,
+        log: MetadataLog,
+        *,
+        cluster_id: str,
+        votes: bool = True,
+        peers: Mapping[int, Peer] | None = None,
+        fetchers: Mapping[int, Peer] | None = None,
+        addresses: Mapping[int, Address] | None = None,
+        memory: QuorumState | None = None,
+        directory_id: bytes = NO_DIRECTORY,
+        acknowledged: AcknowledgedFiles | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """`peers` are the other voters; without any this node, which `votes`, is the only one.
+
+        `fetchers` are second ways to them, for requests that wait there. `memory` is what a voter remembers
+        (`voter_memory`), `acknowledged` where it notes its progress; `directory_id` is that of a node without a vote.
+        `on_failure` hears why this node ended.
+        """
+        self._ports = ports
+        self.log = log
+        self.node_id = config.id
+        self.cluster_id = cluster_id
+        self._own_directory_id = directory_id
+        # An observer has promised nothing, so nothing is kept of what it knew.
+        self._memory = memory if memory is not None and votes else QuorumState()
+        self._acknowledged = acknowledged
+        self.config = config
+        self.peers = dict(peers or {})
+        self.fetchers = dict(fetchers or self.peers)
+        self.addresses = dict(addresses or {})
+        self.voters = tuple(sorted({*self.peers, *((config.id,) if votes else ())}))
+        # Latest fetches from this node while it leads: of the other voters, and of those without a vote.
+        self.voters_seen = Observers()
+        self.observers = Observers()
+        self.failure: BaseException | None = None
+        self.elections = 0
+        self._on_failure = on_failure
+        self._timing = Timing(
+            config.controller_quorum_election_timeout_ms,
+            config.controller_quorum_fetch_timeout_ms,
+            config.controller_quorum_election_backoff_max_ms,
+            config.ebbline_quorum_start_wait_ms,
+        )
+        self._state = Quorum(config.id, self.voters, self._timing, Role.UNATTACHED if votes else Role.OBSERVER)
+        self._clock = ElectionClock(ports.clock, lambda: self._state)
+        self._turn = tasks.Lock()
+        self._unflushed = tasks.Event()
+        # Whether some voter has taken this node for one of its cluster.
+        self.joined = False
+        self._running: list[tasks.Task[None]] = []
+        self._requests = VoterRequests(self)
+        self._waiting = WaitingForVoters(config.id, self.voters)
+
+    # --- what others read
+
+    @property
+    def state(self) -> Quorum:
+        return self._state
+
+    @property
+    def votes(self) -> bool:
+        """Whether it may vote and lead now; a voter that is catching up may not."""
+        return self._state.is_voter
+
+    @property
+    def is_in_voters(self) -> bool:
+        """Whether it is one of the voters, as the settings name them: what it fetches must be on its disk."""
+        return self.node_id in self.voters
+
+    @property
+    def directory_id(self) -> bytes:
+        """By which directory it introduces itself."""
+        return self._state.directory_id if self.is_in_voters else self._own_directory_id
+
+    @property
+    def epoch(self) -> int:
+        return self._state.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The leader as this node knows it, or -1."""
+        return self._state.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self._state.is_leader
+
+    def leads(self, epoch: int) -> bool:
+        """Whether this node still leads that epoch."""
+        return self._state.is_leader and self._state.epoch == epoch and self.failure is None
+
+    def view(self) -> LogView:
+        """What the answer to a fetch depends on."""
+        return LogView(
+            self.leader_id,
+            self.epoch,
+            self.log.start_offset,
+            self.log.end_offset,
+            self.log.high_watermark,
+            is_leader=self.is_leader,
+            earliest_snapshot=self.log.earliest_snapshot,
+            latest_snapshot=self.log.snapshots.latest,
+        )
+
+    # --- life
+
+    async def start(self) -> None:
+        """Takes its place in the quorum; an only voter leads when this returns. QuorumMismatch, CorruptLog, OSError."""
+        stored = self._memory
+        if stored.voters and set(stored.voters) != set(self.voters):
+            raise QuorumMismatch(
+                f"Its metadata log {self.log.dir} belongs to the voters {sorted(stored.voters)}, but"
+                f" controller.quorum.voters names {list(self.voters)}: voters cannot be changed on a folder that is in"
+                " use; set them as they were"
+            )
+        stored = replace(stored, voters=self.voters)
+
+        self.log.leader_epoch = stored.leader_epoch
+
+        def begin(_: Quorum, now: Moment) -> Step:
+            state, effects = q.start(
+                self.node_id, self.voters, self._timing, stored, self.log.end, now, self.log.directories
+            )
+            return replace(state, high_watermark=self.log.high_watermark), effects
+
+        self._spawn(self._flush_always(), "flusher")
+        await self.step(begin)
+        if self.voters == (self.node_id,):
+            await self.log.wait_until(lambda: self.log.high_watermark > self._state.epoch_start or bool(self.failure))
+            if self.failure is not None:
+                raise self.failure
+            return
+        if self.is_in_voters:
+            self._spawn(self._tick_always(), "clock")
+            self._spawn(self._say_whom_it_waits_for(), "waiting")
+        self._spawn(Follower(self._ports, self).run(), "fetcher")
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
+        self._running.append(tasks.spawn(coroutine, name=f"raft {what} of node {self.node_id}"))
+
+    async def stop(self) -> None:
+        """Gives leadership up, so that the others need not wait for a time-out, and ends."""
+        if self.is_leader and self.peers and self.failure is None:
+            await self.step(_resign)
+            with suppress(tasks.Timeout):
+                await tasks.wait_for(self._requests.all_sent(), RESIGN_TIMEOUT_MS)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """Ends without a word."""
+        for task in self._running:
+            await tasks.cancel(task)
+        self._running.clear()
+        await self._requests.cancel()
+
+    def fail(self, error: BaseException) -> None:
+        """This node's log cannot be used any longer: it takes part no more."""
+        if self.failure is None:
+            self.failure = error
+            _log.critical("Node %d leaves the metadata quorum: %s", self.node_id, error)
+            self.log.wake()
+            self._clock.wake()
+            if self._on_failure is not None:
+                self._on_failure(error)
+
+    def refused(self, voter: int, code: int) -> None:
+        """A voter has refused a whole request."""
+        # A broker without a vote hears the same when it registers, and says so.
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self.joined and self.votes:
+            where = self.addresses.get(voter)
+            place = f" at {where.host}:{where.port}" if where else ""
+            self.fail(
+                QuorumMismatch(
+                    f"voter {voter}{place} belongs to another cluster than {self.cluster_id}; correct"
+                    " controller.quorum.voters, or start with this cluster's folder"
+                )
+            )
+        else:
+            _log.warning("Node %d: voter %d refuses its request: %s", self.node_id, voter, error_for(code))
+
+    # --- steps
+
+    def _moment(self) -> Moment:
+        return Moment(self._ports.clock.monotonic_ms(), self._ports.random.uniform(0.0, 0.999999))
+
+    async def step(self, change: Callable[[Quorum, Moment], Step]) -> Quorum:
+        """One change of the state: on disk first, then its effects. Goes through even when the caller is cancelled."""
+        step = tasks.start(self._step(change), name=f"raft step of node {self.node_id}")
+        return await tasks.shield(step)
+
+    async def _step(self, change: Callable[[Quorum, Moment], Step]) -> Quorum:
+        async with self._turn:
+            before, moment = self._state, self._moment()
+            known = q.log_changed(before, self.log.end, self.log.directories, moment)
+            state, effects = change(known, moment)
+            self.log.acknowledged = self._acknowledged if state.standing is Standing.MEMBER else None
+            if self.is_in_voters and state.durable != before.durable:
+                try:
+                    await self.log.write_state(state.durable)
+                except OSError as error:
+                    self.fail(error)
+                    raise
+            self._state = state
+            self._clock.deadline_moved()
+            for effect in effects:
+                self._carry_out(state, effect)
+            self.log.update_high_watermark(state.high_watermark)
+            if (state.role, state.epoch, state.leader_id) != (before.role, before.epoch, before.leader_id):
+                _log.info(
+                    "Node %d is %s in epoch %d of the metadata quorum, led by %s", self.node_id, state.role,
+                    state.epoch, "nobody" if state.leader_id == NOBODY else f"node {state.leader_id}",
+                )  # fmt: skip
+                self.log.wake()
+            return state
+
+    def _carry_out(self, state: Quorum, effect: Effect) -> None:
+        if not isinstance(effect, BeginEpoch):
+            self._requests.carry_out(state, effect)
+            return
+        self.elections += 1
+        try:
+            self.log.append_leader_change(
+                self.node_id, state.epoch, self.voters, effect.granting_voters, self._ports.clock.time_ms()
+            )
+        except (OSError, KafkaError) as error:
+            self.fail(error)
+        self.flush_soon()
+
+    async def learn(self, epoch: int, leader_id: int, *, by_itself: bool = False) -> None:
+        """Somebody spoke of an epoch and its leader; `by_itself` when it was that leader, which so is still there."""
+        doubted = by_itself and self._state.role is Role.PROSPECTIVE
+        if epoch > self.epoch or (epoch == self.epoch and (leader_id != self.leader_id or doubted)):
+            await self.step(lambda state, now: (q.learned(state, epoch, leader_id, now), ()))
+
+    def exclusive(self) -> tasks.Lock:
+        """Held while the log is changed by what a leader has sent: no vote is given meanwhile."""
+        return self._turn
+
+    async def vote_answered(self, voter: int, epoch: int, *, pre_vote: bool, granted: bool, abstains: bool) -> None:
+        """A voter has answered the Vote that was sent in `epoch`; it `abstains` while it is catching up."""
+        self._waiting.answered(voter, abstains, self._ports.clock.monotonic_ms())
+
+        def change(state: Quorum, now: Moment) -> Step:
+            return q.vote_answered(
+                state,
+                voter,
+                epoch=epoch,
+                pre_vote=pre_vote,
+                granted=granted,
+                log_end=self.log.end,
+                now=now,
+                abstains=abstains,
+            )
+
+        await self.step(change)
+
+    async def admit(self) -> None:
+        """A voter that was catching up is one again once its directory is noted and that is committed.
+
+        To be called when what the log holds is on the device.
+        """
+        noted = self.log.committed_directories.get(self.node_id)
+        if self._state.standing is Standing.CATCHING_UP and noted == self.directory_id:
+            await self.step(lambda state, now: (q.admitted(state, now), ()))
+            _log.info("Node %d has caught up with the metadata quorum and votes again", self.node_id)
+
+    # --- the clock and the disk
+
+    async def _tick_always(self) -> None:
+        while self.failure is None:
+            late_ms = await self._clock.due()
+            if late_ms > HELD_UP_MS:
+                await self._held_up(late_ms)
+            if self._ports.clock.monotonic_ms() >= self._state.deadline_ms:
+                await self.step(lambda state, now: q.tick(state, self.log.end, now))
+
+    def leader_heard(self) -> None:
+        """The leader of this node's epoch has answered a fetch."""
+        self._waiting.heard(self._ports.clock.monotonic_ms())
+
+    async def _say_whom_it_waits_for(self) -> None:
+        while self.failure is None:
+            await tasks.sleep_ms(LOOK_MS)
+            text = self._waiting.look(self._state, self._ports.clock.monotonic_ms())
+            if text is not None:
+                _log.warning("%s", text)
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why no leader is known, in one sentence; None while one is."""
+        return self._waiting.text
+
+    async def _held_up(self, by_ms: float) -> None:
+        await self.step(lambda state, now: (q.held_up(state, by_ms), ()))
+
+    async def _flushed(self, end: int) -> None:
+        await self.step(lambda state, now: (voter_progress.flushed(state, end), ()))
+
+    def flush_soon(self) -> None:
+        """What has been appended goes to the device, and nobody waits for it."""
+        self._unflushed.set()
+
+    async def _flush_always(self) -> None:
+        while self.failure is None:
+            await self._unflushed.wait()
+            self._unflushed.clear()
+            try:
+                end = await self.log.flush()
+            except OSError as error:
+                self.fail(error)
+                return
+            if self.is_leader:
+                await self._flushed(end)
+
+    # --- the leader's work
+
+    def append(self, records: Sequence[Message], epoch: int) -> int:
+        """Writes records as leader of `epoch`; the offset of the last. They count once they are `committed`.
+
+        NOT_CONTROLLER when the epoch is over; NoSpace, MetadataLogFailed as the log's.
+        """
+        if not self.leads(epoch):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {self.node_id} leads epoch {epoch} no longer")
+        last = self.log.append(records, epoch, self._ports.clock.time_ms())
+        self.flush_soon()
+        return last
+
+    async def committed(self, offset: int, epoch: int) -> None:
+        """Returns once the offset is on the disks of most voters. NOT_CONTROLLER when leadership ends before."""
+        await self.log.wait_until(lambda: self.log.high_watermark > offset or not self.leads(epoch))
+        if self.log.high_watermark > offset:
+            return
+        if isinstance(self.failure, OSError):
+            raise MetadataLogFailed(str(self.failure)) from self.failure
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {self.node_id} leads epoch {epoch} no longer")
+
+    def voter_seen(self, voter: int, directory_id: bytes, offset: int, now_ms: int) -> None:
+        """For DescribeQuorum: when and from where a voter fetched; it is caught up at the log's end."""
+        self.observers.forget(voter)
+        self.voters_seen.note(voter, directory_id, offset, self.log.end_offset, now_ms)
+
+    def fetch_of(self, voter: int, offset: int, directory_id: bytes) -> VoterFetch:
+        """A voter's Fetch as this leader weighs it."""
+        log = self.log
+        superseded = log.is_superseded(voter, directory_id)
+        return VoterFetch(offset, directory_id, log.committed_directories, superseded)
+
+    def counts(self, voter: int, fetched: VoterFetch) -> bool:
+        """Whether what the voter has counts for commits; it gets what is not committed yet, too."""
+        return voter in self._state.progress and voter_progress.counts(self._state, voter, fetched)
+
+    async def voter_fetched(self, voter: int, fetched: VoterFetch) -> None:
+        """A voter has everything below an offset on its disk. A directory that the log does not name is noted there."""
+        state = await self.step(lambda state, now: (voter_progress.voter_fetched(state, voter, fetched, now), ()))
+        noted = voter_progress.directories_to_note(state, voter, fetched)
+        if noted is None or not self.leads(state.epoch):
+            return
+        try:
+            self.log.append_voters(noted, state.epoch, self._ports.clock.time_ms())
+        except KafkaError as error:
+            _log.error("Node %d cannot note the directory of voter %d: %s", self.node_id, voter, error.message)
+            return
+        except OSError as error:
+            self.fail(error)
+            return
+        _log.info(
+            "Node %d notes directory %s of voter %d in the metadata log",
+            self.node_id, uuid_text(fetched.directory_id), voter,
+        )  # fmt: skip
+        # What comes next must know of the note, or each fetch would write it again.
+        await self.step(lambda state, now: (state, ()))
+        self.flush_soon()
+
+    async def voter_heard(self, voter: int) -> None:
+        """A voter fetches a snapshot."""
+        await self.step(lambda state, now: (voter_progress.voter_heard(state, voter, now), ()))
+
+    def lowest_needed(self) -> int | None:
+        """The lowest offset that a voter which is heard still reads; None on a node that does not lead."""
+        if not self.is_leader:
+            return None
+        now_ms, limit_ms = self._ports.clock.monotonic_ms(), self._timing.fetch_timeout_ms * 2
+        heard = [one.end_offset for one in self._state.progress.values() if now_ms - one.heard_ms < limit_ms]
+        return min((offset for offset in heard if offset >= 0), default=None)
+
+
+def _resign(state: Quorum, now: Moment) -> Step:
+    """As a step."""
+    return q.resign(state, now)
