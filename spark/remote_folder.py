@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import obstore
 from obstore.exceptions import BaseError
@@ -32,13 +33,21 @@ class RemoteFile:
     modified_ms: int
 
 
+def _from_url(location: str) -> Any:
+    """A store by URL, with the environment's settings; an http:// endpoint needs no permission, as for brokers."""
+    endpoint = os.environ.get("AWS_ENDPOINT") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    if endpoint.lower().startswith("http://") and "AWS_ALLOW_HTTP" not in os.environ:
+        return from_url(location, client_options={"allow_http": True})
+    return from_url(location)
+
+
 class RemoteFolder:
     """Lists the segments' objects. Raises RemoteFolderError when that fails."""
 
     def __init__(self, location: str) -> None:
         self._location = location
         try:
-            self._store = from_url(location) if "://" in location else LocalStore(Path(location).absolute())
+            self._store = _from_url(location) if "://" in location else LocalStore(Path(location).absolute())
         except (BaseError, OSError, ValueError) as error:
             raise self._failed(error) from error
 

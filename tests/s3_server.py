@@ -18,13 +18,14 @@ class S3Server:
     """A context manager with one bucket, named `bucket`; `endpoint` is its address.
 
     `fail_next` makes the next requests answer with an error status, `refuses` all of a method (`*`: of any) until it is
-    taken away; `requests` are (method, path with query).
+    taken away; `answer` is given instead of a refusal's empty one; `requests` are (method, path with query).
     """
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
         self.fail_next: list[int] = []
         self.refuses: dict[str, int] = {}
+        self.answer = ""
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._application, threaded=True)
         self._thread = threading.Thread(target=self._server.serve_forever, name="s3", daemon=True)
@@ -56,6 +57,6 @@ class S3Server:
             return Response(status=self.fail_next.pop(0))(environ, start_response)
         refused = self.refuses.get("*", self.refuses.get(environ["REQUEST_METHOD"]))
         if refused is not None:
-            return Response(status=refused)(environ, start_response)
+            return Response(self.answer, status=refused)(environ, start_response)
         answer: Iterable[bytes] = self._moto(environ, start_response)
         return answer

@@ -24,6 +24,7 @@ from backend.cli.remote_topic import MetadataTopicReader, TopicUnavailable, read
 from backend.data_folder import DataFolder, DataFolderError
 from backend.engine.ports.object_store import open_object_store
 from backend.protocol.remote_log_metadata import SegmentMetadata
+from backend.supervisor.store_check import trouble_of
 from backend.tiering.ids import uuid_text
 from backend.tiering.remote_keys import ROOT
 
@@ -176,8 +177,7 @@ def _objects(location: str) -> dict[str, int]:
     try:
         return dict(open_object_store(location).list(ROOT))
     except (OSError, ValueError, BaseError) as error:
-        first = next((text.strip() for text in str(error).splitlines() if text.strip()), type(error).__name__)
-        fail(f"The remote tier at {location} cannot be listed ({first}): name another with --remote.", Exit.AWAY)
+        fail(trouble_of(str(error) or type(error).__name__, location).sentence, Exit.AWAY)
 
 
 def _is_below(key: str, topic: str | None, partition: int | None) -> bool:

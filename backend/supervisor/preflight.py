@@ -88,19 +88,33 @@ def _raise_open_files() -> int:
     return FILES_WISHED if soft == resource.RLIM_INFINITY else soft
 
 
-def check_remote_location(settings: Settings) -> None:
-    """Raises PreflightError for a remote tier that cannot be opened."""
+def check_remote_location(settings: Settings, *, first: bool = True) -> str | None:
+    """Raises PreflightError for a remote tier that cannot be opened; else a sentence of warning, or None.
+
+    A store is asked once. One that refuses, or does not answer, refuses only the `first` start of a folder, where its
+    settings may be wrong: later brokers serve without it, and copies go on when it is back.
+    """
     if settings.remote_location is None:
-        return
+        return None
     if "://" not in settings.remote_location:
         _check_folder(Path(settings.remote_location).absolute())
-        return
+        return None
     from backend.engine.remote.rsm_object_store import check_location  # only here: it imports the engine
 
     try:
         check_location(settings.remote_location)
     except ValueError as error:
         raise PreflightError(str(error)) from error
+    if settings.attach is not None or settings.remote_location.startswith(("file:", "memory:")):
+        return None
+    from backend.supervisor.store_check import check_store
+
+    trouble = check_store(settings.remote_location)
+    if trouble is None:
+        return None
+    if first and trouble.certain:
+        raise PreflightError(trouble.sentence)
+    return trouble.sentence
 
 
 def _check_folder(folder: Path) -> None:

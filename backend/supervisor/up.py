@@ -97,11 +97,13 @@ def prepare(settings: Settings) -> tuple[DataFolder, ClusterIdentity]:
         check_ports(settings)
         check_api_listen(settings)
         check_database(settings, first=identity is None, attached=cluster_id)
-        check_remote_location(settings)
+        warning = check_remote_location(settings, first=identity is None)
         if settings.pipeline:
             check_pipeline(settings, os.environ)
             # Last of the checks: it may write a launcher script below the data folder.
             java.find_java(folder.root / "spark" / "java", os.environ)
+        if warning is not None:
+            sys.stderr.write(f"ebbline: {printable(warning)}\n")
         folder.lock()
         folder.note_database(database_to_note(settings))
         settings.keep()

@@ -34,6 +34,8 @@ DELETE_OVERDUE_MS: Final = 60_000
 # Twice the log cleaner's interval (log.retention.check.interval.ms, 5 min).
 LOCAL_DEBT_HOLD_MS: Final = 600_000
 SLOW_HOLD_MS: Final = 10_000
+# Names of a topic, a segment and an operation take 350 at most, the store's reason 400; what is left is the object.
+ERROR_CHARS_MAX: Final = 1_000
 
 
 def open_copies(sight: Sight) -> Iterable[Candidate]:
@@ -103,13 +105,18 @@ def failing_copies(sight: Sight) -> Iterable[Candidate]:
             severity=CRITICAL,
             sentence=f"Copies fail: {topic}-{partition} on broker {last.broker_id}",
             why=f"{count(len(failures), 'copy' if len(failures) == 1 else 'copie')} failed and none has finished since."
-            f" Last error: {(last.error or 'not told')[:300]}",
+            f" Last error: {_shortened(last.error or 'not told')}",
             action="Check credentials, quota and reach of the object store; local data grows until copies work again.",
             facts={"failures": len(failures), "last_ms": last.at_ms, "error": last.error},
             topic=topic,
             partition=partition,
             broker_id=last.broker_id,
         )
+
+
+def _shortened(error: str) -> str:
+    """An error, long enough that its reason is never cut off."""
+    return error if len(error) <= ERROR_CHARS_MAX else f"{error[:ERROR_CHARS_MAX]}…"
 
 
 def _failures(newest_first: Sequence[CopyEvent]) -> list[CopyEvent]:
